@@ -1,0 +1,24 @@
+"""Mathematics on local arrays: k-means and fuzzy c-means, fast and exact.
+
+No peers, no files, no network: arrays in, arrays out. Needs numpy only, so a running peer can afford it.
+"""
+
+from __future__ import annotations
+
+from p2pclust.clustering.fcm import fuzzy_c_means, fuzzy_sums, memberships, objective
+from p2pclust.clustering.kmeans import kmeans_plusplus, lloyd, nearest, sums_and_counts
+from p2pclust.clustering.points import Points
+from p2pclust.clustering.result import ClusteringResult
+
+__all__ = [
+    "ClusteringResult",
+    "Points",
+    "fuzzy_c_means",
+    "fuzzy_sums",
+    "kmeans_plusplus",
+    "lloyd",
+    "memberships",
+    "nearest",
+    "objective",
+    "sums_and_counts",
+]

@@ -1,0 +1,134 @@
+"""Squared distances from rows to centers, block by block: one matrix product, exact where it matters.
+
+A block's distances are held as (n_clusters, rows): operations along rows are then long contiguous loops, however few
+clusters there are. Scratch arrays are made once per pass: a temporary of some hundred kilobytes would be mapped,
+zeroed and unmapped by the operating system each time, which costs more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.points import Points, rows_per_block
+
+__all__ = ["DistanceBlock", "direct", "distance_blocks", "refine"]
+
+Floats = npt.NDArray[np.float64]
+
+# Pairs of rows and centers are gathered so many numbers at a time: 128 KiB, which malloc serves without new pages.
+_GATHERED = 2**14
+
+
+@dataclass(slots=True)
+class DistanceBlock:
+    """Squared distances of some consecutive rows to all centers; valid only until the next block is asked for.
+
+    Attributes
+    ----------
+    start, stop : int
+        Which rows.
+    rows : float64 array, shape (stop - start, n_features)
+        The rows, centred.
+    squared : float64 array, shape (n_clusters, stop - start)
+        Squared distances by the expanded form: the error is some 1e-16 of `magnitude`, and may make them negative.
+    closest : float64 array, shape (stop - start,)
+        The smallest squared distance of each row.
+    magnitude : float64 array, shape (stop - start,)
+        An upper bound of ``|x|^2 + |v|^2``.
+    spare : float64 array, shape (n_clusters, stop - start)
+        A scratch of the same shape as `squared`, for whoever uses the block.
+    """
+
+    start: int
+    stop: int
+    rows: Floats
+    squared: Floats
+    closest: Floats
+    magnitude: Floats
+    spare: Floats
+
+
+def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
+    """Yield the squared distances of every row to every center, some rows at a time.
+
+    Parameters
+    ----------
+    points : Points
+    centers : float64 array, shape (n_clusters, n_features)
+        Centred, as ``points.centred`` returns them.
+    """
+    n_clusters = centers.shape[0]
+    height = min(points.block_rows, rows_per_block(n_clusters), points.n_samples)
+    # Pages of `spare` that nobody writes to are never backed by memory.
+    scratch, spare = np.empty((2, n_clusters * height))
+    closest, magnitude = np.empty((2, height))
+    doubled = -2.0 * centers
+    squares = np.einsum("ij,ij->i", centers, centers)[:, np.newaxis]
+    largest = squares.max()
+    for block in points.blocks(height):
+        n = block.stop - block.start
+        squared = scratch[: n_clusters * n].reshape(n_clusters, n)
+        np.matmul(doubled, block.rows.T, out=squared)
+        np.add(squared, squares, out=squared)
+        np.add(squared, block.squares, out=squared)
+        yield DistanceBlock(
+            block.start,
+            block.stop,
+            block.rows,
+            squared,
+            np.minimum.reduce(squared, axis=0, out=closest[:n]),
+            np.add(block.squares, largest, out=magnitude[:n]),
+            spare[: n_clusters * n].reshape(n_clusters, n),
+        )
+
+
+def direct(rows: Floats, centers: Floats) -> Floats:
+    """Squared distances by direct differences: of each row to one center, or of paired rows and centers."""
+    difference = rows - centers
+    paired: Floats = np.einsum("ij,ij->i", difference, difference)
+    return paired
+
+
+def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
+    """Replace the distances that are small beside the numbers they were computed from by direct differences.
+
+    Parameters
+    ----------
+    block : DistanceBlock
+        Changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about 1e-16 / `share`, not negative,
+        and zero exactly where a row lies on a center.
+    centers : float64 array, shape (n_clusters, n_features), centred
+    share : float
+        Recompute where the squared distance is below this share of ``|x|^2 + |v|^2``.
+
+    Returns
+    -------
+    bool
+        Whether there was any such distance; if not, none is zero.
+    """
+    limit = np.multiply(block.magnitude, share, out=block.magnitude)
+    near = np.flatnonzero(block.closest <= limit)
+    if near.size == 0:
+        return False
+    few: Floats = block.squared.take(near, axis=1)
+    found = np.flatnonzero(few <= limit.take(near))
+    clusters, columns = np.divmod(found, near.size)
+    exact = _pairs(block.rows, near.take(columns), centers, clusters)
+    few.reshape(-1)[found] = exact
+    block.squared.reshape(-1)[clusters * block.rows.shape[0] + near.take(columns)] = exact
+    block.closest[near] = np.minimum.reduce(few, axis=0)
+    return True
+
+
+def _pairs(rows: Floats, which: npt.NDArray[np.intp], centers: Floats, clusters: npt.NDArray[np.intp]) -> Floats:
+    """Squared distances of ``rows[which]`` to ``centers[clusters]`` by direct differences."""
+    exact = np.empty(which.size)
+    step = max(1, _GATHERED // rows.shape[1])
+    for start in range(0, which.size, step):
+        some = slice(start, start + step)
+        exact[some] = direct(rows.take(which[some], axis=0), centers.take(clusters[some], axis=0))
+    return exact

@@ -1,0 +1,259 @@
+"""Fuzzy c-means (Bezdek) on local arrays: memberships, local sums, objective, the pooled algorithm.
+
+Notation of the paper "Federated FCM" (the horizontal case; Algorithms 1 and 2, Equations 3 and 4): centers v_c,
+fuzzifier λ, memberships μ_cj, local totals U_c = Σ_j μ_cj^λ and ws_c = Σ_j μ_cj^λ x_j.
+
+How the memberships are computed
+--------------------------------
+With squared distances d_c of a row, the smallest of them d, and p = 1 / (λ - 1)::
+
+    r_c = d / d_c                 in (0, 1], so that no power overflows, however small λ is
+    s   = Σ_c r_c^p               in [1, C]
+    μ_c = r_c^p / s
+    μ_c^λ = r_c^p · r_c / s^λ     because p λ = p + 1: one power per distance, and none at all for λ = 2
+    Σ_c μ_c^λ d_c = d · s^(1-λ)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
+from p2pclust.clustering.kmeans import crisp_objective
+from p2pclust.clustering.points import Points
+from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers
+from p2pclust.errors import UsageError
+
+__all__ = ["fuzzy_c_means", "fuzzy_sums", "memberships", "objective"]
+
+Floats = npt.NDArray[np.float64]
+
+# Squared distances below this share of |x|^2 + |v|^2 are computed again by direct differences: what is left of the
+# expanded form is then relatively exact to about 1e-13.
+_NEAR = 1e-3
+
+
+def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Floats:
+    """Return how much each row belongs to each cluster; the only function that holds an (n, C) matrix.
+
+    A row that lies exactly on a center belongs to it wholly; where centers coincide, they share it equally.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+    fuzzifier : float
+        Above 1: near 1 the memberships are crisp, large ones make them equal.
+
+    Returns
+    -------
+    float64 array, shape (n, C)
+        Each row sums to 1.
+
+    Raises
+    ------
+    UsageError
+        If the fuzzifier is not above 1, or the centers do not fit the data or are not finite.
+
+    Examples
+    --------
+    >>> memberships(Points([[0.0], [1.0], [2.0]]), [[0.0], [3.0]], 2.0).round(3).tolist()
+    [[1.0, 0.0], [0.8, 0.2], [0.2, 0.8]]
+    """
+    _check_fuzzifier(fuzzifier)
+    centred = points.centred(centers)
+    shares = np.empty((points.n_samples, centred.shape[0]))
+    with np.errstate(under="ignore"):
+        for block in _ratio_blocks(points, centred, fuzzifier):
+            powers = _powers(block, fuzzifier)
+            np.divide(powers.T, _column_sums(powers)[:, np.newaxis], out=shares[block.start : block.stop])
+    return shares
+
+
+def fuzzy_sums(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> tuple[Floats, Floats]:
+    """Return a peer's local totals: Algorithm 2 (LocalSums), lines 1 to 15, of the Federated FCM paper.
+
+    Two matrix products per block of rows; no membership matrix is ever held.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+    fuzzifier : float
+        Above 1.
+
+    Returns
+    -------
+    weights : float64 array, shape (C,)
+        ``sum over rows of u^fuzzifier`` (line 12).
+    sums : float64 array, shape (C, F)
+        ``sum over rows of u^fuzzifier (x - points.shift)`` (line 11), in the data's units.
+
+    Raises
+    ------
+    UsageError
+        If the fuzzifier is not above 1, or the centers do not fit the data or are not finite.
+
+    Examples
+    --------
+    >>> weights, sums = fuzzy_sums(Points([[0.0], [3.0]], shift=[0.0]), [[0.0], [3.0]], 2.0)
+    >>> weights.tolist(), sums.tolist()
+    ([1.0, 1.0], [[0.0], [3.0]])
+    """
+    _check_fuzzifier(fuzzifier)
+    return _fuzzy_sums(points, points.centred(centers), fuzzifier)
+
+
+def objective(points: Points, centers: npt.ArrayLike, fuzzifier: float | None = None) -> float:
+    """Return what the algorithm minimises.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+    fuzzifier : float, optional
+        If given, fuzzy c-means: sum of ``u^fuzzifier |x - v|^2`` over rows and centers. If not, k-means: sum over
+        rows of the squared distance to the nearest center.
+
+    Returns
+    -------
+    float
+        In squared units of the data.
+
+    Raises
+    ------
+    UsageError
+        If the fuzzifier is not above 1, or the centers do not fit the data or are not finite.
+
+    Examples
+    --------
+    >>> objective(Points([[0.0], [1.0], [4.0]]), [[0.0], [4.0]])
+    1.0
+    """
+    if fuzzifier is None:
+        return crisp_objective(points, points.centred(centers))
+    _check_fuzzifier(fuzzifier)
+    total = 0.0
+    with np.errstate(under="ignore"):
+        for block in _ratio_blocks(points, points.centred(centers), fuzzifier):
+            divisors = _column_sums(_powers(block, fuzzifier))
+            total += float((block.closest * divisors ** (1.0 - fuzzifier)).sum())
+    return total
+
+
+def fuzzy_c_means(
+    X: npt.ArrayLike, centers: npt.ArrayLike, *, fuzzifier: float, tol: float, max_rounds: int
+) -> ClusteringResult:
+    """Run pooled fuzzy c-means from given centers: what the federated algorithm must equal.
+
+    Each round is Equation 4 of the Federated FCM paper (Equation 3 with one peer that holds all rows); the stop rule
+    is Algorithm 1, line 8.
+
+    Parameters
+    ----------
+    X : array, shape (n, F)
+    centers : array, shape (C, F)
+        First centers, in the units of `X`.
+    fuzzifier : float
+        Above 1.
+    tol : float
+        Stop when a round moves the centers by less than this (Frobenius norm, units of `X`). With 0, exactly
+        `max_rounds` rounds are done.
+    max_rounds : int
+        Stop after so many rounds.
+
+    Returns
+    -------
+    ClusteringResult
+        A cluster whose total is zero keeps its center.
+
+    Raises
+    ------
+    UsageError
+        If the fuzzifier is not above 1, the data hold NaN, the centers do not fit the data, or there are more centers
+        than rows.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [9.0], [10.0]]
+    >>> fuzzy_c_means(X, [[0.0], [9.0]], fuzzifier=1.1, tol=1e-9, max_rounds=50).centers.round(6).tolist()
+    [[0.5], [9.5]]
+    """
+    _check_fuzzifier(fuzzifier)
+    points = Points(X)
+
+    def step(current: Floats) -> Floats:
+        weights, sums = _fuzzy_sums(points, current, fuzzifier)
+        return moved_centers(current, weights, sums)
+
+    return iterate(points, centers, step, tol=tol, max_rounds=max_rounds)
+
+
+def _fuzzy_sums(points: Points, centred: Floats, fuzzifier: float) -> tuple[Floats, Floats]:
+    weights = np.zeros(centred.shape[0])
+    sums = np.zeros(centred.shape)
+    with np.errstate(under="ignore"):
+        for block in _ratio_blocks(points, centred, fuzzifier):
+            raised = _raised_memberships(block, fuzzifier)
+            weights += raised @ np.ones(block.stop - block.start)
+            sums += raised @ block.rows
+    return weights, sums
+
+
+def _raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:
+    """Turn a block's ratios r (n_clusters, rows) into u^fuzzifier, in place."""
+    ratios = block.squared
+    if fuzzifier == 2.0:
+        np.multiply(ratios, np.reciprocal(_column_sums(ratios)), out=ratios)
+        return np.multiply(ratios, ratios, out=ratios)
+    powers = np.power(ratios, 1.0 / (fuzzifier - 1.0), out=block.spare)
+    np.multiply(ratios, powers, out=ratios)
+    return np.multiply(ratios, _column_sums(powers) ** -fuzzifier, out=ratios)
+
+
+def _powers(block: DistanceBlock, fuzzifier: float) -> Floats:
+    """Return r^p (n_clusters, rows) of a block's ratios."""
+    if fuzzifier == 2.0:
+        return block.squared
+    return np.power(block.squared, 1.0 / (fuzzifier - 1.0), out=block.squared)
+
+
+def _column_sums(matrix: Floats) -> Floats:
+    """Sum over clusters; as a product it is faster than as a reduction, and all terms are positive."""
+    summed: Floats = np.ones(matrix.shape[0]) @ matrix
+    return summed
+
+
+def _ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator[DistanceBlock]:
+    """Yield blocks whose `squared` holds the row's smallest squared distance over each of its own: in [0, 1].
+
+    A row on a center has 1 there and 0 elsewhere: the limit of the formula, without its 0 / 0.
+    """
+    # Errors of the distances are multiplied by the exponent 1 / (fuzzifier - 1), so a sharp fuzzifier looks closer.
+    share = _NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
+    for block in distance_blocks(points, centred):
+        squared, numerators = block.squared, block.closest
+        if refine(block, centred, share):
+            on_center = np.flatnonzero(block.closest == 0.0)
+            if on_center.size:
+                # Over a numerator of 1, a distance of 1 gives the wanted 1, and an infinite one the wanted 0.
+                squared[:, on_center] = np.where(squared[:, on_center] == 0.0, 1.0, np.inf)
+                numerators = block.closest.copy()
+                numerators[on_center] = 1.0
+        np.divide(numerators, squared, out=squared)
+        yield block
+
+
+def _check_fuzzifier(fuzzifier: float) -> None:
+    if not (math.isfinite(fuzzifier) and fuzzifier > 1.0):
+        raise UsageError(f"the fuzzifier must be a finite number above 1, not {fuzzifier}; 2 is usual")

@@ -1,0 +1,224 @@
+"""k-means (crisp c-means) on local arrays: nearest centers, local sums, k-means++ seeding, the pooled algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.distances import DistanceBlock, direct, distance_blocks
+from p2pclust.clustering.points import Points
+from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers, refuse_too_many_clusters
+from p2pclust.errors import UsageError
+
+__all__ = ["crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "sums_and_counts"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+# Squared distances that differ by less than this, relatively, are not told apart by the expanded form.
+_TIE = 1e-10
+
+
+def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
+    """Return the index of the center nearest to each row.
+
+    Near ties, within 1e-10 relative, are settled by direct differences, and exact ties by the lowest index; so the
+    answer does not depend on how the distances were expanded.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+
+    Raises
+    ------
+    UsageError
+        If the centers do not fit the data or are not finite.
+
+    Examples
+    --------
+    >>> nearest(Points([[0.0], [1.0], [4.0]]), [[0.0], [2.0], [4.0]]).tolist()
+    [0, 0, 2]
+    """
+    centred = points.centred(centers)
+    order = np.arange(centred.shape[0], dtype=np.float64)
+    labels = np.empty(points.n_samples, dtype=np.int64)
+    for block, chosen in _assignments(points, centred):
+        # One product with the indices reads the labels off the one-hot columns; small integers are exact in floats.
+        labels[block.start : block.stop] = order @ chosen
+    return labels
+
+
+def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Labels]:
+    """Sum and count the rows that are nearest to each center.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+
+    Returns
+    -------
+    sums : float64 array, shape (C, F)
+        Sums of ``x - points.shift``, in the data's units.
+    counts : int64 array, shape (C,)
+
+    Raises
+    ------
+    UsageError
+        If the centers do not fit the data or are not finite.
+
+    Examples
+    --------
+    >>> sums, counts = sums_and_counts(Points([[0.0], [1.0], [5.0]], shift=[0.0]), [[0.0], [4.0]])
+    >>> sums.tolist(), counts.tolist()
+    ([[1.0], [5.0]], [2, 1])
+    """
+    return _sums_and_counts(points, points.centred(centers))
+
+
+def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -> Floats:
+    """Pick rows as first centers by plain D^2 sampling (k-means++ with one candidate per center).
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    n_clusters : int
+        How many rows to pick.
+    rng : numpy.random.Generator
+        The only source of randomness.
+
+    Returns
+    -------
+    float64 array, shape (n_clusters, F)
+        Rows of ``points.X``. They are distinct as long as there are distinct rows left; after that, rows are picked
+        uniformly.
+
+    Raises
+    ------
+    UsageError
+        If `n_clusters` is below 1 or above the number of rows.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> sorted(kmeans_plusplus(Points([[0.0], [0.0], [9.0]]), 2, rng).ravel().tolist())
+    [0.0, 9.0]
+    """
+    if n_clusters < 1:
+        raise UsageError(f"the number of clusters must be at least 1, not {n_clusters}")
+    refuse_too_many_clusters(points, n_clusters)
+    picked = [int(rng.integers(points.n_samples))]
+    closest = np.full(points.n_samples, np.inf)
+    for _ in range(n_clusters - 1):
+        _shrink(points, points.X[picked[-1]] - points.shift, closest)
+        cumulated = np.cumsum(closest)
+        if cumulated[-1] > 0.0:
+            # side="right" never lands on a row of probability zero, except past the end when the product rounds up.
+            draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
+            picked.append(int(draw) if draw < points.n_samples else int(np.flatnonzero(closest)[-1]))
+        else:
+            picked.append(int(rng.integers(points.n_samples)))
+    return points.X[picked]
+
+
+def lloyd(X: npt.ArrayLike, centers: npt.ArrayLike, *, tol: float, max_rounds: int) -> ClusteringResult:
+    """Run pooled k-means (Lloyd's algorithm) from given centers.
+
+    Parameters
+    ----------
+    X : array, shape (n, F)
+    centers : array, shape (C, F)
+        First centers, in the units of `X`.
+    tol : float
+        Stop when a round moves the centers by less than this (Frobenius norm, units of `X`). With 0, exactly
+        `max_rounds` rounds are done.
+    max_rounds : int
+        Stop after so many rounds.
+
+    Returns
+    -------
+    ClusteringResult
+        A cluster without rows keeps its center.
+
+    Raises
+    ------
+    UsageError
+        If the data hold NaN, the centers do not fit the data, or there are more centers than rows.
+
+    Examples
+    --------
+    >>> lloyd([[0.0], [1.0], [9.0], [10.0]], [[0.0], [1.0]], tol=1e-9, max_rounds=20).centers.tolist()
+    [[0.5], [9.5]]
+    """
+    points = Points(X)
+
+    def step(current: Floats) -> Floats:
+        sums, counts = _sums_and_counts(points, current)
+        return moved_centers(current, counts.astype(np.float64), sums)
+
+    return iterate(points, centers, step, tol=tol, max_rounds=max_rounds)
+
+
+def crisp_objective(points: Points, centred: Floats) -> float:
+    """Sum over rows of the squared distance to the nearest center; centers are centred already."""
+    total = 0.0
+    for block, chosen in _assignments(points, centred):
+        labels = np.argmax(chosen, axis=0)
+        total += float(direct(block.rows, centred[labels]).sum())
+    return total
+
+
+def _sums_and_counts(points: Points, centred: Floats) -> tuple[Floats, Labels]:
+    sums = np.zeros(centred.shape)
+    counts = np.zeros(centred.shape[0])
+    for block, chosen in _assignments(points, centred):
+        sums += chosen @ block.rows
+        counts += chosen @ np.ones(block.stop - block.start)
+    return sums, counts.astype(np.int64)
+
+
+def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:
+    """Yield each block with a one-hot matrix (n_clusters, rows): 1.0 where the row belongs to the cluster."""
+    # A bound of the expanded form's rounding error, beside which a difference of distances means nothing.
+    noise = 2.0 * (points.n_features + 4) * np.finfo(np.float64).eps
+    for block in distance_blocks(points, centred):
+        limit = np.multiply(block.magnitude, noise, out=block.magnitude)
+        limit += (1.0 + _TIE) * np.maximum(block.closest, 0.0)
+        # The booleans go into the scratch's bytes: see `distances` on temporaries.
+        candidates = block.spare.reshape(-1).view(np.bool_)[: block.squared.size].reshape(block.squared.shape)
+        np.less_equal(block.squared, limit, out=candidates)
+        chosen = block.squared
+        chosen[...] = candidates
+        tied = np.flatnonzero(np.ones(chosen.shape[0]) @ chosen > 1.0)
+        if tied.size:
+            chosen[:, tied] = _settled(candidates[:, tied], block.rows[tied], centred)
+        yield block, chosen
+
+
+def _settled(candidates: npt.NDArray[np.bool_], rows: Floats, centred: Floats) -> Floats:
+    """Choose among candidates (n_clusters, k) by direct differences of k rows; exact ties go to the lowest index."""
+    cluster, which = np.nonzero(candidates)
+    squared = np.full(candidates.shape, np.inf)
+    squared[cluster, which] = direct(rows[which], centred[cluster])
+    one_hot = np.zeros(candidates.shape)
+    one_hot[np.argmin(squared, axis=0), np.arange(rows.shape[0])] = 1.0
+    return one_hot
+
+
+def _shrink(points: Points, center: Floats, closest: Floats) -> None:
+    """Lower `closest` (n,) to the squared distance to one more (centred) center, where that is smaller."""
+    for block in points.blocks():
+        here = closest[block.start : block.stop]
+        np.minimum(here, direct(block.rows, center), out=here)

@@ -1,0 +1,197 @@
+"""Rows prepared once for many passes over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.errors import DataError, UsageError
+
+__all__ = ["Block", "Points", "rows_per_block"]
+
+Floats = npt.NDArray[np.float64]
+
+# A block of rows and its distances should stay in cache; and numpy copies a broadcast operand into a buffer, at twice
+# the cost, unless its inner loop has at least 8192 steps (``np.getbufsize()``). Wide blocks are cut for the cache. The
+# numbers are part of the bits that are promised, so they never adapt to the machine.
+_BLOCK_ROWS = 8192
+_BLOCK_ROWS_WIDE = 2048
+_WIDE = 64
+
+# Larger squares could overflow when they are added.
+_LARGEST_SQUARE = 1e300
+
+
+def rows_per_block(width: int) -> int:
+    """Return the fixed number of rows of a block, given how many numbers there are per row."""
+    return _BLOCK_ROWS if width <= _WIDE else _BLOCK_ROWS_WIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some consecutive rows, centred, and their squared norms; valid only until the next block is asked for."""
+
+    start: int
+    stop: int
+    rows: Floats
+    squares: Floats
+
+
+class Points:
+    """The rows of one peer (or of the pool), checked and prepared once for many passes.
+
+    Rows are used as ``X - shift``. Squared distances come from ``|x|^2 - 2 x.v + |v|^2``, which loses its digits when
+    the data lie far from the origin; subtracting the mean brings them back. The rows are not copied: each pass centres
+    one block at a time in a scratch that stays in cache, which is as fast as reading a centred copy from memory.
+
+    Parameters
+    ----------
+    X : array of real numbers, shape (n_samples, n_features)
+        The rows, in the caller's units. A C-contiguous float64 array is referred to, not copied: do not write to it.
+    shift : array, shape (n_features,), optional
+        What is subtracted from each row, in the units of `X`. Default: the mean of the rows.
+
+    Attributes
+    ----------
+    X : float64 array, shape (n_samples, n_features)
+    shift : float64 array, shape (n_features,)
+    n_samples, n_features : int
+    block_rows : int
+        Rows of one block; fixed, because sums over blocks depend on it in their last bits.
+
+    Raises
+    ------
+    DataError
+        If `X` is no matrix of real, finite numbers with at least one row and one column, or holds numbers whose
+        squares overflow.
+    UsageError
+        If `shift` has another number of columns, or is not finite.
+
+    Examples
+    --------
+    >>> points = Points([[0.0, 1.0], [2.0, 3.0]])
+    >>> points.n_samples, points.n_features, points.shift.tolist()
+    (2, 2, [1.0, 2.0])
+    """
+
+    __slots__ = ("X", "_shifted", "_squares", "block_rows", "n_features", "n_samples", "shift")
+
+    X: Floats
+    shift: Floats
+    n_samples: int
+    n_features: int
+    block_rows: int
+
+    def __init__(self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None) -> None:
+        self.X = _matrix(X)
+        self.n_samples, self.n_features = self.X.shape
+        self.block_rows = rows_per_block(self.n_features)
+        if shift is None:
+            # What cannot be summed is found, with its row and column, when the squares are formed below.
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.shift = np.asarray(self.X.mean(axis=0))
+            if not np.isfinite(self.shift).all():
+                self.shift = np.zeros(self.n_features)
+        else:
+            self.shift = np.array(shift, dtype=np.float64)
+            if self.shift.shape != (self.n_features,) or not np.isfinite(self.shift).all():
+                raise UsageError(
+                    f"the shift must be {self.n_features} finite numbers, one per column of the data; "
+                    f"it has shape {self.shift.shape}"
+                )
+        self._shifted = bool(self.shift.any())
+        self._squares = np.empty(self.n_samples)
+        self._square_rows()
+        for fixed in (self.shift, self._squares):
+            fixed.setflags(write=False)
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __repr__(self) -> str:
+        return f"Points(n_samples={self.n_samples}, n_features={self.n_features})"
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        """Yield the centred rows block by block, in order; the rows of a block live in a scratch that is reused.
+
+        Parameters
+        ----------
+        rows : int, optional
+            How many rows a block has; default: `block_rows`.
+        """
+        height = min(self.block_rows if rows is None else rows, self.n_samples)
+        # Subtracting one long vector from the flat block is a single vectorised loop; broadcasting over rows
+        # would start a new loop of n_features steps for every row.
+        scratch = np.empty(height * self.n_features if self._shifted else 0)
+        tiled = np.tile(self.shift, height if self._shifted else 0)
+        for start in range(0, self.n_samples, height):
+            stop = min(start + height, self.n_samples)
+            centred = self.X[start:stop]
+            if self._shifted:
+                flat = scratch[: centred.size]
+                centred = np.subtract(centred.reshape(-1), tiled[: centred.size], out=flat).reshape(centred.shape)
+            yield Block(start, stop, centred, self._squares[start:stop])
+
+    def centred(self, centers: npt.ArrayLike) -> Floats:
+        """Check centers that are given in the units of `X`, and return them minus the shift.
+
+        Parameters
+        ----------
+        centers : array, shape (n_clusters, n_features)
+
+        Returns
+        -------
+        float64 array, shape (n_clusters, n_features)
+
+        Raises
+        ------
+        UsageError
+            If there is no center, the number of columns differs from that of the data, or a number is not finite.
+        """
+        given = np.asarray(centers, dtype=np.float64)
+        if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.n_features:
+            raise UsageError(
+                f"centers must have one row per cluster and {self.n_features} columns as the data; "
+                f"they have shape {given.shape}"
+            )
+        if not np.isfinite(given).all():
+            row, column = np.argwhere(~np.isfinite(given))[0]
+            raise UsageError(f"center {row} has {given[row, column]} in column {column}; give finite numbers")
+        moved: Floats = given - self.shift
+        if np.abs(moved).max() > math.sqrt(_LARGEST_SQUARE / self.n_features):
+            raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
+        return moved
+
+    def _square_rows(self) -> None:
+        """Fill in ``|x - shift|^2``; one number that is NaN, infinite or too large spoils its row's, and is found."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self.blocks():
+                np.einsum("ij,ij->i", block.rows, block.rows, out=self._squares[block.start : block.stop])
+        spoiled = np.flatnonzero(~(self._squares <= _LARGEST_SQUARE))
+        if spoiled.size == 0:
+            return
+        for row in spoiled:
+            bad = np.flatnonzero(~np.isfinite(self.X[row]))
+            if bad.size:
+                value = "NaN" if np.isnan(self.X[row, bad[0]]) else "infinite"
+                raise DataError(
+                    f"row {row}, column {bad[0]} of the data is {value} ({spoiled.size} such row(s) of "
+                    f"{self.n_samples}); remove or fill them before clustering"
+                )
+        raise DataError(f"the numbers in row {spoiled[0]} of the data are so large that squares overflow; scale them")
+
+
+def _matrix(X: npt.ArrayLike) -> Floats:
+    """Return `X` as a C-contiguous float64 matrix, without a copy if it is one."""
+    given = np.asarray(X)
+    if given.dtype.kind not in "fiub":
+        raise DataError(f"the data must be real numbers, not {given.dtype}; convert or drop the other columns")
+    if given.ndim != 2:
+        raise DataError(f"the data must be a matrix with one row per point; they have shape {given.shape}")
+    if 0 in given.shape:
+        raise DataError(f"the data have {given.shape[0]} rows and {given.shape[1]} columns; give at least one of each")
+    return np.ascontiguousarray(given, dtype=np.float64)

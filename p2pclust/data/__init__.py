@@ -1,0 +1,14 @@
+"""Data on its way to the peers: readers, the registry of data sets, and partitions of rows.
+
+Only numpy is imported at module level, so that a running peer can read its file; scikit-learn is imported when one
+of its built-in data sets is asked for.
+"""
+
+from __future__ import annotations
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.partition import SCHEMES, split
+from p2pclust.data.readers import read
+from p2pclust.data.registry import BUILT_IN, load
+
+__all__ = ["BUILT_IN", "SCHEMES", "DataSet", "load", "read", "split"]

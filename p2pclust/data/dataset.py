@@ -1,0 +1,109 @@
+"""A data set: rows, perhaps labels, perhaps the device or person that each row came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import DataError
+
+__all__ = ["DataSet"]
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Rows with what is known about them, checked when it is made.
+
+    Parameters
+    ----------
+    name : str
+        How error messages call it: a registered name or a file.
+    X : ndarray of shape (n_rows, n_features), float64
+        Finite numbers; at least one row and one feature.
+    y : ndarray of shape (n_rows,) or None
+        Labels: used to split rows among peers and to score a result, never by a protocol.
+    group : ndarray of shape (n_rows,) or None
+        The device or person that each row came from.
+    feature_names : tuple of str
+        One per feature; left empty, they become ``x1``, ``x2``, ...
+
+    Raises
+    ------
+    DataError
+        If the shapes do not fit together, nothing is in it, or a value is not finite (named by row and column, both
+        counted from 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = DataSet("two", np.array([[0.0, 1.0], [2.0, 3.0]]))
+    >>> data.feature_names
+    ('x1', 'x2')
+    >>> data.take(np.array([1])).X
+    array([[2., 3.]])
+    """
+
+    name: str
+    X: NDArray[np.float64]
+    y: NDArray[Any] | None = None
+    group: NDArray[Any] | None = None
+    feature_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "X", _as_rows(self.name, self.X))
+        for what, values in (("y", self.y), ("group", self.group)):
+            if values is not None and values.shape != (self.n_rows,):
+                raise DataError(
+                    f"{self.name}: {what} has shape {values.shape}: expected one value for each of {self.n_rows} rows"
+                )
+        if not self.feature_names:
+            object.__setattr__(self, "feature_names", tuple(f"x{i}" for i in range(1, self.n_features + 1)))
+        if len(self.feature_names) != self.n_features:
+            raise DataError(f"{self.name}: {len(self.feature_names)} feature names for {self.n_features} features")
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """How many features each row has."""
+        return int(self.X.shape[1])
+
+    def take(self, rows: NDArray[np.int64]) -> DataSet:
+        """Return the data set of these rows alone, in the order given.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_taken,), int64
+            Row indices, counted from 0; at least one.
+        """
+        return replace(
+            self,
+            X=self.X[rows],
+            y=None if self.y is None else self.y[rows],
+            group=None if self.group is None else self.group[rows],
+        )
+
+
+def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
+    """Return X as a float64 matrix, or say what keeps it from being one."""
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"{name}: holds values of type {X.dtype}: expected real numbers")
+    if X.ndim != 2:
+        raise DataError(f"{name}: has shape {X.shape}: expected two dimensions, rows and features")
+    if X.shape[0] == 0:
+        raise DataError(f"{name}: no rows: expected at least one")
+    if X.shape[1] == 0:
+        raise DataError(f"{name}: no features: expected at least one column")
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    finite = np.isfinite(rows)
+    if not finite.all():
+        row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
+        value = rows[row - 1, column - 1]
+        raise DataError(f"{name}: row {row}, column {column} is {value}: fill it in or leave the row out")
+    return rows

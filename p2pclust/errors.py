@@ -1,0 +1,45 @@
+"""One tree of exceptions; the message of each says what was wrong, where, and what to do.
+
+::
+
+    P2PClustError
+    ├── UsageError            bad usage or input: exit code 2
+    │   └── DataError         a data file, column or row that cannot be used
+    ├── FleetError            the fleet could not finish: exit code 3
+    └── WireError             another peer's bytes were malformed: dropped and counted, never raised to a person
+
+Any other exception that leaves the library is a bug.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DataError", "FleetError", "P2PClustError", "UsageError", "WireError"]
+
+
+class P2PClustError(Exception):
+    """Base of every exception that p2pclust raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(P2PClustError):
+    """What the person asked for cannot be done as asked; one line says what, where and how to mend it."""
+
+    exit_code = 2
+
+
+class DataError(UsageError):
+    """A data file, column or row that cannot be used."""
+
+
+class FleetError(P2PClustError):
+    """The fleet could not finish, for example because it lost its majority."""
+
+    exit_code = 3
+
+
+class WireError(P2PClustError):
+    """Bytes from another peer that do not follow the wire format.
+
+    Never raised to a person: the receiver drops the message, counts it, and goes on.
+    """

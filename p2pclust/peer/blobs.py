@@ -1,0 +1,147 @@
+"""Blobs: large objects named by their hash, pulled in chunks from whoever has them, resumed, never sent again unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.effects import Compute, DropBlob, SendChunk, StoreChunk, Task
+from p2pclust.peer.events import Ref
+from p2pclust.peer.messages import BlobChunk, BlobMissing, BlobRequest, Message
+
+__all__ = ["Blobs", "digest_of"]
+
+
+def digest_of(data: bytes) -> bytes:
+    """The name of a blob: blake2b-256 of its bytes."""
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+@dataclass
+class _Pull:
+    """One blob on its way here."""
+
+    digest: bytes
+    size_bytes: int
+    n_chunks: int
+    sources: list[str]
+    missing: dict[int, None]  # chunks that are not in the store yet, in order
+    asked: dict[int, str] = field(default_factory=dict)
+    turn: int = 0
+
+
+class Blobs:
+    """The machine. `stored` tells which chunks of which blobs are on disk at the start."""
+
+    def __init__(self, context: Context, stored: dict[bytes, tuple[int, tuple[int, ...]]]) -> None:
+        self._ctx = context
+        self._complete: dict[bytes, None] = {}
+        self._partial: dict[bytes, set[int]] = {}
+        for digest, (n_chunks, indices) in stored.items():
+            if len(indices) == n_chunks:
+                self._complete[digest] = None
+            else:
+                self._partial[digest] = set(indices)
+        self._pulls: dict[bytes, _Pull] = {}
+
+    def has(self, digest: bytes) -> bool:
+        """Whether the whole blob is on disk."""
+        return digest in self._complete
+
+    def made(self, digest: bytes) -> None:
+        """The worker stored a blob of this peer's own making."""
+        self._complete[digest] = None
+
+    def drop(self, digest: bytes) -> None:
+        """Nobody here needs the blob any more."""
+        self._stop(digest)
+        if digest in self._complete or digest in self._partial:
+            self._complete.pop(digest, None)
+            self._partial.pop(digest, None)
+            self._ctx.effects.append(DropBlob(digest))
+
+    def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
+        """Fetch the blob from the given peers, the first one first; `verified` follows when it is here."""
+        if self.has(digest) or size_bytes > self._ctx.limits.blob_bytes:
+            return
+        if digest in self._pulls:
+            pull = self._pulls[digest]
+            pull.sources = [*sources, *(s for s in pull.sources if s not in sources)]
+            return
+        n_chunks = -(-size_bytes // self._ctx.limits.chunk_bytes)
+        have = self._partial.setdefault(digest, set())
+        missing = {index: None for index in range(n_chunks) if index not in have}
+        self._pulls[digest] = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
+        self._ctx.report("pulling", blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have))
+        self._ask(self._pulls[digest])
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message about blobs came."""
+        match message:
+            case BlobRequest():
+                if self.has(message.digest):
+                    self._ctx.effects.append(SendChunk(source, message.digest, message.index))
+                else:
+                    self._ctx.send(source, BlobMissing(message.digest))
+            case BlobChunk():
+                self._take(message)
+            case BlobMissing():
+                self._elsewhere(source, message.digest)
+
+    def fire(self, key: TimerKey) -> None:
+        """A chunk did not come in time: ask the next source."""
+        pull = self._pulls.get(bytes.fromhex(key[1]))
+        if pull is not None:
+            pull.asked.clear()
+            pull.turn += 1
+            self._ask(pull)
+
+    def verified(self, digest: bytes, good: bool) -> None:
+        """A worker hashed the whole blob: it is what its name says, or not."""
+        if good:
+            self._complete[digest] = None
+        else:
+            self._ctx.report("blob-corrupt", blob=digest.hex()[:12])
+            self._ctx.effects.append(DropBlob(digest))
+        self._partial.pop(digest, None)
+
+    def _take(self, message: BlobChunk) -> None:
+        pull = self._pulls.get(message.digest)
+        if pull is None or message.index not in pull.missing or len(message.data) != 1:
+            return
+        chunk_bytes = self._ctx.limits.chunk_bytes
+        last = message.index == pull.n_chunks - 1
+        if len(message.data[0]) != (pull.size_bytes - message.index * chunk_bytes if last else chunk_bytes):
+            return
+        del pull.missing[message.index]
+        pull.asked.pop(message.index, None)
+        self._partial[pull.digest].add(message.index)
+        self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
+        if pull.missing:
+            self._ask(pull)
+        else:
+            self._stop(pull.digest)
+            task = Task("verify", b"", 0, state=Ref(pull.digest, pull.size_bytes, None))
+            self._ctx.effects.append(Compute(("blob", pull.digest.hex()), task))
+
+    def _elsewhere(self, source: str, digest: bytes) -> None:
+        pull = self._pulls.get(digest)
+        if pull is not None and source in pull.sources and len(pull.sources) > 1:
+            pull.sources.remove(source)
+            pull.asked = {index: name for index, name in pull.asked.items() if name != source}
+            self._ask(pull)
+
+    def _ask(self, pull: _Pull) -> None:
+        source = pull.sources[pull.turn % len(pull.sources)]
+        for index in pull.missing:
+            if len(pull.asked) >= self._ctx.limits.window:
+                break
+            if index not in pull.asked:
+                pull.asked[index] = source
+                self._ctx.send(source, BlobRequest(pull.digest, index))
+        self._ctx.set_timer(("blob", pull.digest.hex()), self._ctx.timing.chunk_timeout_s)
+
+    def _stop(self, digest: bytes) -> None:
+        self._ctx.timers.cancel(("blob", digest.hex()))
+        self._pulls.pop(digest, None)

@@ -1,0 +1,111 @@
+"""What every machine of the core shares during a step: the time, the timers, and the list of effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from p2pclust.peer.effects import Effect, Persist, Report, Send
+from p2pclust.peer.messages import Message
+from p2pclust.peer.timing import Limits, Timing
+
+__all__ = ["Context", "TimerKey", "Timers"]
+
+#: The machine that armed it, then whatever that machine needs to tell its timers apart.
+TimerKey = tuple[str, ...]
+
+#: How long a route through a relay is kept after a message came that way.
+_ROUTE_S = 30.0
+
+
+class Timers:
+    """Named instants. Arming a timer again moves it; equal instants fire in the order in which they were armed."""
+
+    def __init__(self) -> None:
+        self._at: dict[TimerKey, tuple[float, int]] = {}
+        self._armed = 0
+
+    def set(self, key: TimerKey, at: float) -> None:
+        """Arm the timer, or move it."""
+        self._armed += 1
+        self._at[key] = (at, self._armed)
+
+    def cancel(self, key: TimerKey) -> None:
+        """Disarm the timer if it is armed."""
+        self._at.pop(key, None)
+
+    def armed(self, key: TimerKey) -> bool:
+        """Whether the timer will fire."""
+        return key in self._at
+
+    def next_at(self) -> float:
+        """The instant of the earliest timer; infinity if none is armed."""
+        return min(self._at.values())[0] if self._at else float("inf")
+
+    def pop_due(self, now: float) -> TimerKey | None:
+        """Disarm and return the earliest timer that is due, if any."""
+        if not self._at:
+            return None
+        key = min(self._at, key=self._at.__getitem__)
+        if self._at[key][0] > now:
+            return None
+        del self._at[key]
+        return key
+
+
+@dataclass
+class Context:
+    """The shared part of a core. Machines append effects; nothing here performs one."""
+
+    me: str
+    timing: Timing
+    limits: Limits
+    rng: np.random.Generator
+    store_id: str
+    now: float = 0.0
+    timers: Timers = field(default_factory=Timers)
+    effects: list[Effect] = field(default_factory=list)
+    _routes: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    def send(self, to: str, message: Message, *, bulk: bool = False) -> None:
+        """Send a message, through the relay that `to` was last heard over if it was heard over one."""
+        via, until = self._routes.get(to, ("", 0.0))
+        self.effects.append(Send(to, message, bulk, (via,) if via and self.now < until else ()))
+
+    def send_via(self, to: str, message: Message, relays: tuple[str, ...]) -> None:
+        """Send a message through other peers because the direct way is silent."""
+        self.effects.append(Send(to, message, False, relays))
+
+    def heard(self, source: str, via: str) -> None:
+        """Remember which way a peer's messages come: answers go back the same way.
+
+        A route is not prolonged by use, or two peers would go on forever without trying the direct way again.
+        """
+        if not via:
+            self._routes.pop(source, None)
+        elif self.now >= self._routes.get(source, ("", 0.0))[1]:
+            self._routes[source] = (via, self.now + _ROUTE_S)
+
+    def persist(self, table: str, key: str, value: bytes | None, *, sync: bool = True) -> None:
+        """Write one row."""
+        self.effects.append(Persist(table, key, value, sync))
+
+    def report(self, verb: str, **fields: Any) -> None:
+        """Tell whoever watches."""
+        self.effects.append(Report(verb, fields))
+
+    def set_timer(self, key: TimerKey, delay_s: float) -> None:
+        """Arm a timer `delay_s` from now."""
+        self.timers.set(key, self.now + delay_s)
+
+    def uniform(self, low: float, high: float) -> float:
+        """A random duration; the core's only use of randomness is to spread instants and choose whom to talk to."""
+        return low + (high - low) * float(self.rng.random())
+
+    def choose(self, names: list[str], k: int) -> list[str]:
+        """At most `k` different names."""
+        if len(names) <= k:
+            return list(names)
+        return [names[i] for i in self.rng.permutation(len(names))[:k]]

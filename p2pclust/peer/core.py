@@ -1,0 +1,176 @@
+"""The core of a peer: one pure step machine, `step(now, event) -> effects`.
+
+It knows no socket, clock, disk, thread or global random state. The shell performs its effects on ZeroMQ and SQLite, the
+simulator in virtual time; both run this very class. Effects are performed in order, and a `Persist` with `sync` is on disk
+before the next one: so no message can reveal what a crash could take back.
+
+Machines, from the bottom up: membership (who is there), facts (what everybody shall know), blobs (what is large), jobs (one
+`Job` each: election, follower, and while this peer aggregates, the rounds of its term).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p2pclust.peer.blobs import Blobs
+from p2pclust.peer.context import Context
+from p2pclust.peer.effects import Effect, Send
+from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Submit
+from p2pclust.peer.facts import Facts
+from p2pclust.peer.jobs import Jobs
+from p2pclust.peer.membership import Membership
+from p2pclust.peer.messages import (
+    Ack,
+    BlobChunk,
+    BlobMissing,
+    BlobRequest,
+    FactDelta,
+    FactDigest,
+    Gossip,
+    MemberSync,
+    Ping,
+    PingRequest,
+    Refusal,
+    Relay,
+)  # fmt: skip
+from p2pclust.peer.timing import Limits, Timing
+
+__all__ = ["Core", "Identity", "Stored"]
+
+_MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
+_FACTS = (FactDigest, FactDelta)
+_BLOBS = (BlobRequest, BlobChunk, BlobMissing)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this peer is, and with whom it may speak."""
+
+    name: str
+    address: str  # where it listens, "host:port"
+    roster: tuple[str, ...]  # everybody enrolled in the fleet
+    join: Mapping[str, str] = field(default_factory=dict)  # addresses known from the start
+    fitness: float = 0.5  # 0 to 1: how well it would aggregate
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the store held when the peer started."""
+
+    store_id: str
+    incarnation: int = 0
+    tables: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)  # job, ballot, register
+    blobs: Mapping[bytes, tuple[int, tuple[int, ...]]] = field(
+        default_factory=dict
+    )  # n_chunks and those that are there
+
+
+class Core:
+    """One peer. See the module's text; `docs/architecture.md` walks through a round and a crash."""
+
+    def __init__(
+        self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
+    ) -> None:
+        self.identity = identity
+        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id)
+        # One above the last life: a "dead" of that life never buries this one.
+        self._incarnation = stored.incarnation + 1
+        self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
+        self.facts = Facts(self._ctx, self.membership, self._incarnation)
+        self.blobs = Blobs(self._ctx, dict(stored.blobs))
+        tables = {name: dict(rows) for name, rows in stored.tables.items()}
+        self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
+        self._statuses = dict.fromkeys(self.membership.members, "unknown")
+
+    @property
+    def wake_at(self) -> float:
+        """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
+        return self._ctx.timers.next_at()
+
+    def step(self, now: float, event: Event) -> list[Effect]:
+        """Take one event and return what is to be done about it, in order.
+
+        Parameters
+        ----------
+        now : float
+            Seconds on a clock that never goes back.
+        event : Event
+            What happened.
+        """
+        ctx = self._ctx
+        ctx.now = now
+        match event:
+            case Started():
+                self._start()
+            case Arrived():
+                self._arrived(event)
+            case Computed():
+                self._computed(event)
+            case LinkChecked():
+                self.membership.checked(event.peer, event.refused)
+            case Submit():
+                self.jobs.submit(event)
+            case Leave():
+                self.membership.leave()
+        self._fire_due()
+        self._settle()
+        effects, ctx.effects = ctx.effects, []
+        return effects
+
+    def _start(self) -> None:
+        self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
+        self.membership.start(dict(self.identity.join))
+        self.facts.start()
+        self.jobs.start()
+
+    def _arrived(self, event: Arrived) -> None:
+        message = event.message
+        if event.source not in self.membership.members:
+            return  # not enrolled, or this peer itself
+        if isinstance(message, Relay):
+            self._carry(message)
+            return
+        self._ctx.heard(event.source, event.via)
+        if isinstance(message, _MEMBERSHIP):
+            self.membership.receive(event.source, message)
+        elif isinstance(message, _FACTS):
+            self.facts.receive(event.source, message)
+        elif isinstance(message, _BLOBS):
+            self.blobs.receive(event.source, message)
+        else:
+            self.jobs.receive(event.source, message)
+
+    def _carry(self, message: Relay) -> None:
+        """Hand a relayed message to its target, one hop only: the shell opens those that are for this peer."""
+        if message.target in self.membership.members:
+            self._ctx.effects.append(Send(message.target, message))
+
+    def _computed(self, event: Computed) -> None:
+        if event.token[0] == "blob":
+            digest = bytes.fromhex(event.token[1])
+            self.blobs.verified(digest, bool(event.info["good"]))
+            if self.blobs.has(digest):
+                self.jobs.blob_ready(digest)
+        else:
+            if event.result is not None and event.result.payload is None:
+                self.blobs.made(event.result.digest)
+            self.jobs.computed(event)
+
+    def _fire_due(self) -> None:
+        machines = {"member": self.membership, "fact": self.facts, "blob": self.blobs, "job": self.jobs}
+        while (key := self._ctx.timers.pop_due(self._ctx.now)) is not None:
+            machines[key[0]].fire(key)  # type: ignore[attr-defined]
+
+    def _settle(self) -> None:
+        """Let what one machine learnt reach the others: changed members, new facts."""
+        for name, member in self.membership.members.items():
+            if member.status != self._statuses[name]:
+                before, self._statuses[name] = self._statuses[name], member.status
+                if member.status == "alive" and before != "suspect":
+                    self.facts.greet(name)
+                self.jobs.member_changed(name)
+        for fact in self.facts.take_news():
+            self.jobs.learn(fact)

@@ -1,0 +1,104 @@
+"""The job document: what a job is, fixed at its submission and the same at every peer."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import msgpack
+
+from p2pclust.errors import UsageError, WireError
+
+__all__ = ["MISSING", "Document"]
+
+#: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
+MISSING: Final = ("all", "wait", "drop")
+
+_MAX_PEERS: Final = 4096
+_MAX_BYTES: Final = 40 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A job as the fleet sees it. Peers are known by their index in the sorted roster."""
+
+    job: bytes  # the mathematics, opaque to the core
+    roster: tuple[str, ...]
+    store_ids: tuple[str, ...]  # of each roster peer, at submission
+    missing: str
+    patience_s: float
+    deadline_s: float
+    aggregator: str  # of term 1, or empty: elected
+    submitter: str
+    nonce: str  # tells two otherwise equal jobs apart
+
+    def __post_init__(self) -> None:
+        if self.missing not in MISSING:
+            raise UsageError(f"missing = {self.missing!r}: expected one of {', '.join(MISSING)}")
+        if not self.roster or list(self.roster) != sorted(set(self.roster)) or len(self.roster) > _MAX_PEERS:
+            raise UsageError("roster: expected different names, sorted")
+        if len(self.store_ids) != len(self.roster):
+            raise UsageError("store_ids: expected one for each roster peer")
+        if self.aggregator and self.aggregator not in self.roster:
+            raise UsageError(f"aggregator = {self.aggregator!r} is not on the roster")
+        if self.patience_s <= 0 or (self.missing == "drop" and self.deadline_s <= 0):
+            raise UsageError("patience_s and, with missing = 'drop', deadline_s must be positive")
+
+    @property
+    def id(self) -> str:
+        """The name of the job: a digest of the document."""
+        return "job-" + hashlib.blake2b(self.encode(), digest_size=6).hexdigest()
+
+    def index(self, name: str) -> int:
+        """The roster index of a peer."""
+        return self.roster.index(name)
+
+    def counts(self, name: str, store_id: str) -> bool:
+        """Whether the peer's word counts for a majority: only with the store that it had at submission.
+
+        A peer that lost its store may have voted, or adopted, something that it no longer knows.
+        """
+        return name in self.roster and self.store_ids[self.index(name)] == store_id
+
+    def encode(self) -> bytes:
+        """Canonical bytes.
+
+        Raises
+        ------
+        UsageError
+            If the document is too large to be a fact.
+        """
+        fields = [
+            self.job, list(self.roster), list(self.store_ids), self.missing, float(self.patience_s),
+            float(self.deadline_s), self.aggregator, self.submitter, self.nonce,
+        ]  # fmt: skip
+        data: bytes = msgpack.packb(fields)
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
+        return data
+
+    @classmethod
+    def decode(cls, data: bytes) -> Document:
+        """Read a document that may be hostile.
+
+        Raises
+        ------
+        WireError
+            If it is not one.
+        """
+        if len(data) > _MAX_BYTES:
+            raise WireError("job document too large")
+        try:
+            fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
+            job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce = fields
+            if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
+                raise WireError("job document: wrong types")
+            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce)):
+                raise WireError("job document: wrong types")
+            return cls(
+                job, tuple(roster), tuple(stores), missing, float(patience_s), float(deadline_s), aggregator,
+                submitter, nonce,
+            )  # fmt: skip
+        except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
+            raise WireError(f"job document: {error}") from None

@@ -1,0 +1,110 @@
+"""What a core wants done: the only outputs of its `step`, performed in order by a shell or by the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from p2pclust.peer.events import Ref
+from p2pclust.peer.messages import Message
+
+__all__ = [
+    "CheckLink", "Compute", "Connect", "DropBlob", "Effect", "Persist", "Report", "Send", "SendChunk", "StoreChunk", "Task",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Base of all effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Effect):
+    """Hand the message to the transport, which may lose it. With `via`, sign it and let those peers carry it."""
+
+    to: str
+    message: Message
+    bulk: bool = False
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Connect(Effect):
+    """Open or move the link to a peer."""
+
+    peer: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLink(Effect):
+    """Try a plain TCP connect to the peer and say in `LinkChecked` whether it was refused."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Persist(Effect):
+    """Write one row; with `sync` it must be on disk before the next effect is performed."""
+
+    table: str
+    key: str
+    value: bytes | None
+    sync: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChunk(Effect):
+    """Keep one chunk of a blob, synced."""
+
+    digest: bytes
+    index: int
+    n_chunks: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SendChunk(Effect):
+    """Read one chunk of a blob from the store and send it; if it is not there, send `BlobMissing`."""
+
+    to: str
+    digest: bytes
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropBlob(Effect):
+    """Nobody needs this blob any more."""
+
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Mathematics to be done by a worker: a name of `p2pclust.peer.compute` and its inputs."""
+
+    kind: str  # begin | describe | contribute | combine | verify
+    job: bytes  # the job's mathematics, as the document holds it
+    n_peers: int
+    me: int = -1  # this peer's index in the roster
+    proposer: int = -1  # the only peer that is asked, or -1
+    state: Ref | None = None
+    contributions: tuple[tuple[int, Ref], ...] = ()
+    abstained: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(Effect):
+    """Do the task away from the event loop; its end is a `Computed` with the same token."""
+
+    token: tuple[str, ...]
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Effect):
+    """Something that people, logs, tests and armed faults may want to know. Carries no data rows, ever."""
+
+    verb: str
+    fields: Mapping[str, Any]

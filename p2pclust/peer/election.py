@@ -1,0 +1,236 @@
+"""Who aggregates: Raft's election (Ongaro 2014) for one job, with pre-vote and check-quorum.
+
+A term has at most one aggregator, because a majority of the fixed roster must vote for it and a vote is on disk before it
+is told. A vote goes only to a candidate whose register is at least the voter's, so what a majority adopted is never lost.
+Fitness shortens a peer's wait; it bends a time-out, never a rule.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.document import Document
+from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.membership import Membership
+from p2pclust.peer.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
+from p2pclust.peer.quorum import has_majority
+
+__all__ = ["Election", "Role", "Rule"]
+
+
+class Role(enum.Enum):
+    """What a peer is in the present term."""
+
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"  # asking for pre-votes or votes
+    AGGREGATOR = "aggregator"
+
+
+class Rule(Protocol):
+    """What an election tells the job that it belongs to."""
+
+    def elected(self) -> None:
+        """This peer is the aggregator of the ledger's term."""
+
+    def deposed(self) -> None:
+        """This peer no longer is."""
+
+
+class Election:
+    """The machine of one job at one peer.
+
+    Invariant: as long as the job is not finished, either the election timer is armed or this peer aggregates.
+    """
+
+    def __init__(
+        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: float
+    ) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._document = document
+        self._ledger = ledger
+        self._rule = rule
+        self._fitness = fitness
+        self._timer: TimerKey = ("job", document.id, "election")
+        self._votes: dict[str, None] = {}
+        self._prevotes: dict[str, None] = {}
+        self._heard_at = float("-inf")  # when this term's aggregator was last heard
+        self.role = Role.FOLLOWER
+        self.aggregator = ""
+        # A peer whose store was lost since the submission counts for no majority, so it does not stand either.
+        self._stands = document.counts(context.me, context.store_id)
+
+    def start(self, *, fresh: bool) -> None:
+        """Begin. `fresh` is true for a job that this life of the peer has just received."""
+        named = self._document.aggregator == self._ctx.me and self._ledger.term == 1
+        if named and fresh and self._stands:
+            # Everybody counts the vote of term 1 as cast. After a restart, or with a lost store that makes an old
+            # document look new, this would be a second life in one term.
+            self._become_aggregator()
+        else:
+            self._arm()
+
+    # -- what the job tells ----------------------------------------------------------------------------------------
+
+    def follow(self, aggregator: str, term: int) -> None:
+        """The aggregator of `term`, which is not below the ledger's, was heard."""
+        self.step_down(term)
+        self.aggregator = aggregator
+        self._heard_at = self._ctx.now
+        self._arm()
+
+    def step_down(self, term: int) -> None:
+        """A term of at least ours exists in which this peer does not aggregate."""
+        was = self.role
+        if term > self._ledger.term:
+            self._ledger.see(term)
+            self.aggregator = ""
+            self._heard_at = float("-inf")
+        elif was is Role.FOLLOWER:
+            return
+        self.role = Role.FOLLOWER
+        self._arm()
+        if was is Role.AGGREGATOR:
+            self._ctx.report("deposed", job=self._document.id, term=self._ledger.term)
+            self._rule.deposed()
+
+    def resign(self) -> None:
+        """No majority answers any more (check-quorum): aggregate no longer, and stand again later."""
+        self.role = Role.FOLLOWER
+        self.aggregator = ""
+        self._arm()
+        self._waiting()
+        self._rule.deposed()
+
+    def aggregator_lost(self) -> None:
+        """Membership holds the aggregator dead: do not wait the whole time-out."""
+        if self.role is Role.FOLLOWER:
+            self._heard_at = float("-inf")
+            self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
+
+    def stop(self) -> None:
+        """The job is finished."""
+        self._ctx.timers.cancel(self._timer)
+        self.role = Role.FOLLOWER
+
+    # -- timers and messages ---------------------------------------------------------------------------------------
+
+    def fire(self) -> None:
+        """Too long without an aggregator: ask whether a majority would vote for this peer."""
+        self._arm()
+        if self.role is Role.CANDIDATE:
+            self._waiting()
+        if self.aggregator:
+            self._membership.check(self.aggregator)
+        self.aggregator = ""
+        term, round_ = self._ledger.register.position
+        # Asked also by a peer that may not stand: whoever has finished answers with the final state.
+        self._ask(PreVote(self._document.id, self._ledger.term + 1, term, round_))
+        if self._stands:
+            self.role = Role.CANDIDATE
+            self._prevotes = {self._ctx.me: None}
+            self._votes = {}
+            self._count_prevotes()
+
+    def receive(self, source: str, message: Message) -> None:
+        """An election message of a roster peer came."""
+        match message:
+            case PreVote():
+                self._on_prevote(source, message)
+            case PreVoteReply():
+                if message.own_term > self._ledger.term:
+                    self.step_down(message.own_term)
+                elif self._supports(source, message) and message.term == self._ledger.term + 1:
+                    self._prevotes[source] = None
+                    self._count_prevotes()
+            case RequestVote():
+                self._on_request(source, message)
+            case VoteReply():
+                if self._supports(source, message) and message.term == self._ledger.term:
+                    self._votes[source] = None
+                    self._count_votes()
+            case StaleTerm():
+                self.step_down(message.term)
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _on_prevote(self, source: str, message: PreVote) -> None:
+        granted = (
+            message.term > self._ledger.term and self._up_to_date(message.register_term, message.register_round)
+        ) and not self._sticks()
+        reply = PreVoteReply(self._document.id, message.term, granted, self._ledger.term, self._ctx.store_id)
+        self._ctx.send(source, reply)
+
+    def _on_request(self, source: str, message: RequestVote) -> None:
+        if self._ledger.stale(message.term):
+            self._ctx.send(source, StaleTerm(self._document.id, self._ledger.term))
+            return
+        if self._sticks() and message.term > self._ledger.term:
+            return  # a peer that was away must not depose an aggregator that works (Raft, 4.2.3)
+        self.step_down(message.term)
+        granted = self._ledger.voted_for in ("", source) and self._up_to_date(
+            message.register_term, message.register_round
+        )
+        if granted:
+            self._ledger.vote(message.term, source)
+            self._arm()
+        self._ctx.send(source, VoteReply(self._document.id, message.term, granted, self._ctx.store_id))
+
+    def _up_to_date(self, term: int, round_: int) -> bool:
+        return (term, round_) >= self._ledger.register.position
+
+    def _sticks(self) -> bool:
+        """Whether this peer still hears an aggregator, or is one."""
+        if self.role is Role.AGGREGATOR:
+            return True
+        return self._ctx.now - self._heard_at < self._ctx.timing.election_min_s
+
+    # -- counting --------------------------------------------------------------------------------------------------
+
+    def _supports(self, name: str, reply: PreVoteReply | VoteReply) -> bool:
+        return self.role is Role.CANDIDATE and reply.granted and self._document.counts(name, reply.store_id)
+
+    def _count_prevotes(self) -> None:
+        if has_majority(self._prevotes, self._document.roster):
+            self._prevotes = {}
+            self._ledger.vote(self._ledger.term + 1, self._ctx.me)
+            self._votes = {self._ctx.me: None}
+            self._arm()
+            term, round_ = self._ledger.register.position
+            self._ask(RequestVote(self._document.id, self._ledger.term, term, round_))
+            self._count_votes()
+
+    def _count_votes(self) -> None:
+        if has_majority(self._votes, self._document.roster):
+            self._become_aggregator()
+
+    def _become_aggregator(self) -> None:
+        self.role = Role.AGGREGATOR
+        self.aggregator = self._ctx.me
+        self._ctx.timers.cancel(self._timer)
+        fields = {"job": self._document.id, "term": self._ledger.term, "round": self._ledger.register.round}
+        self._ctx.report("elected", **fields, votes=len(self._votes), of=len(self._document.roster))
+        self._rule.elected()
+
+    def _ask(self, message: Message) -> None:
+        for name in self._document.roster:
+            if name != self._ctx.me:  # the dead too: membership may be wrong, and only an answer counts
+                self._ctx.send(name, message)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        timing = self._ctx.timing
+        self._ctx.set_timer(
+            self._timer, self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
+        )
+
+    def _handicap(self) -> float:
+        """The fitter wait less: from 1.25 times down to 0.75 times the drawn time."""
+        return 1.25 - 0.5 * self._fitness
+
+    def _waiting(self) -> None:
+        present = sum(self._membership.present(name) for name in self._document.roster)
+        self._ctx.report("waiting", job=self._document.id, present=present, of=len(self._document.roster))

@@ -1,0 +1,80 @@
+"""What can happen to a core: the only inputs of its `step`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from p2pclust.peer.messages import Message
+
+__all__ = ["Arrived", "Computed", "Event", "Leave", "LinkChecked", "Ref", "Started", "Submit", "Woken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A state or contribution: its digest and size, and its bytes unless it is a blob in the store."""
+
+    digest: bytes
+    size_bytes: int
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Event):
+    """The shell is up: links may be opened and timers run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woken(Event):
+    """The instant that the core asked to be woken at (`Core.wake_at`) has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived(Event):
+    """A message came; `source` was authenticated by the transport, or by the origin's signature if it was relayed."""
+
+    source: str
+    message: Message
+    via: str = ""  # the peer that relayed it
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChecked(Event):
+    """A plain TCP connect to the peer was refused, or it was not."""
+
+    peer: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(Event):
+    """A task of `Compute` ended. `abstains` says why it has no result; `failure` is unexpected and fails loudly."""
+
+    token: tuple[str, ...]
+    result: Ref | None
+    abstains: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Submit(Event):
+    """A person hands in a job: the mathematics as a plain document, and how the fleet is to treat it."""
+
+    job: bytes  # the job's mathematics, msgpack; opaque to the core
+    roster: tuple[str, ...] = ()  # by default, whoever is alive
+    missing: str = "wait"
+    patience_s: float = 0.0  # by default, the preset's
+    deadline_s: float = 0.0
+    aggregator: str = ""  # of term 1; by default, elected
+    state: bytes = b""  # the first state, where the submitter gives one
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Event):
+    """Say good-bye: the process is about to end."""

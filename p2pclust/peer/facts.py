@@ -1,0 +1,150 @@
+"""Facts: versioned keys that one peer owns and gossip brings to everybody (Scuttlebutt, van Renesse et al. 2008).
+
+Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. What a peer knows of an owner is one
+number, the highest version `v`, and the invariant that makes this enough is:
+
+    for every key of that owner, the peer holds its newest version <= v.
+
+So facts of one owner are only ever taken in ascending order, as a delta that says after which version it starts; a delta
+that starts above what is known is not applied but answered with a request. A change is pushed at once; anti-entropy with
+a random member repairs whatever was lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.membership import Membership
+from p2pclust.peer.messages import FactDelta, FactDigest, Message
+from p2pclust.transport.wire import MAX_FRAMES
+
+__all__ = ["Fact", "Facts"]
+
+#: An owner that restarts numbers on from here, above whatever it said in its former life; no write per fact is needed.
+_PER_LIFE: Final = 2**20
+_DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One version of one key."""
+
+    owner: str
+    key: str
+    version: int
+    value: bytes
+
+
+class Facts:
+    """The machine. `step` results are read with `take_news`: facts that arrived since it was last called."""
+
+    def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._known: dict[str, dict[str, Fact]] = {}
+        self._highest: dict[str, int] = {}
+        self._version = incarnation * _PER_LIFE
+        self._news: list[Fact] = []
+
+    def start(self) -> None:
+        """Begin anti-entropy."""
+        self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.timing.sync_period_s)
+
+    def publish(self, key: str, value: bytes) -> None:
+        """Set one of this peer's own keys and push it."""
+        before = self._highest.get(self._ctx.me, 0)
+        self._version = max(self._version, before) + 1
+        fact = Fact(self._ctx.me, key, self._version, value)
+        self._keep(fact)
+        for name in self._membership.alive():
+            if name != self._ctx.me:
+                self._ctx.send(name, FactDelta(fact.owner, before, (key,), (fact.version,), (value,)))
+
+    def get(self, owner: str, key: str) -> Fact | None:
+        """The newest version that this peer has of a key."""
+        return self._known.get(owner, {}).get(key)
+
+    def take_news(self) -> list[Fact]:
+        """Facts that came since the last call, oldest first."""
+        news, self._news = self._news, []
+        return news
+
+    def greet(self, name: str) -> None:
+        """A member appeared: compare at once instead of at the next turn."""
+        self._ctx.send(name, self._digest(answer=False))
+
+    def fire(self, key: TimerKey) -> None:
+        """Anti-entropy with one random member."""
+        self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        others = [name for name in self._membership.alive() if name != self._ctx.me]
+        for name in self._ctx.choose(others, 1):
+            self.greet(name)
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message about facts came."""
+        match message:
+            case FactDigest():
+                self._compare(source, message)
+            case FactDelta():
+                self._apply(source, message)
+
+    def _digest(self, *, answer: bool) -> FactDigest:
+        owners = tuple(sorted(self._highest))
+        return FactDigest(answer, owners, tuple(self._highest[owner] for owner in owners))
+
+    def _compare(self, source: str, digest: FactDigest) -> None:
+        theirs = dict(zip(digest.owners, digest.versions, strict=False))
+        for owner in sorted(self._known):
+            self._send_newer(source, owner, theirs.get(owner, 0))
+        behind = any(version > self._highest.get(owner, 0) for owner, version in theirs.items())
+        if behind and not digest.answer:
+            self._ctx.send(source, self._digest(answer=True))
+
+    def _send_newer(self, to: str, owner: str, after: int) -> None:
+        newer = sorted((f for f in self._known[owner].values() if f.version > after), key=lambda f: f.version)
+        while newer:
+            batch = [newer.pop(0)]
+            size = len(batch[0].value)
+            while newer and len(batch) < MAX_FRAMES and size + len(newer[0].value) <= _DELTA_BYTES:
+                size += len(newer[0].value)
+                batch.append(newer.pop(0))
+            keys, versions = tuple(f.key for f in batch), tuple(f.version for f in batch)
+            self._ctx.send(to, FactDelta(owner, after, keys, versions, tuple(f.value for f in batch)))
+            after = versions[-1]
+
+    def _apply(self, source: str, delta: FactDelta) -> None:
+        if not len(delta.keys) == len(delta.versions) == len(delta.values):
+            return
+        if delta.owner == self._ctx.me:
+            self._remember(delta)
+            return
+        if delta.owner not in self._membership.members:
+            return
+        if delta.after > self._highest.get(delta.owner, 0):
+            self._ctx.send(source, self._digest(answer=True))
+            return
+        for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
+            if version > self._highest.get(delta.owner, 0):
+                fact = Fact(delta.owner, key, version, value)
+                self._keep(fact)
+                self._news.append(fact)
+
+    def _remember(self, delta: FactDelta) -> None:
+        """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""
+        if max(delta.versions, default=0) <= self._highest.get(self._ctx.me, 0):
+            return
+        self._version = max(self._version, *delta.versions)
+        own = self._known.get(self._ctx.me, {})
+        said = {key: fact.value for key, fact in own.items()}
+        for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
+            if key not in own:
+                said[key] = value
+                self._news.append(Fact(self._ctx.me, key, version, value))
+        for key, value in said.items():
+            self.publish(key, value)
+
+    def _keep(self, fact: Fact) -> None:
+        self._known.setdefault(fact.owner, {})[fact.key] = fact
+        self._highest[fact.owner] = fact.version

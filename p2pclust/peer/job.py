@@ -1,0 +1,331 @@
+"""One job at one peer: the door through which its messages come, and the follower's side of its rounds."""
+
+from __future__ import annotations
+
+from p2pclust.peer.blobs import Blobs, digest_of
+from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.document import Document
+from p2pclust.peer.effects import Compute, Task
+from p2pclust.peer.election import Election, Role
+from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.membership import Membership
+from p2pclust.peer.messages import (
+    Adopted,
+    Close,
+    CloseReply,
+    Heartbeat,
+    HeartbeatReply,
+    Message,
+    Open,
+    PreVote,
+    PreVoteReply,
+    RequestVote,
+    StaleTerm,
+    VoteReply,
+)  # fmt: skip
+from p2pclust.peer.rounds import Aggregating, Opened
+
+__all__ = ["Job"]
+
+#: How often a finished aggregator repeats its word to those that did not confirm; later they learn it by asking.
+_CLOSE_REPEATS = 5
+
+
+class Job:
+    """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: float
+    ) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._blobs = blobs
+        self.document = document
+        self.ledger = ledger
+        self.id = document.id
+        self._me = document.index(context.me)
+        self.election = Election(context, membership, document, ledger, self, fitness)
+        self._term: Aggregating | None = None
+        self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
+        self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
+        self._computing: dict[tuple[str, ...], None] = {}
+        self._proposer = -1
+        self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
+        self._unconfirmed: dict[str, None] = {}
+        self._repeats = 0
+
+    def start(self, *, fresh: bool) -> None:
+        """Begin, or go on after a restart."""
+        if not self.ledger.finished:
+            self.election.start(fresh=fresh)
+
+    # -- the door -----------------------------------------------------------------------------------------------------
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message of this job came from a roster peer."""
+        match message:
+            case Close():
+                self._on_close(source, message)
+            case CloseReply():
+                self._on_close_reply(source, message)
+            case PreVote() | RequestVote() | Open() | Heartbeat() if self.ledger.finished:
+                # Whoever still asks gets the final state; answers to old questions mean nothing any more.
+                self._ctx.send(source, self._close_message(with_state=True))
+            case _ if self.ledger.finished:
+                pass
+            case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
+                self.election.receive(source, message)
+            case Open() | Heartbeat():
+                self._from_aggregator(source, message)
+            case Adopted() | HeartbeatReply():
+                self._from_follower(source, message)
+
+    def _from_aggregator(self, source: str, message: Open | Heartbeat) -> None:
+        if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
+            self._ctx.report("fenced", job=self.id, peer=source, term=message.term, own_term=self.ledger.term)
+            self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
+            return
+        self.election.follow(source, message.term)
+        if isinstance(message, Open):
+            self._on_open(source, message)
+        else:
+            self._on_heartbeat(source, message)
+
+    def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
+        if self._term is None or message.term != self.ledger.term:
+            self._ctx.report("late-answer", job=self.id, peer=source, term=message.term)
+        elif isinstance(message, Adopted):
+            self._term.on_adopted(source, message)
+        else:
+            self._term.on_heartbeat_reply(source, message)
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer of this job is due."""
+        match key[2]:
+            case "election":
+                self.election.fire()
+            case "tick" if self._term is not None:
+                self._term.fire()
+            case "close":
+                self._repeat_close()
+
+    def computed(self, event: Computed) -> None:
+        """A task of this job ended."""
+        if event.token[2] == "contribute":
+            self._computing.pop(event.token, None)
+            self._on_contribution(event)
+        elif self._term is not None and not self.ledger.finished:
+            self._term.computed(event)
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A blob that somebody here may have waited for is complete."""
+        if self._final is not None and self._final[1].digest == digest:
+            self._on_close(*self._final)
+        if self._pending is not None and self._pending[1].digest == digest:
+            source, message = self._pending
+            if not self.ledger.finished and message.term == self.ledger.term:
+                self._on_open(source, message)
+        if self._term is not None:
+            self._term.blob_ready(digest)
+
+    def member_changed(self, name: str) -> None:
+        """Membership changed its mind about a roster peer."""
+        if self.ledger.finished:
+            return
+        if self._term is not None:
+            self._term.member_changed(name)
+        elif name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
+            self.election.aggregator_lost()
+
+    # -- adopting and contributing ----------------------------------------------------------------------------------
+
+    def _on_open(self, source: str, message: Open) -> None:
+        register = self.ledger.register
+        if not self.ledger.may_adopt(message.term, message.round):
+            return  # an older message of this term, overtaken on the way
+        self._proposer = message.proposer
+        held = register.ref is not None and register.ref.digest == message.digest
+        if held and register.position == (message.term, message.round):
+            self._answer()
+            return
+        if register.position == (message.term, message.round) and register.ref is not None:
+            self._ctx.report("contradiction", job=self.id, peer=source, term=message.term, round=message.round)
+            return  # one term, one round, two states: no honest aggregator does that
+        ref = self._resolve(source, message)
+        if ref is None:
+            self._pending = (source, message)
+            return
+        self._pending = None
+        self._adopt(message.term, message.round, ref, final=message.final)
+
+    def _resolve(self, source: str, message: Open | Close) -> Ref | None:
+        """The state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
+        register = self.ledger.register
+        if register.ref is not None and register.ref.digest == message.digest:
+            return register.ref
+        if message.state:
+            if digest_of(message.state[0]) != message.digest:
+                self._ctx.report("corrupt", job=self.id, peer=source)
+                return None
+            return Ref(message.digest, len(message.state[0]), message.state[0])
+        if self._blobs.has(message.digest):
+            return Ref(message.digest, message.size_bytes, None)
+        if message.size_bytes > self._ctx.limits.inline_bytes:
+            others = [
+                n for n in self.document.roster if n not in (source, self._ctx.me) and self._membership.present(n)
+            ]
+            self._blobs.pull(message.digest, message.size_bytes, [source, *others])
+        return None
+
+    def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+        before = self.ledger.register.ref
+        self._ctx.report("phase", phase="adopting", job=self.id, term=term, round=round_)
+        self.ledger.adopt(term, round_, ref, final=final)
+        if before is not None and before.digest != ref.digest:
+            self._answers.clear()
+            if before.payload is None:
+                self._blobs.drop(before.digest)
+        self._answer()
+
+    def _answer(self) -> None:
+        """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
+        register = self.ledger.register
+        assert register.ref is not None
+        key = (register.ref.digest, self._proposer)
+        if register.final:
+            self._acknowledge(None, "")
+        elif key in self._answers:
+            self._acknowledge(*self._answers[key])
+        else:
+            token = ("job", self.id, "contribute", register.ref.digest.hex(), str(self._proposer))
+            if token not in self._computing:
+                self._computing[token] = None
+                task = Task(
+                    "contribute", self.document.job, len(self.document.roster), me=self._me, state=register.ref,
+                    proposer=self._proposer,
+                )  # fmt: skip
+                self._ctx.effects.append(Compute(token, task))
+
+    def _on_contribution(self, event: Computed) -> None:
+        digest, proposer = bytes.fromhex(event.token[3]), int(event.token[4])
+        register = self.ledger.register
+        if event.result is not None and event.result.payload is None:
+            self._blobs.made(event.result.digest)
+        if register.ref is None or register.ref.digest != digest or self.ledger.finished:
+            if event.result is not None and event.result.payload is None:
+                self._blobs.drop(event.result.digest)
+            return
+        self._answers[digest, proposer] = (event.result, event.abstains)
+        if proposer == self._proposer:
+            self._acknowledge(event.result, event.abstains)
+
+    def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
+        register = self.ledger.register
+        assert register.ref is not None
+        if self._term is not None:
+            self._term.own_answer(register.ref.digest, contribution, abstains)
+            return
+        if not self.election.aggregator or register.term != self.ledger.term:
+            return  # nobody to tell at the moment; the next open asks again
+        ref = contribution or Ref(b"", 0, None)
+        payload = () if ref.payload is None else (ref.payload,)
+        message = Adopted(
+            self.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
+            ref.digest, ref.size_bytes, payload,
+        )  # fmt: skip
+        self._ctx.send(self.election.aggregator, message)
+
+    def _on_heartbeat(self, source: str, message: Heartbeat) -> None:
+        term, round_ = self.ledger.register.position
+        busy = bool(self._computing)
+        self._ctx.send(
+            source, HeartbeatReply(self.id, message.term, term, round_, self._ctx.store_id, busy)
+        )  # fmt: skip
+
+    # -- what the election and the term say (Rule and Hooks) ----------------------------------------------------------
+
+    def elected(self) -> None:
+        """This peer aggregates now."""
+        self._term = Aggregating(
+            self._ctx, self._membership, self._blobs, self.document, self.ledger, self
+        )  # fmt: skip
+
+    def deposed(self) -> None:
+        """This peer aggregates no longer."""
+        if self._term is not None:
+            self._term.end()
+            self._term = None
+
+    def no_majority(self) -> None:
+        """Nobody answers: stop aggregating."""
+        self.election.resign()
+
+    def adopt_own(self, term: int, opened: Opened) -> None:
+        """The aggregator is its own first follower."""
+        register = self.ledger.register
+        self._proposer = opened.proposer
+        if register.position == (term, opened.round) and register.ref is not None:
+            self._answer()
+            return
+        self._adopt(term, opened.round, opened.ref, final=opened.final)
+        if self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
+            self._term.own_adopted()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def finished(self, term: int, opened: Opened) -> None:
+        """A majority adopted the final state: finish, and tell everybody."""
+        assert self.election.role is Role.AGGREGATOR
+        self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
+        self._finish(term, opened.round, opened.ref)
+        for name in self._unconfirmed:
+            self._ctx.send(name, self._close_message(with_state=name not in opened.adopted))
+        if self._unconfirmed:
+            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)
+
+    def _finish(self, term: int, round_: int, ref: Ref) -> None:
+        before = self.ledger.register.ref
+        self.ledger.finish(term, round_, ref)
+        if before is not None and before.payload is None and before.digest != ref.digest:
+            self._blobs.drop(before.digest)
+        self.election.stop()
+        self.deposed()
+        self._answers.clear()
+        self._pending = self._final = None
+        self._ctx.report("finished", job=self.id, term=term, round=round_, digest=ref.digest.hex())
+
+    def _close_message(self, *, with_state: bool) -> Close:
+        register = self.ledger.register
+        assert register.ref is not None
+        ref = register.ref
+        state = (ref.payload,) if with_state and ref.payload is not None else ()
+        return Close(self.id, register.term, register.round, ref.digest, ref.size_bytes, state)
+
+    def _on_close(self, source: str, message: Close) -> None:
+        if not self.ledger.finished:
+            ref = self._resolve(source, message)
+            if ref is None:
+                if message.size_bytes > self._ctx.limits.inline_bytes:
+                    self._final = (source, message)
+                elif not message.state:
+                    self._ctx.send(source, CloseReply(self.id, True))
+                return
+            self._finish(message.term, message.round, ref)
+        self._ctx.send(source, CloseReply(self.id, False))
+
+    def _on_close_reply(self, source: str, message: CloseReply) -> None:
+        if not self.ledger.finished:
+            return
+        if message.needs_state:
+            self._ctx.send(source, self._close_message(with_state=True))
+        else:
+            self._unconfirmed.pop(source, None)
+
+    def _repeat_close(self) -> None:
+        self._repeats += 1
+        for name in self._unconfirmed:
+            if self._membership.present(name):
+                self._ctx.send(name, self._close_message(with_state=True))
+        if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
+            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)

@@ -1,0 +1,394 @@
+"""Who is there: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
+
+State of one member: `unknown` (on the fleet's roster, never heard of), `alive`, `suspect`, `dead`, `left`, with the
+incarnation that only its owner raises. A claim of a higher incarnation wins; of equal ones `alive < suspect < dead`.
+
+Two departures, each measured before it was made:
+
+- *Tell the suspect.* Whoever holds a suspicion sends it straight to the suspect when it begins and again at a third and
+  two thirds of its shortest duration. False verdicts under loss become some thirty times rarer, detection no slower.
+- *Refused is dead.* A plain TCP connect that is refused means that no process listens there. Two such observations (one
+  in a fleet of up to three) are death at once; silence goes through suspicion.
+
+What is known here is soft: it says whom to try and whom not to wait for. No majority is ever counted with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import log
+from typing import Final
+
+from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.effects import CheckLink, Connect
+from p2pclust.peer.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
+
+__all__ = ["Member", "Membership"]
+
+_RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
+_HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
+_FANOUT: Final = 3
+_PIGGYBACK: Final = 16
+_MAX_HEALTH: Final = 8  # Lifeguard's S
+_CONFIRMATIONS: Final = 3  # Lifeguard's K
+_SMALL_FLEET: Final = 3
+
+
+@dataclass
+class Member:
+    """What this peer believes of another."""
+
+    name: str
+    status: str = "unknown"
+    incarnation: int = 0
+    address: str = ""
+    store_id: str = ""
+    suspected_by: str = ""
+    confirmed_by: dict[str, None] = field(default_factory=dict)  # who else suspects it
+    suspected_at: float = 0.0
+    refused_by: dict[str, None] = field(default_factory=dict)  # who saw its port refuse
+    changed_at: float = 0.0
+
+    def update(self) -> Update:
+        """The claim to pass on."""
+        return Update(self.name, self.status, self.incarnation, self.address, self.store_id, self.suspected_by)
+
+
+class Membership:
+    """The machine. `roster` are the enrolled names; strangers are ignored."""
+
+    def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
+        self._ctx = context
+        self._me = Member(context.me, "alive", incarnation, address, context.store_id)
+        self.members = {name: Member(name) for name in sorted(roster) if name != context.me}
+        self._news: dict[str, tuple[Update, int]] = {}  # name -> (claim, times that it may still be sent)
+        self._ring: list[str] = []
+        self._seq = 0
+        self._probes: dict[int, str] = {}  # our own pings that wait for an answer
+        self._nacks: dict[int, int] = {}
+        self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
+        self._health = 0
+        self._left = False
+
+    # -- what others ask --------------------------------------------------------------------------------------------
+
+    def status(self, name: str) -> str:
+        """The status of a member; this peer itself is always alive."""
+        return "alive" if name == self._ctx.me else self.members[name].status
+
+    def present(self, name: str) -> bool:
+        """Whether the member is worth waiting for: alive or suspect."""
+        return self.status(name) in ("alive", "suspect")
+
+    def alive(self) -> list[str]:
+        """Everybody that is alive or suspect, with this peer, sorted."""
+        return sorted([self._ctx.me, *(m.name for m in self.members.values() if self.present(m.name))])
+
+    def store_id(self, name: str) -> str:
+        """The id of the member's store, empty if not known."""
+        return self._ctx.store_id if name == self._ctx.me else self.members[name].store_id
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self, addresses: dict[str, str]) -> None:
+        """Link to the addresses that the configuration names, and begin to probe."""
+        for name, address in sorted(addresses.items()):
+            if name in self.members:
+                self.members[name].address = address
+                self._ctx.effects.append(Connect(name, address))
+        self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.timing.probe_period_s / 5))
+        self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.sync_period_s)
+        self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.dead_probe_s)
+        for name in self.members:
+            self._greet(name)
+
+    def leave(self) -> None:
+        """Tell everybody that this peer goes on purpose."""
+        self._left = True
+        self._me.status = "left"
+        for member in self.members.values():
+            if self.present(member.name):
+                self._ctx.send(member.name, Gossip((self._me.update(),)))
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer of this machine is due."""
+        match key[1]:
+            case "probe":
+                self._probe_next()
+            case "direct":
+                self._ask_helpers(int(key[2]))
+            case "verdict":
+                self._no_answer(int(key[2]))
+            case "suspicion":
+                self._suspicion_over(key[2])
+            case "tell":
+                self._tell(key[2])
+            case "gossip":
+                self._gossip()
+            case "sync":
+                self._sync()
+            case "dead":
+                self._try_dead()
+            case "helping":
+                self._cannot_help(int(key[2]))
+
+    def receive(self, source: str, message: Message) -> None:
+        """A membership message came."""
+        if source not in self.members:
+            return
+        match message:
+            case Ping():
+                self._merge(message.updates)
+                self._ctx.send(source, Ack(message.seq, True, self._piggyback(source)))
+            case Ack():
+                self._merge(message.updates)
+                self._answered(source, message)
+            case PingRequest():
+                self._merge(message.updates)
+                self._help(source, message)
+            case Gossip():
+                self._merge(message.updates)
+            case MemberSync():
+                self._merge(message.updates)
+                if not message.answer:
+                    self._ctx.send(source, MemberSync(True, self._table()))
+            case Refusal():
+                self._refusal(message.name, message.incarnation, source)
+
+    # -- probing ----------------------------------------------------------------------------------------------------
+
+    def _probe_next(self) -> None:
+        timing = self._ctx.timing
+        self._ctx.set_timer(("member", "probe"), timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
+        for member in self.members.values():
+            if member.status == "unknown" and member.address:
+                self._greet(member.name)
+        while self._ring and not self.present(self._ring[-1]):
+            self._ring.pop()
+        if not self._ring:  # every member once per turn, in an order of its own each time: detection is bounded
+            names = [name for name in self.members if self.present(name)]
+            self._ring = [names[i] for i in self._ctx.rng.permutation(len(names))]
+        if not self._ring:
+            return
+        target = self._ring.pop()
+        self._seq += 1
+        self._probes[self._seq] = target
+        self._nacks[self._seq] = 0
+        scale = 1 + self._health
+        self._ctx.send(target, Ping(self._seq, self._piggyback(target)))
+        self._ctx.set_timer(("member", "direct", str(self._seq)), timing.probe_timeout_s * scale)
+        self._ctx.set_timer(("member", "verdict", str(self._seq)), 0.9 * timing.probe_period_s * scale)
+
+    def _greet(self, name: str) -> None:
+        """Ping somebody of whom nothing is expected yet."""
+        self._seq += 1
+        self._ctx.send(name, Ping(self._seq, self._piggyback(name)))
+
+    def _ask_helpers(self, seq: int) -> None:
+        target = self._probes[seq]
+        self._ctx.effects.append(CheckLink(target))
+        others = [name for name in self.members if self.present(name) and name != target]
+        for helper in self._ctx.choose(others, _HELPERS):
+            self._nacks[seq] += 1
+            self._ctx.send(helper, PingRequest(seq, target, self._piggyback(helper)))
+
+    def _help(self, source: str, message: PingRequest) -> None:
+        if message.target not in self.members:
+            return
+        self._seq += 1
+        self._helping[self._seq] = (source, message.seq)
+        self._ctx.send(message.target, Ping(self._seq, self._piggyback(message.target)))
+        self._ctx.set_timer(("member", "helping", str(self._seq)), self._ctx.timing.probe_timeout_s)
+
+    def _cannot_help(self, seq: int) -> None:
+        source, theirs = self._helping.pop(seq)
+        self._ctx.send(source, Ack(theirs, False, ()))
+
+    def _answered(self, source: str, message: Ack) -> None:
+        if message.seq in self._helping:
+            self._ctx.timers.cancel(("member", "helping", str(message.seq)))
+            asker, theirs = self._helping.pop(message.seq)
+            self._ctx.send(asker, Ack(theirs, True, self._piggyback(asker)))
+        elif message.seq in self._probes:
+            if not message.reached:
+                self._nacks[message.seq] -= 1  # the helper is well, so the missing answer is not our own fault
+                return
+            self._health = max(0, self._health - 1)
+            self._forget_probe(message.seq)
+
+    def _forget_probe(self, seq: int) -> None:
+        self._ctx.timers.cancel(("member", "direct", str(seq)))
+        self._ctx.timers.cancel(("member", "verdict", str(seq)))
+        del self._probes[seq], self._nacks[seq]
+
+    def _no_answer(self, seq: int) -> None:
+        target = self.members[self._probes[seq]]
+        # Helpers that said nothing at all hint that this peer is the slow one (Lifeguard, local health).
+        self._health = min(_MAX_HEALTH, self._health + (1 if self._nacks[seq] > 0 else 0))
+        self._forget_probe(seq)
+        if target.status == "alive":
+            self._accept(Update(target.name, "suspect", target.incarnation, "", "", self._ctx.me))
+        elif target.status == "suspect":
+            self._confirm(target, self._ctx.me)
+
+    # -- claims -----------------------------------------------------------------------------------------------------
+
+    def _merge(self, updates: tuple[Update, ...]) -> None:
+        for update in updates:
+            if update.name == self._ctx.me:
+                self._refute(update)
+            elif update.name in self.members and update.status in _RANK:
+                self._accept(update)
+
+    def _refute(self, update: Update) -> None:
+        """Somebody claims that this peer is not alive (or has a past of ours in which it had left)."""
+        worse = _RANK.get(update.status, -1) > _RANK["alive"]
+        if self._left or update.incarnation < self._me.incarnation:
+            return
+        if worse or update.incarnation > self._me.incarnation:
+            self._me.incarnation = update.incarnation + 1
+            self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
+            self._ctx.report("refuted", incarnation=self._me.incarnation)
+            self._spread(self._me.update())
+
+    def _accept(self, update: Update) -> None:
+        member = self.members[update.name]
+        newer = update.incarnation > member.incarnation or member.status == "unknown"
+        if update.status == "suspect" == member.status and update.incarnation == member.incarnation:
+            self._confirm(member, update.by)
+            return
+        if update.status == "unknown" or update.incarnation < member.incarnation:
+            return
+        if update.incarnation == member.incarnation and _RANK[update.status] <= _RANK[member.status]:
+            return
+        before = member.status
+        member.status, member.incarnation, member.changed_at = update.status, update.incarnation, self._ctx.now
+        if newer:
+            member.refused_by.clear()
+        if update.store_id:
+            member.store_id = update.store_id
+        if update.address and update.address != member.address:
+            member.address = update.address
+            self._ctx.effects.append(Connect(member.name, update.address))
+        self._end_suspicion(member)
+        if update.status == "suspect":
+            self._begin_suspicion(member, update.by)
+        if before != member.status or update.incarnation:
+            self._ctx.report(
+                "member", member=member.name, status=member.status, before=before, incarnation=member.incarnation
+            )
+        self._spread(member.update())
+        if before == "unknown" and update.status == "alive":
+            self._greet(member.name)
+
+    def _begin_suspicion(self, member: Member, by: str) -> None:
+        ctx = self._ctx
+        shortest = ctx.timing.suspicion_s(len(self.members) + 1)
+        member.suspected_at, member.suspected_by = ctx.now, by
+        member.confirmed_by.clear()
+        ctx.set_timer(("member", "suspicion", member.name), self._suspicion_factor(member) * shortest)
+        ctx.effects.append(CheckLink(member.name))
+        self._tell(member.name)
+        for part in (1, 2):
+            ctx.timers.set(("member", "tell", member.name, str(part)), ctx.now + shortest * part / 3)
+
+    def _confirm(self, member: Member, by: str) -> None:
+        """An independent second view shortens the suspicion: from 4 times the shortest down to it (Lifeguard)."""
+        if by in (member.suspected_by, *member.confirmed_by) or len(member.confirmed_by) >= _CONFIRMATIONS:
+            return
+        member.confirmed_by[by] = None
+        shortest = self._ctx.timing.suspicion_s(len(self.members) + 1)
+        ends_at = member.suspected_at + self._suspicion_factor(member) * shortest
+        self._ctx.timers.set(("member", "suspicion", member.name), ends_at)
+        self._spread(Update(member.name, "suspect", member.incarnation, member.address, member.store_id, by))
+
+    def _suspicion_factor(self, member: Member) -> float:
+        """Lifeguard's formula, with as many confirmations expected as the fleet can give."""
+        expected = min(_CONFIRMATIONS, len(self.members) - 1)
+        if expected <= 0:
+            return 1.0
+        return max(1.0, 4.0 - 3.0 * log(len(member.confirmed_by) + 1) / log(expected + 1))
+
+    def _end_suspicion(self, member: Member) -> None:
+        member.suspected_by = ""
+        self._ctx.timers.cancel(("member", "suspicion", member.name))
+        for part in (1, 2):
+            self._ctx.timers.cancel(("member", "tell", member.name, str(part)))
+
+    def _suspicion_over(self, name: str) -> None:
+        member = self.members[name]
+        self._accept(Update(name, "dead", member.incarnation, "", "", ""))
+
+    def _tell(self, name: str) -> None:
+        self._ctx.send(name, Gossip((self.members[name].update(),)))
+
+    # -- refused connections ----------------------------------------------------------------------------------------
+
+    def check(self, name: str) -> None:
+        """Somebody has reason to doubt that the member's process lives: look."""
+        if name in self.members and self.present(name):
+            self._ctx.effects.append(CheckLink(name))
+
+    def checked(self, name: str, refused: bool) -> None:
+        """The connect that was asked for was refused, or not."""
+        member = self.members[name]
+        if not refused or not self.present(name) or self._ctx.me in member.refused_by:
+            return
+        for other in self.members.values():
+            if other.name != name and self.present(other.name):
+                self._ctx.send(other.name, Refusal(name, member.incarnation))
+        self._refusal(name, member.incarnation, self._ctx.me)
+
+    def _refusal(self, name: str, incarnation: int, by: str) -> None:
+        member = self.members.get(name)
+        if member is None or incarnation != member.incarnation or not self.present(name):
+            return
+        member.refused_by[by] = None
+        if len(member.refused_by) >= (1 if len(self.members) < _SMALL_FLEET else 2):
+            self._accept(Update(name, "dead", member.incarnation, "", "", ""))
+        elif self._ctx.me not in member.refused_by:
+            self._ctx.effects.append(CheckLink(name))
+
+    # -- spreading --------------------------------------------------------------------------------------------------
+
+    def _spread(self, update: Update) -> None:
+        digits = len(str(len(self.members) + 1))  # ceil(log10(N + 1)) for the N that matter
+        self._news[update.name] = (update, 4 * digits)
+        if not self._ctx.timers.armed(("member", "gossip")):
+            self._ctx.set_timer(("member", "gossip"), 0.0)
+
+    def _piggyback(self, to: str) -> tuple[Update, ...]:
+        """Our own claim, what we hold against the receiver (so that it can refute), then the least-sent news."""
+        claims = [self._me.update()]
+        about = self.members[to]
+        if about.status in ("suspect", "dead", "left"):
+            claims.append(about.update())
+        for name in sorted(self._news, key=lambda name: -self._news[name][1])[:_PIGGYBACK]:
+            update, left = self._news[name]
+            claims.append(update)
+            if left > 1:
+                self._news[name] = (update, left - 1)
+            else:
+                del self._news[name]
+        return tuple(claims)
+
+    def _gossip(self) -> None:
+        present = [name for name in self.members if self.present(name)]
+        for name in self._ctx.choose(present, _FANOUT):
+            if self._news:
+                self._ctx.send(name, Gossip(self._piggyback(name)))
+        if self._news:
+            self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
+
+    def _table(self) -> tuple[Update, ...]:
+        return (self._me.update(), *(m.update() for m in self.members.values() if m.status != "unknown"))
+
+    def _sync(self) -> None:
+        self._ctx.set_timer(("member", "sync"), self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        for name in self._ctx.choose([name for name in self.members if self.present(name)], 1):
+            self._ctx.send(name, MemberSync(False, self._table()))
+
+    def _try_dead(self) -> None:
+        self._ctx.set_timer(("member", "dead"), self._ctx.timing.dead_probe_s * self._ctx.uniform(0.9, 1.1))
+        for name in self._ctx.choose([name for name in self.members if self.status(name) == "dead"], 1):
+            self._ctx.send(name, MemberSync(False, self._table()))

@@ -1,0 +1,451 @@
+"""Every message that peers exchange, and the check that a received one must pass.
+
+A message is a frozen dataclass. Its annotations are its schema: `decode` accepts exactly these fields, of exactly these
+types, within these limits, and raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
+
+from p2pclust.errors import WireError
+from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
+
+__all__ = [
+    "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta", "FactDigest",
+    "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Ping", "PingRequest", "PreVote",
+    "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm", "Synced", "Update", "VoteReply", "decode", "encode",
+]  # fmt: skip
+
+#: A payload that travels as a raw frame behind the header.
+Frame = Annotated[bytes, "frame"]
+Name = Annotated[str, "name"]
+#: A blake2b-256 digest.
+Digest = Annotated[bytes, "digest"]
+
+_MAX_NAME: Final = 64
+_MAX_COUNT: Final = 2**62
+_MAX_TEXT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Base of all messages."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What somebody believes of one member: the unit of membership gossip."""
+
+    name: Name
+    status: Name  # alive | suspect | dead | left
+    incarnation: int
+    address: str  # "host:port", empty if not known
+    store_id: str
+    by: str  # of a suspicion: whose it is (independent ones shorten it); otherwise empty
+
+
+# -- membership (SWIM) ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Message):
+    """Are you there? Answered by `Ack` with the same number; the first update is the sender's own."""
+
+    kind = "ping"
+    seq: int
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Message):
+    """I am (or, relayed, the one that you asked me to ping is)."""
+
+    kind = "ack"
+    seq: int
+    reached: bool  # False: a helper's word that it could not reach the target either (Lifeguard's nack)
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PingRequest(Message):
+    """Ping `target` for me."""
+
+    kind = "ping-request"
+    seq: int
+    target: Name
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip(Message):
+    """Membership news."""
+
+    kind = "gossip"
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSync(Message):
+    """The sender's whole membership table, asking for the receiver's unless this is the answer."""
+
+    kind = "member-sync"
+    answer: bool
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Message):
+    """A plain TCP connect to `name` was refused just now: its process is gone."""
+
+    kind = "refusal"
+    name: Name
+    incarnation: int
+
+
+# -- facts (Scuttlebutt) ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FactDigest(Message):
+    """The highest version that the sender has of each owner's facts, asking for what is newer."""
+
+    kind = "fact-digest"
+    answer: bool
+    owners: tuple[str, ...]
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FactDelta(Message):
+    """Facts of one owner in ascending version; the receiver must already have everything up to `after`."""
+
+    kind = "fact-delta"
+    owner: Name
+    after: int
+    keys: tuple[str, ...]
+    versions: tuple[int, ...]
+    values: tuple[Frame, ...]
+
+
+# -- jobs: documents, election, rounds --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Synced(Message):
+    """The sender has the job's document on disk."""
+
+    kind = "synced"
+    job: Name
+
+
+@dataclass(frozen=True, slots=True)
+class PreVote(Message):
+    """Would you vote for me in `term`? Changes nothing at the receiver."""
+
+    kind = "pre-vote"
+    job: Name
+    term: int
+    register_term: int
+    register_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteReply(Message):
+    """The answer to a `PreVote` for `term`."""
+
+    kind = "pre-vote-reply"
+    job: Name
+    term: int
+    granted: bool
+    own_term: int
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestVote(Message):
+    """Vote for me in `term`."""
+
+    kind = "request-vote"
+    job: Name
+    term: int
+    register_term: int
+    register_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply(Message):
+    """The answer to a `RequestVote`; a granted vote is on disk."""
+
+    kind = "vote-reply"
+    job: Name
+    term: int
+    granted: bool
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaleTerm(Message):
+    """Your term is over; mine is `term`."""
+
+    kind = "stale-term"
+    job: Name
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Message):
+    """The aggregator of `term` opens `round` with a state: adopt it and contribute to it."""
+
+    kind = "open"
+    job: Name
+    term: int
+    round: int
+    digest: Digest
+    size_bytes: int
+    final: bool  # adopt only: nothing is to be contributed any more
+    proposer: int  # the roster index of the only peer that is asked; -1 where the draw decides
+    state: tuple[Frame, ...]  # empty where the state is a blob
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted(Message):
+    """`round` of `term` is on my disk; here is my contribution, or why there is none."""
+
+    kind = "adopted"
+    job: Name
+    term: int
+    round: int
+    digest: Digest  # of the state that was adopted
+    store_id: str
+    abstains: str  # why there is no contribution; empty where there is one
+    contribution: Digest
+    size_bytes: int
+    payload: tuple[Frame, ...]  # empty where the contribution is a blob, or there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Message):
+    """I am the aggregator of `term`, at `round`."""
+
+    kind = "heartbeat"
+    job: Name
+    term: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply(Message):
+    """What is in my register, and whether I am busy computing for it."""
+
+    kind = "heartbeat-reply"
+    job: Name
+    term: int
+    register_term: int
+    register_round: int
+    store_id: str
+    busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Close(Message):
+    """A majority adopted this final state: the job is finished."""
+
+    kind = "close"
+    job: Name
+    term: int
+    round: int
+    digest: Digest
+    size_bytes: int
+    state: tuple[Frame, ...]  # empty where the receiver is known to have it, or where it is a blob
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReply(Message):
+    """I am finished too; or, with `needs_state`, I should be and lack the state."""
+
+    kind = "close-reply"
+    job: Name
+    needs_state: bool
+
+
+# -- blobs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRequest(Message):
+    """Send me chunk `index` of the blob."""
+
+    kind = "blob-request"
+    digest: Digest
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlobChunk(Message):
+    """One chunk."""
+
+    kind = "blob-chunk"
+    digest: Digest
+    index: int
+    data: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobMissing(Message):
+    """I do not have that blob (any more)."""
+
+    kind = "blob-missing"
+    digest: Digest
+
+
+# -- routing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Relay(Message):
+    """A message that one peer carries from `origin` to `target`; signed by the origin, opened by the target only."""
+
+    kind = "relay"
+    origin: Name
+    target: Name
+    signature: bytes
+    inner: tuple[Frame, ...]
+
+
+# -- schema -----------------------------------------------------------------------------------------------------------
+
+_Check = Callable[[Any], Any]
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int or not -1 <= value <= _MAX_COUNT:
+        raise WireError("expected an integer")
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise WireError("expected true or false")
+    return value
+
+
+def _name(value: Any) -> str:
+    if type(value) is not str or not 0 < len(value) <= _MAX_NAME:
+        raise WireError("expected a name")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > _MAX_TEXT:
+        raise WireError("expected text")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) > _MAX_TEXT:
+        raise WireError("expected bytes")
+    return value
+
+
+def _digest(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) not in (0, 32):
+        raise WireError("expected a digest")
+    return value
+
+
+def _tuple_of(check: _Check) -> _Check:
+    def checked(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise WireError("expected a list")
+        return tuple(check(item) for item in value)
+
+    return checked
+
+
+def _update(value: Any) -> Update:
+    if type(value) is not list or len(value) != len(_UPDATE):
+        raise WireError("expected a member update")
+    return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=True)))
+
+
+_UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _text, _text, _text)
+_CHECKS: Final[dict[Any, _Check]] = {
+    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update,
+}  # fmt: skip
+
+
+def _is_frames(hint: Any) -> bool:
+    return get_origin(hint) is tuple and get_args(hint)[0] is Frame
+
+
+def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | None]:
+    """The header fields with their checks, and the name of the field that travels as frames."""
+    hints = get_type_hints(cls, include_extras=True)
+    fields: list[tuple[str, _Check]] = []
+    frames: str | None = None
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        if _is_frames(hint):
+            frames = field.name
+        elif get_origin(hint) is tuple:
+            fields.append((field.name, _tuple_of(_CHECKS[get_args(hint)[0]])))
+        else:
+            fields.append((field.name, _CHECKS[hint]))
+    return tuple(fields), frames
+
+
+_KINDS: Final[dict[str, type[Message]]] = {cls.kind: cls for cls in Message.__subclasses__()}
+_SCHEMAS: Final = {kind: _schema(cls) for kind, cls in _KINDS.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Update):
+        return [value.name, value.status, value.incarnation, value.address, value.store_id, value.by]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def encode(message: Message) -> list[bytes]:
+    """Encode a message into a header and its frames.
+
+    Examples
+    --------
+    >>> decode(encode(Heartbeat(job="j", term=2, round=5)))
+    Heartbeat(job='j', term=2, round=5)
+    """
+    fields, frames = _SCHEMAS[message.kind]
+    header = {name: _plain(getattr(message, name)) for name, _ in fields}
+    return pack(message.kind, header, getattr(message, frames) if frames else ())
+
+
+def decode(parts: Sequence[bytes]) -> Message:
+    """Decode and check what another peer sent.
+
+    Raises
+    ------
+    WireError
+        If anything about it is not as the schema says.
+    """
+    kind, values, frames = unpack(parts)
+    if kind not in _KINDS:
+        raise WireError("unknown kind of message")
+    fields, frames_name = _SCHEMAS[kind]
+    if len(values) != len(fields):
+        raise WireError(f"{kind}: {len(values)} fields, expected {len(fields)}")
+    checked: dict[str, Any] = {}
+    for name, check in fields:
+        if name not in values:
+            raise WireError(f"{kind}: field {name} is missing")
+        checked[name] = check(values[name])
+    if frames_name is not None:
+        checked[frames_name] = tuple(frames)
+    elif frames:
+        raise WireError(f"{kind}: {len(frames)} frames, expected none of at most {MAX_FRAMES}")
+    return _KINDS[kind](**checked)

@@ -1,0 +1,29 @@
+"""The arithmetic of majorities, and whose word counts for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["has_majority", "majority"]
+
+
+def majority(n_peers: int) -> int:
+    """How many of a fixed roster, dead or alive, are a majority.
+
+    Examples
+    --------
+    >>> [majority(n) for n in (1, 2, 3, 4, 5)]
+    [1, 2, 2, 3, 3]
+    """
+    return n_peers // 2 + 1
+
+
+def has_majority(names: Iterable[str], roster: tuple[str, ...]) -> bool:
+    """Whether the names, each counted once and only if it is on the roster, are a majority of it.
+
+    Examples
+    --------
+    >>> has_majority(["a", "a", "z"], ("a", "b", "c")), has_majority(["a", "c"], ("a", "b", "c"))
+    (False, True)
+    """
+    return len(set(names) & set(roster)) >= majority(len(roster))

@@ -1,0 +1,367 @@
+"""The aggregator's side of the rounds of one term.
+
+A round is a consensus entry whose acknowledgement carries the contribution. The aggregator opens a state; each peer
+adopts it (on its disk) and answers with its contribution or with why it abstains. When a majority of the roster has
+adopted it in this term and everybody who is wanted has answered, the answers are combined into the next state. The final
+state is opened like any other, but nothing is contributed to it; once a majority has it, the job is finished.
+
+An object of this class lives for one term at one peer and is dropped when the term ends. Nothing in it is on disk: whoever
+aggregates next opens its own newest state again, and a contribution is a pure function of state and data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from p2pclust.peer.blobs import Blobs
+from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.document import Document
+from p2pclust.peer.effects import Compute, Task
+from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.membership import Membership
+from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open
+from p2pclust.peer.quorum import has_majority
+
+__all__ = ["NOT_ASKED", "Aggregating", "Hooks", "Opened", "open_message"]
+
+#: Why a peer abstains from a round in which one other peer is asked: no event worth recording.
+NOT_ASKED: Final = "not asked"
+
+_RELAYS: Final = 3
+
+
+@dataclass
+class Opened:
+    """One opened round and what came back."""
+
+    ref: Ref
+    round: int
+    final: bool
+    asked: tuple[int, ...]  # roster indices: the participants, or all in the order in which one of them is asked
+    one: bool  # whether only one peer is asked
+    opened_at: float
+    adopted: dict[str, None] = field(default_factory=dict)
+    contributions: dict[int, Ref] = field(default_factory=dict)
+    abstained: dict[int, str] = field(default_factory=dict)
+    answered: dict[str, None] = field(default_factory=dict)
+    left_out: dict[int, None] = field(default_factory=dict)
+    pulling: dict[bytes, int] = field(default_factory=dict)  # contributions that are blobs, not here yet
+    relayed: dict[str, float] = field(default_factory=dict)
+    sent_at: dict[str, float] = field(default_factory=dict)
+    combining: bool = False
+    proposer: int = -1
+
+
+def open_message(document: Document, term: int, opened: Opened) -> Open:
+    """The message that opens the round."""
+    ref = opened.ref
+    state = () if ref.payload is None else (ref.payload,)
+    return Open(
+        document.id, term, opened.round, ref.digest, ref.size_bytes, opened.final, opened.proposer, state
+    )  # fmt: skip
+
+
+class Hooks(Protocol):
+    """What a term tells the job that it belongs to."""
+
+    def adopt_own(self, term: int, opened: Opened) -> None:
+        """Put the opened state into this peer's own register and compute its own contribution."""
+
+    def finished(self, term: int, opened: Opened) -> None:
+        """A majority adopted the final state."""
+
+    def no_majority(self) -> None:
+        """No majority has answered for as long as an election takes."""
+
+
+class Aggregating:
+    """One term of aggregation. `hooks` is the job that it belongs to."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, hooks: Hooks
+    ) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._blobs = blobs
+        self._document = document
+        self._ledger = ledger
+        self._hooks = hooks
+        self._me = document.index(context.me)
+        self.term = ledger.term
+        self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
+        self._busy: dict[str, None] = {}
+        self._round: Opened | None = None
+        self._timer: TimerKey = ("job", document.id, "tick")
+        self._describe()
+        context.set_timer(self._timer, context.timing.heartbeat_s)
+        self._heartbeat()
+
+    def end(self) -> None:
+        """The term is over."""
+        self._ctx.timers.cancel(self._timer)
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    def _describe(self) -> None:
+        """Before anything else this term opens the newest state again; a worker says whom that state asks."""
+        ref = self._ledger.register.ref
+        kind = "begin" if ref is None else "describe"
+        self._compute(kind, Task(kind, self._document.job, len(self._document.roster), state=ref))
+
+    def computed(self, event: Computed) -> None:
+        """A task of this term ended."""
+        if event.token[3] != str(self.term):
+            return
+        assert event.result is not None, f"{self._document.id}: {event.token} of term {self.term}: {event.abstains}"
+        if event.token[2] == "combine":
+            assert self._round is not None
+            self._ctx.report(
+                "combined", job=self._document.id, term=self.term, round=self._round.round,
+                contributors=[self._document.roster[i] for i in sorted(self._round.contributions)], **event.info,
+            )  # fmt: skip
+            self._drop_round(self._round)
+            self._open(event.result, self._round.round + 1, event.info)
+        else:
+            self._open(event.result, self._ledger.register.round, event.info)
+
+    def _open(self, ref: Ref, round_: int, info: Mapping[str, Any]) -> None:
+        opened = Opened(ref, round_, bool(info["final"]), tuple(info["asked"]), bool(info["one"]), self._ctx.now)
+        self._round = opened
+        self._busy.clear()
+        opened.proposer = self._proposer(opened)
+        self._ctx.report(
+            "phase", phase="closing" if opened.final else "opening", job=self._document.id, term=self.term, round=round_
+        )
+        # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
+        for name in self._document.roster:
+            if name != self._ctx.me and self._membership.status(name) not in ("dead", "left"):
+                self._send_open(name)
+        self._hooks.adopt_own(self.term, opened)
+
+    def _proposer(self, opened: Opened) -> int:
+        """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
+        if not opened.one or opened.final:
+            return -1
+        for index in opened.asked:
+            gone = self._gone(self._document.roster[index]) and self._document.missing != "all"
+            if not gone and index not in opened.left_out:
+                return index
+        return -1
+
+    def _send_open(self, name: str) -> None:
+        assert self._round is not None
+        self._round.sent_at[name] = self._ctx.now
+        self._ctx.send(name, open_message(self._document, self.term, self._round))
+
+    def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
+        """This peer's own contribution is ready."""
+        if self._round is not None and digest == self._round.ref.digest:
+            self._answer(self._ctx.me, ref, abstains)
+
+    def own_adopted(self) -> None:
+        """This peer's own register holds the opened state."""
+        assert self._round is not None
+        self._round.adopted[self._ctx.me] = None
+        self._progress()
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def on_adopted(self, source: str, message: Adopted) -> None:
+        """A peer adopted the state and contributes, or abstains."""
+        self._heard[source] = self._ctx.now
+        opened = self._round
+        if opened is None or opened.combining or message.round != opened.round:
+            return
+        if message.digest != opened.ref.digest:
+            return
+        self._busy.pop(source, None)
+        if self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+        ref = None
+        if not message.abstains and not opened.final:
+            payload = message.payload[0] if message.payload else None
+            ref = Ref(message.contribution, message.size_bytes, payload)
+        self._answer(source, ref, message.abstains)
+
+    def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
+        """A peer tells what it has adopted and whether it computes."""
+        self._heard[source] = self._ctx.now
+        opened = self._round
+        self._busy.pop(source, None)
+        if opened is None or (message.register_term, message.register_round) != (self.term, opened.round):
+            return
+        if message.busy:
+            self._busy[source] = None
+        if self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+            self._progress()
+
+    def _answer(self, name: str, ref: Ref | None, abstains: str) -> None:
+        opened = self._round
+        assert opened is not None
+        index = self._document.index(name)
+        if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
+            opened.pulling[ref.digest] = index
+            self._blobs.pull(ref.digest, ref.size_bytes, [name])
+            opened.contributions[index] = ref
+            return
+        if abstains == NOT_ASKED and index == opened.proposer:
+            return  # its answer from before it was asked came late
+        opened.answered[name] = None
+        opened.left_out.pop(index, None)
+        if ref is not None:
+            opened.contributions[index] = ref
+        elif abstains and abstains != NOT_ASKED:
+            opened.abstained[index] = abstains
+        self._progress()
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A contribution that is a blob is here."""
+        if self._round is not None and digest in self._round.pulling:
+            index = self._round.pulling.pop(digest)
+            self._answer(self._document.roster[index], self._round.contributions[index], "")
+
+    def member_changed(self, name: str) -> None:
+        """Membership changed its mind about a roster peer."""
+        if self._round is None:
+            return
+        if self._membership.status(name) == "alive" and name not in self._round.answered:
+            self._send_open(name)
+        self._progress()
+
+    # -- progress ---------------------------------------------------------------------------------------------------
+
+    def _progress(self) -> None:
+        opened = self._round
+        if opened is None or opened.combining or not has_majority(opened.adopted, self._document.roster):
+            return
+        if opened.final:
+            self._hooks.finished(self.term, opened)
+        elif self._complete(opened):
+            self._combine(opened)
+
+    def _complete(self, opened: Opened) -> bool:
+        """Whether everybody who is wanted has answered, or need not be waited for."""
+        if opened.one:
+            # One that abstains ends the round, as anywhere: the next round asks the next. One that is gone is replaced.
+            while opened.proposer >= 0 and self._settled(opened, opened.proposer):
+                if opened.proposer not in opened.left_out:
+                    return True
+                self._next_proposer()
+            return opened.proposer < 0
+        return all(self._settled(opened, index) for index in opened.asked)
+
+    def _settled(self, opened: Opened, index: int) -> bool:
+        name = self._document.roster[index]
+        if name in opened.answered or index in opened.left_out:
+            return True
+        missing, waited_s = self._document.missing, self._ctx.now - opened.opened_at
+        if (missing == "wait" and self._gone(name)) or (missing == "drop" and waited_s >= self._document.deadline_s):
+            opened.left_out[index] = None
+            return True
+        return False
+
+    def _gone(self, name: str) -> bool:
+        return self._membership.status(name) in ("dead", "left")
+
+    def _next_proposer(self) -> None:
+        """The proposer died, abstained or is silent: the next of the permutation is asked, and everybody told."""
+        opened = self._round
+        assert opened is not None
+        opened.proposer = self._proposer(opened)
+        if opened.proposer < 0:
+            return
+        self._ctx.report("proposer", job=self._document.id, proposer=self._document.roster[opened.proposer])
+        opened.answered.pop(self._document.roster[opened.proposer], None)
+        opened.opened_at = self._ctx.now
+        if opened.proposer == self._me:
+            self._hooks.adopt_own(self.term, opened)
+        else:
+            self._send_open(self._document.roster[opened.proposer])
+
+    def _combine(self, opened: Opened) -> None:
+        opened.combining = True
+        self._ctx.report(
+            "phase", phase="combining", job=self._document.id, term=self.term, round=opened.round
+        )  # fmt: skip
+        used = [opened.proposer] if opened.one else opened.asked
+        contributions = tuple((i, opened.contributions[i]) for i in sorted(used) if self._usable(opened, i))
+        have = {i for i, _ in contributions}
+        abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
+        for index in opened.left_out:
+            if index not in have:
+                abstained[index] = f"left out: {self._membership.status(self._document.roster[index])}"
+        task = Task(
+            "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=contributions,
+            abstained=abstained,
+        )  # fmt: skip
+        self._compute("combine", task)
+
+    def _usable(self, opened: Opened, index: int) -> bool:
+        return (
+            index in opened.contributions and opened.contributions[index].digest not in opened.pulling
+        )  # fmt: skip
+
+    def _drop_round(self, opened: Opened) -> None:
+        """Contributions that came as blobs are of no use after their round."""
+        for index, ref in opened.contributions.items():
+            if ref.payload is None and index != self._me:
+                self._blobs.drop(ref.digest)
+
+    def _compute(self, kind: str, task: Task) -> None:
+        self._ctx.effects.append(Compute(("job", self._document.id, kind, str(self.term)), task))
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def fire(self) -> None:
+        """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
+        ctx = self._ctx
+        ctx.set_timer(self._timer, ctx.timing.heartbeat_s)
+        heard = [n for n in self._document.roster if ctx.now - self._heard[n] < ctx.timing.election_max_s]
+        if not has_majority([ctx.me, *heard], self._document.roster):
+            self._hooks.no_majority()
+            return
+        self._heartbeat()
+        if self._round is not None:
+            self._repeat(self._round)
+            self._lose_patience(self._round)
+            self._progress()
+
+    def _heartbeat(self) -> None:
+        round_ = self._round.round if self._round is not None else self._ledger.register.round
+        for name in self._document.roster:
+            if name != self._ctx.me:
+                self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
+
+    def _repeat(self, opened: Opened) -> None:
+        for name in self._document.roster:
+            if name == self._ctx.me or name in opened.answered or name in self._busy or self._gone(name):
+                continue
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
+                self._send_open(name)
+
+    def _lose_patience(self, opened: Opened) -> None:
+        """`wait`: after `patience_s` of silence ask through others; after half as long again go on without the peer."""
+        if self._document.missing != "wait":
+            return
+        wanted = (opened.proposer,) if opened.one else opened.asked
+        for index in wanted:
+            name = self._document.roster[index] if index >= 0 else self._ctx.me
+            if name == self._ctx.me or name in opened.answered or index in opened.left_out:
+                continue
+            silence = self._ctx.now - max(self._heard[name], opened.opened_at)
+            if silence < self._document.patience_s:
+                continue
+            if name not in opened.relayed:
+                opened.relayed[name] = self._ctx.now
+                others = [n for n in self._membership.alive() if n not in (name, self._ctx.me)]
+                relays = tuple(self._ctx.choose(others, _RELAYS))
+                self._ctx.report("relayed", job=self._document.id, round=opened.round, peer=name, via=list(relays))
+                if relays:
+                    self._ctx.send_via(name, open_message(self._document, self.term, opened), relays)
+            elif self._ctx.now - opened.relayed[name] >= self._document.patience_s / 2:
+                opened.left_out[index] = None
+                self._ctx.report("left-out", job=self._document.id, round=opened.round, peer=name)

@@ -1,0 +1,125 @@
+"""The mathematics that a core asks for, as one pure function from a task to its outcome.
+
+The core holds states and contributions as bytes; here they are decoded, computed with, and encoded again. The shell runs
+this in a worker thread, the simulator in virtual time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from p2pclust.errors import WireError
+from p2pclust.peer.effects import Task
+from p2pclust.peer.events import Ref
+from p2pclust.peer.rounds import NOT_ASKED
+from p2pclust.protocols import engine
+from p2pclust.protocols.arrays import Contribution
+from p2pclust.protocols.base import Abstain
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+
+__all__ = ["Outcome", "perform"]
+
+#: Yields a blob's bytes in order.
+Read = Callable[[bytes], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a task came to: bytes, or why there are none; and what the core may know about them."""
+
+    payload: bytes | None
+    abstains: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+def perform(task: Task, local: Local, read: Read) -> Outcome:
+    """Do one task.
+
+    Parameters
+    ----------
+    task : Task
+        What to do.
+    local : Local
+        This peer's data.
+    read : callable
+        Where blobs come from.
+
+    Returns
+    -------
+    Outcome
+        The same for the same task and data, wherever it is done.
+    """
+    if task.kind == "verify":
+        assert task.state is not None
+        whole = hashlib.blake2b(digest_size=32)
+        for chunk in read(task.state.digest):
+            whole.update(chunk)
+        return Outcome(None, info={"good": whole.digest() == task.state.digest})
+    job = _job(task.job)
+    if task.kind == "begin":
+        return _state_outcome(job, engine.begin(job), task.n_peers)
+    assert task.state is not None
+    state = JobState.decode(_bytes(task.state, read))
+    if task.kind == "describe":
+        return _state_outcome(job, state, task.n_peers)
+    if task.kind == "contribute":
+        return _contribute(job, state, task, local)
+    assert task.kind == "combine", task.kind
+    return _combine(job, state, task, read)
+
+
+def _bytes(ref: Ref, read: Read) -> bytes:
+    return ref.payload if ref.payload is not None else b"".join(read(ref.digest))
+
+
+def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
+    if task.proposer >= 0:
+        if task.proposer != task.me:
+            return Outcome(None, NOT_ASKED)
+    elif task.me not in engine.asked(job, state, task.n_peers):
+        return Outcome(None, engine.NOT_DRAWN)
+    try:
+        contribution = engine.contribution(job, state, local, task.me, task.n_peers)
+    except Abstain as abstention:
+        return Outcome(None, abstention.reason)
+    return Outcome(engine.encode_contribution(contribution))
+
+
+def _combine(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
+    """Combine what came; one peer's malformed contribution is named and left out, and never stops the others."""
+    abstained = dict(task.abstained)
+    good: list[tuple[int, Contribution]] = []
+    for index, ref in task.contributions:
+        try:
+            decoded = engine.decode_contribution(job, state, _bytes(ref, read), n_peers=task.n_peers)
+        except WireError as error:
+            abstained[index] = f"malformed: {error}"
+        else:
+            good.append((index, decoded))
+    after = engine.advance(job, state, good, abstained, n_peers=task.n_peers)
+    return _state_outcome(job, after, task.n_peers, before=state)
+
+
+def _state_outcome(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> Outcome:
+    final = state.status != "running"
+    info: dict[str, Any] = {"final": final, "status": state.status, "stage": state.stage, "asked": (), "one": False}
+    if not final:
+        info["asked"] = engine.asked(job, state, n_peers)
+        info["one"] = job.protocols[state.stage].asks == "one"
+    if before is not None and "centers" in before.arrays and "centers" in state.arrays:
+        moved = state.arrays["centers"] - before.arrays["centers"]
+        info["shift"] = float((moved * moved).sum()) ** 0.5
+    return Outcome(state.encode(), info=info)
+
+
+@lru_cache(maxsize=16)
+def _job(data: bytes) -> Job:
+    """The job of a document; documents are few and asked for in every round."""
+    return Job.from_dict(msgpack.unpackb(data, raw=False, strict_map_key=True))

@@ -1,0 +1,104 @@
+"""All durations of the agent in one table: three presets, and the limits that belong to them.
+
+Nothing else in the package holds a time-out. A preset is chosen by name in the configuration; a test or a simulation may
+replace single values with `dataclasses.replace`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log10
+from typing import Final
+
+from p2pclust.errors import UsageError
+
+__all__ = ["PRESETS", "Limits", "Timing", "preset"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Durations in seconds; the comments say how they depend on each other."""
+
+    # Membership. One member is probed per period; a direct answer may take `probe_timeout_s`, then helpers are asked.
+    probe_period_s: float
+    probe_timeout_s: float
+    #: A suspicion lasts between min and max: suspicion_min = 3 * max(1, log10 N) * probe_period, max = 4 * min.
+    suspicion_periods: float
+    #: News is passed on at this pace; without news nothing is sent.
+    gossip_period_s: float
+    #: Whole tables are exchanged with one random member at this pace, so that healed cuts merge.
+    sync_period_s: float
+    #: One dead member is tried again at this pace.
+    dead_probe_s: float
+
+    # Election (Raft). A follower stands after U(min, max) * (1.25 - 0.5 * fitness) without a heartbeat.
+    heartbeat_s: float
+    election_min_s: float
+    election_max_s: float
+    #: The upper end of the wait when membership holds the aggregator dead.
+    hurry_s: float
+
+    # Rounds. An unanswered request is repeated after `retry_s`; after `patience_s` of silence a peer is left out.
+    retry_s: float
+    patience_s: float
+
+    # Blobs. One chunk that did not come is asked for again after this.
+    chunk_timeout_s: float
+
+    def suspicion_s(self, n_members: int) -> float:
+        """The shortest suspicion in a fleet of `n_members`; the longest is four times it.
+
+        Examples
+        --------
+        >>> preset("default").suspicion_s(10), preset("default").suspicion_s(1000)
+        (3.0, 9.0)
+        """
+        return self.suspicion_periods * max(1.0, log10(n_members)) * self.probe_period_s
+
+
+PRESETS: Final[dict[str, Timing]] = {
+    # A local network of devices: round trips of some milliseconds, pauses below a second.
+    "default": Timing(
+        probe_period_s=1.0, probe_timeout_s=0.3, suspicion_periods=3.0, gossip_period_s=0.2, sync_period_s=10.0,
+        dead_probe_s=5.0, heartbeat_s=0.3, election_min_s=1.5, election_max_s=3.0, hurry_s=0.5, retry_s=0.6,
+        patience_s=30.0, chunk_timeout_s=2.0,
+    ),
+    # Links of 50 to 500 ms, with loss.
+    "wan": Timing(
+        probe_period_s=2.0, probe_timeout_s=1.0, suspicion_periods=5.0, gossip_period_s=0.5, sync_period_s=20.0,
+        dead_probe_s=10.0, heartbeat_s=1.0, election_min_s=5.0, election_max_s=10.0, hurry_s=2.0, retry_s=2.0,
+        patience_s=60.0, chunk_timeout_s=8.0,
+    ),
+    # One machine, or one rack.
+    "fast": Timing(
+        probe_period_s=0.25, probe_timeout_s=0.1, suspicion_periods=3.0, gossip_period_s=0.05, sync_period_s=2.0,
+        dead_probe_s=1.0, heartbeat_s=0.06, election_min_s=0.4, election_max_s=0.8, hurry_s=0.08, retry_s=0.25,
+        patience_s=5.0, chunk_timeout_s=0.5,
+    ),
+}  # fmt: skip
+
+
+def preset(name: str) -> Timing:
+    """The preset of that name.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if name not in PRESETS:
+        raise UsageError(f"timing = {name!r}: expected one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes in bytes and counts; a simulation lowers them so that small data take the paths of large ones."""
+
+    #: What is larger travels as a blob. Below it, a state fits into a control message with room to spare.
+    inline_bytes: int = 32 * 1024
+    chunk_bytes: int = 64 * 1024
+    #: Chunks of one blob that are asked for at the same time.
+    window: int = 4
+    #: No blob may claim to be larger.
+    blob_bytes: int = 4 * 1024**3

@@ -1,0 +1,144 @@
+"""What a protocol is: pure functions of a state, one peer's data and a random stream.
+
+No network, clock, thread or failure is in sight: the engine owns every branch about who is missing, and the same
+functions run in one process, in the simulator and in a fleet.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.local import Local
+
+__all__ = ["Abstain", "OpeningStage", "Protocol", "Slot"]
+
+
+class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
+    """A peer answers a round without contributing; ``reason`` says why, in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The dtype and shape that one array of a contribution must have; None stands for any length."""
+
+    shape: tuple[int | None, ...]
+    dtype: str = "float64"
+
+
+class Protocol(ABC):
+    """One stage of a job: a frozen dataclass whose fields are its parameters, checked in ``__post_init__``.
+
+    Attributes
+    ----------
+    id : str
+        The name in job documents.
+    additive : bool
+        Whether :meth:`combine` needs only the sum; then it is handed the total, summed on a fixed grid.
+    asks : {"all", "one"}
+        Whether a round asks every peer, or one only: the first alive of the seed's permutation.
+    draws : bool
+        Whether participation applies: rounds of clustering draw peers, scaling asks everybody.
+    """
+
+    id: ClassVar[str]
+    additive: ClassVar[bool] = False
+    asks: ClassVar[Literal["all", "one"]] = "all"
+    draws: ClassVar[bool] = False
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Return the first state of this stage, from the last one of the stage before.
+
+        ``rng`` comes from the job's seed and is the same on every peer. Raise UsageError where the stage cannot start
+        from such a state.
+        """
+        return state
+
+    def needs_rounds(self, state: State) -> bool:
+        """Tell whether the stage, just opened, needs any round at all."""
+        return True
+
+    @property
+    def round_limit(self) -> int | None:
+        """After how many rounds, empty ones included, the stage ends whatever happened."""
+        return None
+
+    @abstractmethod
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        """Return what a contribution consists of, in order."""
+
+    @abstractmethod
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return all that this peer reveals; may raise :class:`Abstain`."""
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        """Return the size of "one" per array (powers of two, broadcastable); additive protocols only."""
+        raise AssertionError(f"{self.id} is not additive: nobody asks for its units")
+
+    @property
+    def limbs(self) -> int:
+        """How many limbs a value of an additive contribution has: two make a grid of 2**-72 of the unit."""
+        return 2
+
+    @abstractmethod
+    def combine(self, state: State, contributions: Any) -> State:
+        """Return the next state.
+
+        ``contributions`` is the total, as :class:`Arrays` of floats, if the protocol is additive, else the list of
+        contributions in roster order.
+        """
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name the peers whose contributions cannot be combined with the others', and why; not additive only.
+
+        They count as having abstained. The answer may depend on the contributions but on no order of arrival.
+        """
+        return {}
+
+    def objection(self, state: State) -> str:
+        """Say why the job must fail after a round that every roster peer answered, or return an empty string."""
+        return ""
+
+    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+        """Return what to do when every peer abstained: a state that ends the stage, or None to fail the job."""
+        return None
+
+    @abstractmethod
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Tell whether the stage ends by its own rule.
+
+        ``rounds`` counts the rounds of this stage that made a step, including this one.
+        """
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Return what the peer keeps of the job, for example its rows' labels."""
+        return Arrays()
+
+
+class OpeningStage(Protocol):
+    """A stage that is finished as soon as it is opened: no peer is ever asked."""
+
+    def needs_rounds(self, state: State) -> bool:
+        return False
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        raise AssertionError(f"{self.id} asks nobody")
+
+    def combine(self, state: State, contributions: Any) -> State:
+        raise AssertionError(f"{self.id} asks nobody")
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        raise AssertionError(f"{self.id} asks nobody")

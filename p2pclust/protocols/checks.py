@@ -1,0 +1,88 @@
+"""Checks of parameters: one line that says what is wrong, where, and what was expected."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from p2pclust.errors import UsageError
+
+__all__ = ["flag", "one_of", "real", "table", "vector", "whole"]
+
+_MAX_LENGTH = 2**20
+
+
+def whole(where: str, value: Any, *, least: int, most: int) -> int:
+    """Return a whole number within [least, most], or raise UsageError."""
+    number = None
+    if not isinstance(value, bool):
+        try:
+            number = operator.index(value)
+        except TypeError:
+            number = None
+    if number is None or not least <= number <= most:
+        raise UsageError(f"{where} = {_shown(value)}: expected a whole number from {least} to {most}")
+    return number
+
+
+def real(where: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
+    """Return a finite number above (or not below) a bound, or raise UsageError."""
+    number = _number(value)
+    if number is None or (above is not None and not number > above) or (least is not None and not number >= least):
+        bound = "" if above is None else f" above {above:g}"
+        bound += "" if least is None else f" of at least {least:g}"
+        raise UsageError(f"{where} = {_shown(value)}: expected a finite number{bound}")
+    return number
+
+
+def flag(where: str, value: Any) -> bool:
+    """Return a truth value, or raise UsageError."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} = {_shown(value)}: expected true or false")
+    return value
+
+
+def one_of(where: str, value: Any, known: Sequence[str]) -> str:
+    """Return one of the known words, or raise UsageError that lists them."""
+    if not isinstance(value, str) or value not in known:
+        raise UsageError(f"{where} = {_shown(value)}: expected one of {', '.join(known)}")
+    return value
+
+
+def vector(where: str, value: Any) -> tuple[float, ...]:
+    """Return a non-empty sequence of finite numbers as a tuple, or raise UsageError."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= _MAX_LENGTH:
+        raise UsageError(f"{where}: expected a list of numbers")
+    numbers = tuple(_number(item) for item in value)
+    for position, number in enumerate(numbers):
+        if number is None:
+            raise UsageError(f"{where}[{position}] = {_shown(value[position])}: expected a finite number")
+    return tuple(number for number in numbers if number is not None)
+
+
+def table(where: str, value: Any) -> tuple[tuple[float, ...], ...]:
+    """Return a non-empty list of equally long rows of finite numbers, or raise UsageError."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= _MAX_LENGTH:
+        raise UsageError(f"{where}: expected a list of rows")
+    rows = tuple(vector(f"{where}[{number}]", row) for number, row in enumerate(value))
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise UsageError(f"{where}[{number}] has {len(row)} columns where row 0 has {len(rows[0])}")
+    return rows
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool | str | bytes):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,345 @@
+"""The only caller of protocols: what to do when a round has all, some or none of its contributions.
+
+Pure functions. The in-process runner, the simulator and the peers of a fleet all go through them, so all three have
+the same bits. The rules, once:
+
+- A round asks :func:`asked`. Where one peer is enough, exactly one is asked per round: the first of the list that is
+  not dead. Who has abstained in this stage is not asked again.
+- A round without contributions is empty. It is no step: the arrays stay as they are, and no stop rule is met except
+  the limit of rounds.
+- The job fails when every roster peer abstained by itself (in this stage where one is asked; in the present run of
+  empty rounds otherwise), or after ten empty rounds in a row.
+- Additive contributions are rounded once, at the peer, to integers on a grid that follows from the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols import streams
+from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.base import Abstain, Protocol
+from p2pclust.protocols.fixed_point import GridError, dequantise, fits, quantise
+from p2pclust.protocols.job import Job, JobState, RoundRecord
+from p2pclust.protocols.local import Local
+
+__all__ = [
+    "MAX_EMPTY_ROUNDS",
+    "NOT_DRAWN",
+    "add",
+    "advance",
+    "asked",
+    "begin",
+    "conclude",
+    "contribution",
+    "decode_contribution",
+    "encode_contribution",
+    "raw_centers",
+    "suppressed",
+]
+
+MAX_EMPTY_ROUNDS = 10
+NOT_DRAWN = "not drawn"
+_MAX_REASON = 200
+
+
+def begin(job: Job) -> JobState:
+    """Return the state before the first round; stages that need no round are passed at once."""
+    state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays())
+    return _enter(job, state, 0)
+
+
+def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
+    """Return who is asked in the coming round.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    tuple of int
+        Where the stage asks all: the drawn participants, sorted; everyone of them is asked. Where it asks one: the
+        seed's permutation without those that abstained in this stage; only the first alive of it is asked.
+    """
+    protocol = job.protocols[state.stage]
+    if protocol.asks == "one":
+        gone = _abstained(state, whole_stage=True)
+        return tuple(peer for peer in streams.proposers(job.seed, n_peers) if peer not in gone)
+    share = job.participation if protocol.draws else 1.0
+    return streams.participants(job.seed, state.round, n_peers, share)
+
+
+def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: int) -> Contribution:
+    """Return what a peer contributes to the coming round: a pure function of its arguments.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    local : Local
+        The peer's data.
+    peer : int
+        Its index in the roster.
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    Arrays
+        If the stage is additive, int64 limbs of shape (limbs, ...) per array, which add up in any order.
+
+    Raises
+    ------
+    Abstain
+        If the peer was not drawn, has no usable data, or the protocol withholds its contribution.
+    """
+    protocol = job.protocols[state.stage]
+    if protocol.asks == "all" and peer not in asked(job, state, n_peers):
+        raise Abstain(NOT_DRAWN)
+    refusal = local.refusal(state.arrays)
+    if refusal:
+        raise Abstain(refusal)
+    rng = streams.peer_round(job.seed, peer, state.round)
+    # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        raw = protocol.contribute(state.arrays, local, rng)
+    _assert_expected(protocol, state.arrays, raw)
+    for name, array in raw.items():
+        if not np.isfinite(array).all():
+            raise Abstain(f"failed: {name} is not finite")
+    if not protocol.additive:
+        return raw
+    units = protocol.units(state.arrays)
+    try:
+        return Arrays(
+            {n: quantise(a, units[n], n_peers=n_peers, limbs=protocol.limbs) for n, a in raw.items()},
+        )
+    except GridError as error:
+        raise Abstain(f"failed: {error}") from None
+
+
+def add(total: Contribution | None, term: Contribution) -> Contribution:
+    """Add two contributions of an additive stage; they may be sums themselves. None counts as nothing."""
+    if total is None:
+        return term
+    return Arrays({name: total[name] + term[name] for name in term})
+
+
+def advance(
+    job: Job,
+    state: JobState,
+    contributions: Iterable[tuple[int, Contribution]],
+    abstained: Mapping[int, str],
+    *,
+    n_peers: int,
+) -> JobState:
+    """Close a round and return the next state.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state must be running.
+    contributions : iterable of (peer, contribution)
+        In roster order. Read once, and one by one if the stage is additive.
+    abstained : mapping of int to str
+        Who answered without contributing. Those that were not drawn are dropped from the record.
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    JobState
+        Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
+    """
+    if state.status != "running":
+        raise ValueError(f"the job is {state.status}: it has no further round")
+    protocol = job.protocols[state.stage]
+    reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
+    with np.errstate(over="ignore", under="ignore"):
+        arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers)
+    reasons.update({peer: reason[:_MAX_REASON] for peer, reason in left_out.items()})
+    if not all(0 <= peer < n_peers for peer in reasons) or set(reasons) & set(contributors):
+        raise ValueError(f"peers {sorted(reasons)} cannot abstain beside contributors {contributors} of {n_peers}")
+    closed = replace(
+        state,
+        round=state.round + 1,
+        stage_round=state.stage_round + 1,
+        empty_rounds=0 if contributors else state.empty_rounds + 1,
+        log=(*state.log, RoundRecord(state.stage, contributors, reasons)),
+    )
+    if arrays is None:
+        return _after_empty(job, closed, n_peers)
+    stepped = replace(closed, arrays=arrays)
+    if len(contributors) + len(reasons) == n_peers:
+        objection = protocol.objection(arrays)
+        if objection:
+            return replace(stepped, status="failed", reason=objection)
+    steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
+    if protocol.finished(state.arrays, arrays, steps):
+        return _enter(job, replace(stepped, converged=True), state.stage + 1)
+    return _within_limit(job, stepped)
+
+
+def conclude(job: Job, state: JobState, local: Local) -> Arrays:
+    """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit."""
+    if local.X.size and state.arrays.get("origin", np.empty(0)).shape == (local.n_features,) and not local.problem:
+        return job.protocols[state.stage].conclude(state.arrays, local)
+    return Arrays()
+
+
+def raw_centers(state: JobState) -> NDArray[np.float64]:
+    """Return the centers in the data's own units, shape (C, F)."""
+    arrays = state.arrays
+    return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+
+
+def suppressed(state: JobState) -> int:
+    """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
+    held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith("privacy gate"))
+    return held + (int(state.arrays["suppressed"]) if "suppressed" in state.arrays else 0)
+
+
+def encode_contribution(contribution: Contribution) -> bytes:
+    """Return canonical bytes."""
+    return contribution.encode()
+
+
+def decode_contribution(job: Job, state: JobState, data: bytes, *, n_peers: int, summed: int = 1) -> Contribution:
+    """Return a contribution that arrived as bytes, checked against what the present stage expects.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state that the contribution answers.
+    data : bytes
+    n_peers : int
+        Size of the roster.
+    summed : int
+        Of how many peers' contributions it is the sum.
+
+    Raises
+    ------
+    WireError
+        For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
+    """
+    arrays = Arrays.decode(data)
+    protocol = job.protocols[state.stage]
+    expected = protocol.expects(state.arrays)
+    if list(arrays) != list(expected):
+        raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(expected)} belong")
+    for name, slot in expected.items():
+        array = arrays[name]
+        shape = (protocol.limbs, *slot.shape) if protocol.additive else slot.shape
+        dtype = "int64" if protocol.additive else slot.dtype
+        if array.dtype != dtype or not _matches(array.shape, shape):
+            raise WireError(f"contribution: {name} is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}")
+        if protocol.additive and not fits(array, n_peers=n_peers, summed=summed):
+            raise WireError(f"contribution: {name} lies outside the grid")
+    return arrays
+
+
+def _combined(
+    job: Job, protocol: Protocol, state: JobState, contributions: Iterable[tuple[int, Contribution]], n_peers: int
+) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
+    """Return the arrays of the next state (None after an empty round), who contributed, and who was left out."""
+    peers: list[int] = []
+
+    def in_order() -> Iterable[tuple[int, Contribution]]:
+        for peer, term in contributions:
+            if not (peers[-1] if peers else -1) < peer < n_peers:
+                raise ValueError(f"contribution of peer {peer} after {peers}: not in roster order")
+            peers.append(peer)
+            yield peer, term
+
+    if protocol.additive:
+        total: Contribution | None = None
+        for _, term in in_order():
+            total = add(total, term)
+        if total is None:
+            return None, (), {}
+        units = protocol.units(state.arrays)
+        floats = Arrays({name: dequantise(limbs, units[name]) for name, limbs in total.items()})
+        return protocol.combine(state.arrays, floats), tuple(peers), {}
+    given = list(in_order())
+    if protocol.asks == "one" and given:
+        order = streams.proposers(job.seed, n_peers)
+        given = [min(given, key=lambda item: order.index(item[0]))]
+    left_out = protocol.leaves_out(state.arrays, given)
+    kept = [(peer, term) for peer, term in given if peer not in left_out]
+    if not kept:
+        return None, (), left_out
+    return protocol.combine(state.arrays, [term for _, term in kept]), tuple(peer for peer, _ in kept), left_out
+
+
+def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
+    protocol = job.protocols[state.stage]
+    whole_stage = protocol.asks == "one"
+    gone = _abstained(state, whole_stage=whole_stage)
+    if len(gone) == n_peers:
+        instead = protocol.nobody(state.arrays, streams.opening(job.seed, state.stage))
+        if instead is not None:
+            return _enter(job, replace(state, arrays=instead), state.stage + 1)
+        return replace(state, status="failed", reason=_nobody(protocol, gone, "nobody can contribute"))
+    # Where one is asked per round, a round in which another peer bowed out came closer to whoever can propose.
+    came_closer = whole_stage and bool(state.log[-1].abstained)
+    if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
+        story = f"nobody contributed for {state.empty_rounds} rounds in a row"
+        return replace(state, status="failed", reason=_nobody(protocol, gone, story))
+    return _within_limit(job, state)
+
+
+def _within_limit(job: Job, state: JobState) -> JobState:
+    limit = job.protocols[state.stage].round_limit
+    if limit is not None and state.stage_round >= limit:
+        return _enter(job, replace(state, converged=False), state.stage + 1)
+    return state
+
+
+def _enter(job: Job, state: JobState, stage: int) -> JobState:
+    """Open a stage and those after it that need no round; past the last one the job is done."""
+    while stage < len(job.protocols):
+        protocol = job.protocols[stage]
+        fresh = replace(state, stage=stage, stage_round=0, empty_rounds=0, converged=False)
+        try:
+            fresh = replace(fresh, arrays=protocol.open(state.arrays, streams.opening(job.seed, stage)))
+        except UsageError as error:
+            return replace(fresh, status="failed", reason=str(error)[:_MAX_REASON])
+        if protocol.needs_rounds(fresh.arrays):
+            return fresh
+        state, stage = replace(fresh, converged=True), stage + 1
+    return replace(state, status="done")
+
+
+def _abstained(state: JobState, *, whole_stage: bool) -> dict[int, str]:
+    """Return who abstained in this stage, or only in the present run of empty rounds."""
+    first = 0 if whole_stage else len(state.log) - state.empty_rounds
+    gone: dict[int, str] = {}
+    for record in state.log[first:]:
+        if record.stage == state.stage:
+            gone.update(record.abstained)
+    return gone
+
+
+def _nobody(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
+    named = "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(gone.items())[:4])
+    more = f"; and {len(gone) - 4} more" if len(gone) > 4 else ""
+    return f"{protocol.id}: {story}" + (f" ({named}{more})" if named else "")
+
+
+def _assert_expected(protocol: Protocol, state: State, raw: Contribution) -> None:
+    expected = protocol.expects(state)
+    assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
+    for name, slot in expected.items():
+        assert _matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
+        assert protocol.additive or raw[name].dtype == slot.dtype, f"{protocol.id}: {name} is {raw[name].dtype}"
+
+
+def _matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))

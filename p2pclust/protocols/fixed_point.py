@@ -1,0 +1,157 @@
+"""Sums that do not depend on the order of their terms.
+
+Floating-point addition is not associative, so a sum over peers would differ in its last bits between a star, a tree
+and a repeated round. Therefore each peer rounds what it contributes once, to integers on a grid that all share, and
+integers are added: every order, every tree and every mask gives the same bits.
+
+A value ``x`` with unit ``u`` (a power of two) is held in ``L >= 2`` signed limbs
+
+    x / u  =  limb[0] * 2**-24  +  limb[1] * 2**-72  +  ...  +  limb[L-1] * 2**-(24 + 48 (L - 1)),
+
+so two limbs make a grid of ``2**-72`` of the unit. Limbs are added independently, as int64: with ``|x / u| < 2**38 /
+n_peers`` the first cannot overflow, and the others hold 48 bits each with room for 2**14 terms. As ``u`` is a power
+of two, the only rounding is that of the last limb, ``2**-73`` of the unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["MAX_PEERS", "GridError", "dequantise", "fits", "grid", "power_of_two_above", "quantise"]
+
+MAX_PEERS = 4096
+"""How many terms a sum may have; the limbs would hold four times as many."""
+
+_FIRST_BITS = 24
+_LIMB_BITS = 48
+_CAPACITY_BITS = 38
+
+
+class GridError(ValueError):
+    """A value lies outside what the grid can hold, or is not finite."""
+
+
+def grid(limbs: int = 2) -> float:
+    """Return the spacing of the grid in units.
+
+    Examples
+    --------
+    >>> grid() == 2.0**-72
+    True
+    """
+    return float(2.0 ** -(_FIRST_BITS + _LIMB_BITS * (limbs - 1)))
+
+
+def quantise(values: ArrayLike, unit: ArrayLike, *, n_peers: int, limbs: int = 2) -> NDArray[np.int64]:
+    """Round to the grid and return the limbs.
+
+    Parameters
+    ----------
+    values : array_like of shape S
+        Finite numbers.
+    unit : array_like
+        The size of "one": positive powers of two, broadcastable to S.
+    n_peers : int
+        How many such contributions may be added.
+    limbs : int
+        At least 2.
+
+    Returns
+    -------
+    ndarray of int64, shape (limbs, *S)
+
+    Raises
+    ------
+    GridError
+        If a value is not finite, or not below ``2**38 / n_peers`` units.
+
+    Examples
+    --------
+    >>> quantise(-1.5, 1.0, n_peers=2).tolist()
+    [-25165824, 0]
+    >>> total = quantise(0.1, 1.0, n_peers=2) + quantise(0.2, 1.0, n_peers=2)
+    >>> float(dequantise(total, 1.0))
+    0.30000000000000004
+    """
+    if not 1 <= n_peers <= MAX_PEERS:
+        raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
+    x = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rest = x / _checked_unit(unit)
+    if rest.shape != x.shape:
+        raise ValueError(f"a unit of shape {np.shape(unit)} does not broadcast to {x.shape}")
+    if not np.isfinite(rest).all():
+        raise GridError("a value is not finite")
+    if (np.abs(rest) >= 2.0**_CAPACITY_BITS / n_peers).any():
+        raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
+    out = np.empty((limbs, *x.shape), dtype=np.int64)
+    rest = rest * 2.0**_FIRST_BITS
+    for k in range(limbs - 1):
+        whole = np.trunc(rest)
+        out[k] = whole
+        rest = (rest - whole) * 2.0**_LIMB_BITS  # Exact: the difference has fewer bits, the factor is a power of two.
+    out[limbs - 1] = np.rint(rest)
+    return out
+
+
+def dequantise(total: NDArray[np.int64], unit: ArrayLike) -> NDArray[np.float64]:
+    """Return the number that (sums of) limbs stand for, the same bits for the same total.
+
+    Parameters
+    ----------
+    total : ndarray of int64, shape (limbs, *S)
+    unit : array_like
+        As in :func:`quantise`.
+
+    Returns
+    -------
+    ndarray of float64, shape S
+    """
+    parts = [np.array(limb) for limb in total]
+    half = np.int64(1) << np.int64(_LIMB_BITS - 1)
+    for k in range(len(parts) - 1, 0, -1):
+        # The carry makes every lower limb lie in [-2**47, 2**47): one total has one set of normalised limbs, however
+        # its terms fell.
+        carry = (parts[k] + half) >> np.int64(_LIMB_BITS)
+        parts[k] = parts[k] - (carry << np.int64(_LIMB_BITS))
+        parts[k - 1] = parts[k - 1] + carry
+    value = np.zeros(total.shape[1:], dtype=np.float64)
+    for k in range(len(parts) - 1, -1, -1):  # From the smallest: the one rounding that counts is the last.
+        value = value + parts[k].astype(np.float64) * 2.0 ** -(_FIRST_BITS + _LIMB_BITS * k)
+    return np.asarray(value * _checked_unit(unit), dtype=np.float64)
+
+
+def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
+    """Tell whether limbs from elsewhere are what :func:`quantise` can make, or the sum of ``summed`` such.
+
+    Only then can the sum over all peers not overflow, whatever a hostile peer sends.
+    """
+    first = summed * (2 ** (_FIRST_BITS + _CAPACITY_BITS) // n_peers)
+    other = summed * 2**_LIMB_BITS
+    return all(
+        not ((limb > bound) | (limb < -bound)).any()  # Not abs(): the smallest int64 has none.
+        for limb, bound in zip(limbs, [first] + [other] * (len(limbs) - 1), strict=True)
+    )
+
+
+def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
+    """Return the smallest power of two not below each positive value, and 1 for zero.
+
+    Examples
+    --------
+    >>> power_of_two_above([3.0, 4.0, 0.3, 0.0]).tolist()
+    [4.0, 4.0, 0.5, 1.0]
+    """
+    x = np.asarray(values, dtype=np.float64)
+    mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
+    return np.asarray(np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent)), dtype=np.float64)
+
+
+def _checked_unit(unit: ArrayLike) -> NDArray[np.float64]:
+    u: NDArray[Any] = np.asarray(unit, dtype=np.float64)
+    if not (np.isfinite(u).all() and (np.frexp(u)[0] == 0.5).all()):
+        raise ValueError("a unit must be a positive power of two")
+    return u

@@ -1,0 +1,304 @@
+"""What a job is, and where it stands: the job document and the state that the peers agree on.
+
+A :class:`Job` is what a submitter asks for: a list of stages, a seed and the participation. A :class:`JobState` is one
+consensus entry: everything that the next round, another aggregator, or a replay needs. Its bytes are canonical.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgpack
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols.arrays import Arrays, State, unpack_canonical
+from p2pclust.protocols.fixed_point import MAX_PEERS
+from p2pclust.protocols.streams import MAX_SEED
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.base import Protocol
+
+__all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
+
+Status = Literal["running", "done", "failed"]
+
+_VERSION = 1
+_MAX_STAGES = 64
+_MAX_ITEMS = 2 * MAX_PEERS  # of one list on the wire: a reason for every peer
+_MAX_COUNT = 2**53
+_MAX_TEXT = 1000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One protocol with its parameters.
+
+    Parameters
+    ----------
+    protocol : str
+        The protocol's id, for example ``"llf-fcm"``.
+    parameters : dict
+        Plain values (numbers, strings, booleans, None, lists of these); arrays as nested lists.
+    """
+
+    protocol: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Stages, a seed, and the share of the peers that each clustering round draws.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        Each opens from the last state of the one before.
+    seed : int
+        0 to 2**63 - 1: every draw of the job follows from it.
+    participation : float
+        The papers' gamma, in (0, 1].
+
+    Raises
+    ------
+    UsageError
+        For an unknown protocol or parameter (the nearest known one is named) and for a value out of range.
+
+    Examples
+    --------
+    >>> job = Job((Stage("range"), Stage("minmax")), seed=7)
+    >>> Job.from_dict(job.to_dict()) == job
+    True
+    """
+
+    stages: tuple[Stage, ...]
+    seed: int
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not 1 <= len(self.stages) <= _MAX_STAGES:
+            raise UsageError(f"job: {len(self.stages)} stages: expected 1 to {_MAX_STAGES}")
+        if type(self.seed) is not int or not 0 <= self.seed <= MAX_SEED:
+            raise UsageError(f"job: seed = {self.seed!r}: expected a whole number from 0 to 2**63 - 1")
+        share = self.participation
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
+            raise UsageError(f"job: participation = {share!r}: expected a number above 0, at most 1")
+        object.__setattr__(self, "participation", float(share))
+        _ = self.protocols  # Every stage is checked now, not when its turn comes.
+
+    @cached_property
+    def protocols(self) -> tuple[Protocol, ...]:
+        """The protocol objects of the stages."""
+        # Imported here because the protocols themselves build on this module's neighbours.
+        from p2pclust.protocols.registry import build  # noqa: PLC0415
+
+        return tuple(build(stage.protocol, stage.parameters) for stage in self.stages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as they stand in a job document."""
+        return {
+            "stages": [{"protocol": stage.protocol, "parameters": dict(stage.parameters)} for stage in self.stages],
+            "seed": self.seed,
+            "participation": self.participation,
+        }
+
+    @classmethod
+    def from_dict(cls, document: object) -> Job:
+        """Check a job document strictly and return the job.
+
+        Raises
+        ------
+        UsageError
+            For a missing or unknown key, a value of the wrong type, or anything that :class:`Job` refuses.
+        """
+        given = _keys(document, "job", required=("stages", "seed"), optional=("participation",))
+        stages = given["stages"]
+        if not isinstance(stages, list | tuple) or len(stages) > _MAX_STAGES:
+            raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
+        made = []
+        for number, item in enumerate(stages):
+            stage = _keys(item, f"job: stage {number}", required=("protocol",), optional=("parameters",))
+            parameters = stage.get("parameters", {})
+            if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
+                raise UsageError(f"job: stage {number}: parameters: expected names with values")
+            made.append(Stage(stage["protocol"], dict(parameters)))
+        return cls(tuple(made), given["seed"], given.get("participation", 1.0))
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Who took part in one round.
+
+    Parameters
+    ----------
+    stage : int
+    contributors : tuple of int
+        Sorted indices in the roster.
+    abstained : mapping of int to str
+        Peers that answered without contributing, and why; those that were merely not drawn are not among them.
+    """
+
+    stage: int
+    contributors: tuple[int, ...]
+    abstained: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contributors", tuple(self.contributors))
+        object.__setattr__(self, "abstained", dict(sorted(self.abstained.items())))
+
+
+@dataclass(frozen=True)
+class JobState:
+    """Where a job stands: one consensus entry.
+
+    Parameters
+    ----------
+    round : int
+        Rounds closed since the job began, over all stages; empty ones count.
+    stage, stage_round : int
+        The current stage, and its rounds closed, empty ones included.
+    status : {"running", "done", "failed"}
+    reason : str
+        Why the job failed, else empty.
+    converged : bool
+        Whether the current stage ended by its own rule rather than by its limit of rounds.
+    empty_rounds : int
+        Empty rounds in a row up to now.
+    log : tuple of RoundRecord
+        One per round.
+    arrays : Arrays
+        What the protocols work on.
+    """
+
+    round: int
+    stage: int
+    stage_round: int
+    status: Status
+    reason: str
+    converged: bool
+    empty_rounds: int
+    log: tuple[RoundRecord, ...]
+    arrays: State
+
+    def encode(self) -> bytes:
+        """Return canonical bytes: equal states give equal bytes."""
+        return bytes(
+            msgpack.packb(
+                [
+                    _VERSION,
+                    self.round,
+                    self.stage,
+                    self.stage_round,
+                    self.status,
+                    self.reason,
+                    self.converged,
+                    self.empty_rounds,
+                    b"".join(_pack_record(record) for record in self.log),
+                    self.arrays.pack(),
+                ],
+                use_bin_type=True,
+            )
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> JobState:
+        """Return the state of :meth:`encode`.
+
+        Raises
+        ------
+        WireError
+            For any bytes that :meth:`encode` would not have written.
+        """
+        fields = unpack_canonical(data, max_items=_MAX_ITEMS)
+        if not isinstance(fields, list) or len(fields) != 10 or fields[0] != _VERSION:
+            raise WireError(f"job state: expected ten fields of version {_VERSION}")
+        _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays = fields
+        if not all(_is_count(number) for number in (round_, stage, stage_round, empty_rounds)):
+            raise WireError("job state: a count is malformed")
+        known: dict[object, Status] = {"running": "running", "done": "done", "failed": "failed"}
+        if not isinstance(status, str) or status not in known or not isinstance(reason, str):
+            raise WireError("job state: malformed status")
+        if not isinstance(converged, bool) or not isinstance(log, bytes) or len(reason) > _MAX_TEXT:
+            raise WireError("job state: malformed field")
+        state = cls(
+            round_,
+            stage,
+            stage_round,
+            known[status],
+            reason,
+            converged,
+            empty_rounds,
+            _unpack_log(log),
+            Arrays.unpack(arrays),
+        )
+        if len(state.log) != state.round or stage >= _MAX_STAGES or any(r.stage > stage for r in state.log):
+            raise WireError("job state: its log does not match its round and stage")
+        if state.encode() != data:
+            raise WireError("job state: not in canonical form")
+        return state
+
+
+def _pack_record(record: RoundRecord) -> bytes:
+    mask = sum(1 << peer for peer in record.contributors)
+    abstained = [part for item in record.abstained.items() for part in item]
+    contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+    return bytes(msgpack.packb([record.stage, contributors, abstained], use_bin_type=True))
+
+
+def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
+    unpacker = msgpack.Unpacker(
+        raw=False,
+        strict_map_key=True,
+        max_buffer_size=max(len(data), 1),
+        max_array_len=_MAX_ITEMS,
+        max_map_len=0,
+        max_ext_len=0,
+        max_str_len=_MAX_TEXT * 4,
+        max_bin_len=MAX_PEERS // 8,
+    )
+    unpacker.feed(data)
+    try:
+        return tuple(_record(item) for item in unpacker)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"job state: malformed log: {type(error).__name__}") from None
+
+
+def _record(item: object) -> RoundRecord:
+    if not isinstance(item, list) or len(item) != 3:
+        raise WireError("job state: malformed log")
+    stage, mask, abstained = item
+    if not _is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
+        raise WireError("job state: malformed log")
+    peers, reasons = abstained[0::2], abstained[1::2]
+    if len(peers) != len(reasons) or not all(_is_count(peer) and peer < MAX_PEERS for peer in peers):
+        raise WireError("job state: malformed log")
+    if not all(isinstance(reason, str) and len(reason) <= _MAX_TEXT for reason in reasons):
+        raise WireError("job state: malformed log")
+    bits = int.from_bytes(mask, "little")
+    contributors = tuple(peer for peer in range(bits.bit_length()) if bits >> peer & 1)
+    return RoundRecord(stage, contributors, dict(zip(peers, reasons, strict=True)))
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MAX_COUNT
+
+
+def _keys(value: object, where: str, *, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: expected names with values")
+    for name in value:
+        if name not in required + optional:
+            near = difflib.get_close_matches(str(name)[:100], required + optional, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(required + optional)})"
+            raise UsageError(f"{where}: unknown key {str(name)[:100]!r}{hint}")
+    for name in required:
+        if name not in value:
+            raise UsageError(f"{where}: key {name!r} is missing")
+    if not all(math.isfinite(item) for item in value.values() if isinstance(item, float)):
+        raise UsageError(f"{where}: a number is not finite")
+    return value

@@ -1,0 +1,95 @@
+"""From a protocol's id to its class, imported when it is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.base import Protocol
+
+__all__ = ["CLUSTERING", "build", "known", "protocol_class"]
+
+_CLASSES = {
+    "llf-cm": ("p2pclust.protocols.llf_cm", "LosslessCMeansProtocol"),
+    "llf-fcm": ("p2pclust.protocols.llf_fcm", "LosslessFuzzyCMeansProtocol"),
+    "range": ("p2pclust.protocols.scaling", "Range"),
+    "none": ("p2pclust.protocols.scaling", "NoScaling"),
+    "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),
+    "zscore": ("p2pclust.protocols.scaling", "ZScoreScaling"),
+    "seeding": ("p2pclust.protocols.seeding", "Seeding"),
+}
+
+CLUSTERING: Mapping[str, str] = {
+    "llf-cm": "lossless c-means (k-means) over peers with different rows",
+    "llf-fcm": "lossless fuzzy c-means over peers with different rows",
+}
+"""The protocols that a person asks for, and one line about each; the others are stages around them."""
+
+
+def known() -> tuple[str, ...]:
+    """Return the ids of all stages."""
+    return tuple(_CLASSES)
+
+
+def protocol_class(protocol: object, *, among: Mapping[str, object] | None = None) -> type[Protocol]:
+    """Return the class of a protocol.
+
+    Parameters
+    ----------
+    protocol : str
+    among : mapping, optional
+        The ids that are acceptable here, for example :data:`CLUSTERING`; default all.
+
+    Raises
+    ------
+    UsageError
+        For an unknown id; the nearest known one is named.
+
+    Examples
+    --------
+    >>> protocol_class("llf-fcn")
+    Traceback (most recent call last):
+    p2pclust.errors.UsageError: unknown protocol 'llf-fcn' (did you mean 'llf-fcm'?)
+    """
+    ids = _CLASSES if among is None else among
+    if not isinstance(protocol, str) or protocol not in ids:
+        shown = str(protocol)[:60]
+        near = difflib.get_close_matches(shown, ids, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ids)}"
+        raise UsageError(f"unknown protocol {shown!r} ({hint})")
+    module, name = _CLASSES[protocol]
+    found: type[Protocol] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def build(protocol: object, parameters: Mapping[str, Any]) -> Protocol:
+    """Return a protocol with these parameters, checked.
+
+    Raises
+    ------
+    UsageError
+        For an unknown or missing parameter, or a value out of range.
+
+    Examples
+    --------
+    >>> build("llf-fcm", {"n_clusters": 3, "fuzzifer": 2.0})
+    Traceback (most recent call last):
+    p2pclust.errors.UsageError: llf-fcm: unknown parameter 'fuzzifer' (did you mean 'fuzzifier'?)
+    """
+    kind = protocol_class(protocol)
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    names = [field.name for field in fields]
+    for name in parameters:
+        if name not in names:
+            shown = str(name)[:60]
+            near = difflib.get_close_matches(shown, names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'none'}"
+            raise UsageError(f"{kind.id}: unknown parameter {shown!r} ({hint})")
+    for field in fields:
+        if field.name not in parameters and field.default is dataclasses.MISSING:
+            raise UsageError(f"{kind.id}: parameter {field.name!r} is missing")
+    return kind(**parameters)

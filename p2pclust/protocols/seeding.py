@@ -1,0 +1,130 @@
+"""First centers: proposed by one peer, drawn from the job's seed, or given.
+
+The papers let "a random participant" make the first centers, within the known ranges of the features. Which one
+follows from the seed alone, never from who aggregates.
+
+===========  ===========================================================  ===============
+init         first centers                                                revealed
+===========  ===========================================================  ===============
+uniform      drawn uniformly within the ranges, from the job's seed       nothing
+random       the same, drawn by one peer from its own stream              nothing
+k-means++    picked from one peer's rows by k-means++, each pick          means of 5 rows
+             replaced by the mean of its 5 nearest rows
+given        an array, in the data's own units                            nothing
+===========  ===========================================================  ===============
+
+``k-means++`` is the careful seeding of reference [1], VI-D, with one peer in place of all. A peer with fewer than ten
+rows averages half of them; one with fewer rows than clusters, or fewer than three rows, abstains, and the next of the
+permutation is asked. If nobody can propose, the centers are drawn as under ``uniform``.
+
+References
+----------
+.. [1] J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
+   Clustering Algorithms for Horizontally and Vertically Partitioned Data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import kmeans_plusplus
+from p2pclust.errors import UsageError
+from p2pclust.protocols import checks
+from p2pclust.protocols.alternating import MAX_CLUSTERS
+from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.base import Abstain, Protocol, Slot
+from p2pclust.protocols.local import LARGEST, Local
+
+__all__ = ["INITS", "Seeding"]
+
+INITS = ("k-means++", "random", "uniform", "given")
+_NEIGHBOURS = 5
+_LEAST_ROWS = 3
+
+
+@dataclass(frozen=True)
+class Seeding(Protocol):
+    """First centers.
+
+    Parameters
+    ----------
+    n_clusters : int
+    init : {"k-means++", "random", "uniform", "given"}
+    centers : list of rows, optional
+        With ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
+    """
+
+    id: ClassVar[str] = "seeding"
+    asks: ClassVar[Literal["all", "one"]] = "one"
+
+    n_clusters: int
+    init: str = "k-means++"
+    centers: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "n_clusters", checks.whole("seeding: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        checks.one_of("seeding: init", self.init, INITS)
+        if (self.init == "given") != (self.centers is not None):
+            raise UsageError('seeding: centers and init = "given" go together')
+        if self.centers is None:
+            return
+        put(self, "centers", checks.table("seeding: centers", self.centers))
+        if len(self.centers) != self.n_clusters:
+            raise UsageError(f"seeding: {len(self.centers)} centers were given for {self.n_clusters} clusters")
+        if max(abs(value) for row in self.centers for value in row) > LARGEST:
+            raise UsageError("seeding: centers: a value is too large")
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        if "origin" not in state or "lo" not in state:
+            raise UsageError("seeding: put range and scaling stages before it")
+        if self.centers is not None:
+            given = np.array(self.centers)
+            features = state["origin"].size
+            if given.shape[1] != features:
+                raise UsageError(f"seeding: the given centers have {given.shape[1]} columns, the data {features}")
+            return state.replace(centers=(given - state["origin"]) / state["scale"])
+        return state.replace(centers=self._uniform(state, rng)) if self.init == "uniform" else state
+
+    def needs_rounds(self, state: State) -> bool:
+        return "centers" not in state
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"centers": Slot((self.n_clusters, state["origin"].size))}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        if self.init == "random":
+            return Arrays(centers=self._uniform(state, rng))
+        if local.n_samples < max(self.n_clusters, _LEAST_ROWS):
+            raise Abstain(f"{local.n_samples} rows are too few to propose {self.n_clusters} centers")
+        return Arrays(centers=self._careful(state, local, rng))
+
+    def combine(self, state: State, contributions: Any) -> State:
+        return state.replace(centers=contributions[0]["centers"])
+
+    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+        return state.replace(centers=self._uniform(state, rng))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def _uniform(self, state: State, rng: np.random.Generator) -> NDArray[np.float64]:
+        lo = (state["lo"] - state["origin"]) / state["scale"]
+        hi = (state["hi"] - state["origin"]) / state["scale"]
+        return np.asarray(lo + rng.random((self.n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
+
+    def _careful(self, state: State, local: Local, rng: np.random.Generator) -> NDArray[np.float64]:
+        points = local.points(state)
+        picks = kmeans_plusplus(points, self.n_clusters, rng)
+        neighbours = min(_NEIGHBOURS, max(2, local.n_samples // 2))
+        centers = np.empty_like(picks)
+        for number, pick in enumerate(picks):
+            squares = ((points.X - pick) ** 2).sum(axis=1)
+            # The pick itself is one of its neighbours; a stable sort settles ties by the order of the rows.
+            centers[number] = points.X[np.argsort(squares, kind="stable")[:neighbours]].mean(axis=0)
+        return centers

@@ -1,0 +1,61 @@
+"""Random streams: every draw of a job follows from its seed and from who draws when, never from global state.
+
+A stream is named by its purpose and by numbers, so a round that is done again, by another aggregator or in a replay,
+draws the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MAX_SEED", "fresh_seed", "opening", "participants", "peer_round", "proposers", "splitting"]
+
+MAX_SEED = 2**63 - 1
+
+# The first number of a stream's name. Changing one changes the results of every job.
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT = range(5)
+
+
+def _stream(seed: int, *name: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=name))
+
+
+def opening(seed: int, stage: int) -> np.random.Generator:
+    """Return the stream for opening a stage, the same on every peer."""
+    return _stream(seed, _OPENING, stage)
+
+
+def peer_round(seed: int, peer: int, round: int) -> np.random.Generator:
+    """Return the stream of one peer in one round."""
+    return _stream(seed, _PEER, peer, round)
+
+
+def participants(seed: int, round: int, n_peers: int, participation: float) -> tuple[int, ...]:
+    """Draw ``round(participation * n_peers)`` peers, at least one, without replacement, sorted.
+
+    Examples
+    --------
+    >>> participants(7, 0, 4, 1.0), len(participants(7, 0, 20, 0.25))
+    ((0, 1, 2, 3), 5)
+    """
+    wanted = min(n_peers, max(1, int(np.rint(participation * n_peers))))
+    if wanted == n_peers:
+        return tuple(range(n_peers))
+    drawn: NDArray[np.int64] = _stream(seed, _DRAW, round).choice(n_peers, size=wanted, replace=False)
+    return tuple(sorted(int(peer) for peer in drawn))
+
+
+def proposers(seed: int, n_peers: int) -> tuple[int, ...]:
+    """Return the seed's permutation of the peers: who is asked first where one is enough."""
+    return tuple(int(peer) for peer in _stream(seed, _ORDER).permutation(n_peers))
+
+
+def splitting(seed: int) -> np.random.Generator:
+    """Return the stream that splits one array over peers."""
+    return _stream(seed, _SPLIT)
+
+
+def fresh_seed() -> int:
+    """Return a seed that nobody chose, for ``random_state=None``."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) & MAX_SEED

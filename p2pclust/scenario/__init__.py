@@ -1,0 +1,1 @@
+"""Scenarios: experiments described in one TOML file, checked before anything starts."""

@@ -1,0 +1,127 @@
+"""Values of a scenario that are more than a number or a word: each function takes what the file says, or refuses it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "Bounds",
+    "Centers",
+    "RandomVictims",
+    "bounds",
+    "column",
+    "device_name",
+    "init",
+    "known_protocol",
+    "not_empty",
+    "who",
+    "wrong_table",
+    "wrong_value",
+]
+
+# Compared rather than converted: an integer of TOML may be too large for a float. NaN is not below it either.
+NUMBER_MAX = 1e300
+
+T = TypeVar("T")
+
+Bounds = tuple[tuple[float, float], ...]
+Centers = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class RandomVictims:
+    """Victims drawn from the scenario's seed, written ``{ random = k }``."""
+
+    random: int
+
+
+def wrong_value(expected: str) -> PydanticCustomError:
+    """Refuse the value of one key; `expected` follows "key = value: "."""
+    return PydanticCustomError("wrong_value", "{expected}", {"expected": expected})
+
+
+def wrong_table(problems: Sequence[str]) -> PydanticCustomError:
+    """Refuse a table for what its keys say together, one line per problem."""
+    return PydanticCustomError("wrong_table", "{problems}", {"problems": "\n".join(problems)})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -NUMBER_MAX < value < NUMBER_MAX
+
+
+def _matrix(value: object) -> Centers | None:
+    """Return a list of equally long lists of finite numbers as floats, or None if it is not that."""
+    if not isinstance(value, list | tuple) or not value:
+        return None
+    for row in value:
+        if not isinstance(row, list | tuple) or not row or len(row) != len(value[0]) or not all(map(_is_number, row)):
+            return None
+    return tuple(tuple(float(number) for number in row) for row in value)
+
+
+def not_empty(value: tuple[T, ...]) -> tuple[T, ...]:
+    """Take a list with something in it (pydantic's own check also complains when an item is wrong)."""
+    if not value:
+        raise wrong_value("expected at least one")
+    return value
+
+
+def bounds(value: object) -> Bounds:
+    """Take declared bounds: one pair, or one for each feature."""
+    rows = _matrix([value] if isinstance(value, list | tuple) and all(map(_is_number, value)) else value)
+    if rows is None or any(len(row) != 2 or row[0] >= row[1] for row in rows):
+        raise wrong_value("expected [low, high] with low < high, or one such pair for each feature")
+    return tuple((row[0], row[1]) for row in rows)
+
+
+def init(value: object) -> str | Centers:
+    """Take the name of a seeding, or explicit first centers."""
+    if isinstance(value, str) and value in ("k-means++", "random", "uniform"):
+        return value
+    rows = None if isinstance(value, str) else _matrix(value)
+    if rows is None:
+        raise wrong_value('expected "k-means++", "random", "uniform", or a list of first centers, all equally long')
+    return rows
+
+
+def column(value: object) -> str | int:
+    """Take a column of a CSV file."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and value < 1):
+        raise wrong_value("expected a column's name, or its number counted from 1")
+    return value
+
+
+def device_name(value: str) -> str:
+    """Take a name that can stand in a file name, a log line and a table."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", value) or value == "aggregator":
+        raise wrong_value('expected letters, digits, "-" and "_", 40 at most, and not "aggregator"')
+    return value
+
+
+def known_protocol(value: str) -> str:
+    """Take the id of a clustering protocol."""
+    # Imported when a protocol is named, so that the schema itself stays light.
+    from p2pclust.protocols.registry import CLUSTERING  # noqa: PLC0415
+
+    if value not in CLUSTERING:
+        near = difflib.get_close_matches(value, CLUSTERING, n=1, cutoff=0.4)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise wrong_value(f"unknown protocol; {meant}known are {', '.join(CLUSTERING)}")
+    return value
+
+
+def who(value: object) -> str | RandomVictims:
+    """Take the victims of a fault; whether a device of that name exists shows only later."""
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, dict) and list(value) == ["random"]:
+        count = value["random"]
+        if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+            return RandomVictims(count)
+    raise wrong_value('expected a device, a group of devices, "aggregator", or { random = k } with k at least 1')

@@ -1,0 +1,354 @@
+"""From a scenario file to a checked `Scenario`, and from there to the rows of each peer."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from p2pclust.data import DataSet, load, split
+from p2pclust.data.registry import is_file
+from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.job import Job
+from p2pclust.protocols.streams import splitting
+from p2pclust.scenario.schema import Scenario
+
+__all__ = ["check_backend", "load_data", "load_scenario", "make_job"]
+
+LINES_MAX = 5
+
+
+def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
+    """Read a scenario file and check all of it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file. Data files that it names are looked for beside it.
+    overrides : sequence of str
+        ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value as TOML
+        writes it; what is no TOML value is text (``fleet.timing=wan``). They replace what the file says.
+    seed : int, optional
+        Replaces the scenario's seed, also an overridden one.
+
+    Returns
+    -------
+    Scenario
+
+    Raises
+    ------
+    UsageError
+        If the file is missing, is no TOML, or says something that cannot be meant; one line for each of the first
+        few errors, with the file, the table and the key.
+    """
+    file = Path(path)
+    document = _document(file)
+    for override in overrides:
+        _apply(document, override)
+    if seed is not None:
+        document["seed"] = seed
+    _anchor_files(document, file.parent)
+    try:
+        return Scenario.model_validate(document)
+    except ValidationError as error:
+        lines = [f"{path}: {line}" for line in _lines(error)]
+        if len(lines) > LINES_MAX:
+            lines[LINES_MAX:] = [f"{path}: and {len(lines) - LINES_MAX} more errors"]
+        raise UsageError("\n".join(lines)) from error
+
+
+def load_data(scenario: Scenario) -> dict[str, DataSet]:
+    """Load the rows of every device.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its seed decides the partition, and nothing else does.
+
+    Returns
+    -------
+    dict of str to DataSet
+        By device name, in the order of the file.
+
+    Raises
+    ------
+    UsageError
+        If the data set is absent, or there are too few rows, labels or groups to share out.
+    DataError
+        If a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do
+        not fit the data.
+    """
+    spec = scenario.data
+    names = [device.name for device in scenario.fleet.members]
+    if spec.files is not None:
+        shares = [load(file, label_column=spec.label_column, group_column=spec.group_column) for file in spec.files]
+    else:
+        assert spec.source is not None
+        data = load(spec.source, label_column=spec.label_column, group_column=spec.group_column)
+        shares = _dealt(data, scenario, len(names))
+    for share in shares[1:]:
+        if share.n_features != shares[0].n_features:
+            raise DataError(
+                f"{share.name}: {share.n_features} features, but {shares[0].name} has {shares[0].n_features}: "
+                "every peer's data need the same columns"
+            )
+        if share.feature_names != shares[0].feature_names:
+            raise DataError(
+                f"{share.name}: columns {', '.join(share.feature_names[:8])}, but {shares[0].name} has "
+                f"{', '.join(shares[0].feature_names[:8])}: every peer's data need the same columns in the same order"
+            )
+    _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
+    return dict(zip(names, shares, strict=True))
+
+
+def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
+    """Return the job document of one of the scenario's jobs.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    index : int
+        Of the job, from 0.
+    n_features : int
+        Of the data: one declared pair of bounds stands for so many.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    UsageError
+        If the protocol refuses a parameter.
+    """
+    spec, data = scenario.jobs[index], scenario.data
+    bounds = None
+    if data.bounds is not None:
+        pairs = data.bounds * n_features if len(data.bounds) == 1 else data.bounds
+        bounds = ([low for low, _ in pairs], [high for _, high in pairs])
+    return cluster_job(
+        spec.protocol,
+        n_clusters=spec.clusters,
+        scaling=data.scaling,
+        bounds=bounds,
+        init=spec.init,
+        tol=spec.tol,
+        max_rounds=spec.max_rounds,
+        participation=spec.participation,
+        seed=scenario.seed,
+        **spec.parameters(),
+    )
+
+
+def check_backend(scenario: Scenario, backend: str) -> None:
+    """Refuse what a backend cannot do, rather than ignore it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    backend : {"processes", "simulated", "in-process"}
+
+    Raises
+    ------
+    UsageError
+        For shaped links anywhere but in simulation, and for faults where there are no peers that could fail.
+    """
+    linked = [device.name for device in scenario.fleet.members if device.link is not None]
+    if linked and backend != "simulated":
+        raise UsageError(f"{linked[0]}: link: only the simulated backend shapes links: run with --backend simulated")
+    if scenario.faults and backend == "in-process":
+        raise UsageError("[[faults]]: the in-process backend has no peers that could fail: choose another backend")
+
+
+def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
+    spec = scenario.data
+    rows = split(
+        data.group if spec.scheme == "by-group" else data.y,
+        data.n_rows,
+        n_peers,
+        spec.scheme,
+        splitting(scenario.seed),
+        beta=None if spec.partition is None else spec.partition.beta,
+        labels_per_peer=None if spec.partition is None else spec.partition.labels_per_peer,
+    )
+    return [data.take(share) for share in rows]
+
+
+def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
+    """Check what only the data can tell: sizes of bounds and of first centers, and clusters against rows."""
+    bounds = scenario.data.bounds
+    if bounds is not None and len(bounds) not in (1, n_features):
+        raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
+    for index, job in enumerate(scenario.jobs):
+        if job.clusters > n_rows:
+            raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
+        if not isinstance(job.init, str) and len(job.init[0]) != n_features:
+            raise DataError(
+                f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
+                "one for each feature"
+            )
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{file}: no such file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
+    except tomllib.TOMLDecodeError as error:
+        # tomllib tells the place in brackets at the end; people look for it in front.
+        what, _, place = str(error).rpartition(" (at ")
+        raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
+
+
+def _apply(document: dict[str, Any], override: str) -> None:
+    """Put one ``key=value`` into the document."""
+    key, equals, text = override.partition("=")
+    steps = [step.strip() for step in key.split(".")]
+    if not equals or not all(steps):
+        raise UsageError(f"--set {override}: expected KEY=VALUE, such as fleet.timing=wan")
+    place: Any = document
+    for depth, step in enumerate(steps[:-1]):
+        if isinstance(place, list):
+            place = place[_position(override, steps[:depth], step, place)]
+        elif isinstance(place, dict):
+            place = place.setdefault(step, {})
+    if isinstance(place, list):
+        place[_position(override, steps[:-1], steps[-1], place)] = _value(text)
+    elif isinstance(place, dict):
+        place[steps[-1]] = _value(text)
+    else:
+        raise UsageError(f"--set {override}: {'.'.join(steps[:-1])} is a value, not a table")
+
+
+def _position(override: str, before: Sequence[str], step: str, place: Sequence[Any]) -> int:
+    if step.isascii() and step.isdigit() and int(step) < len(place):
+        return int(step)
+    name = ".".join(before)
+    raise UsageError(
+        f"--set {override}: {name} has no {step!r}: expected a position from {name}.0, and it has {len(place)}"
+    )
+
+
+def _value(text: str) -> Any:
+    """Return the TOML value that a text writes, or the text itself if it writes none."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    return parsed["value"] if list(parsed) == ["value"] else text.strip()
+
+
+def _anchor_files(document: dict[str, Any], folder: Path) -> None:
+    """Let relative data files start beside the scenario, whatever folder it is run from."""
+    data = document.get("data")
+    if not isinstance(data, dict):
+        return
+    source, files = data.get("source"), data.get("files")
+    if isinstance(source, str) and is_file(source):
+        data["source"] = str(folder / Path(source).expanduser())
+    if isinstance(files, list):
+        data["files"] = [str(folder / Path(name).expanduser()) if isinstance(name, str) else name for name in files]
+
+
+def _lines(error: ValidationError) -> list[str]:
+    """Say each error in one line: the table, the key, what was given, what is expected."""
+    lines = []
+    for detail in error.errors(include_url=False):
+        location = tuple(detail["loc"])
+        kind = detail["type"]
+        if kind == "wrong_table":
+            where = _table(location)
+            lines += [where + problem for problem in detail["msg"].split("\n")]
+        elif kind == "extra_forbidden":
+            lines.append(f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location)}")
+        elif kind == "missing":
+            lines.append(f"{_table(location[:-1])}key {location[-1]!r} is missing")
+        else:
+            key, table = _key(location)
+            lines.append(f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}")
+    return lines
+
+
+def _table(location: Sequence[str | int]) -> str:
+    return f"[{'.'.join(str(step) for step in location)}]: " if location else ""
+
+
+def _key(location: Sequence[str | int]) -> tuple[str, Sequence[str | int]]:
+    """Split a location into the key, with the position in its list if it has one, and the table that holds it."""
+    if len(location) > 1 and isinstance(location[-1], int):
+        return f"{location[-2]}.{location[-1]}", location[:-2]
+    return str(location[-1]), location[:-1]
+
+
+def _suggestion(location: Sequence[str | int]) -> str:
+    known = _known_keys(location[:-1])
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(known)}"
+
+
+def _known_keys(location: Sequence[str | int]) -> list[str]:
+    """Return the keys of the table at a location, found through the annotations of the schema."""
+    model: type[BaseModel] = Scenario
+    for step in location:
+        if isinstance(step, str):
+            model = next(_models(model.model_fields[step].annotation))
+    return list(model.model_fields)
+
+
+def _models(annotation: Any) -> Any:
+    """Yield the models inside an annotation such as ``tuple[JobSpec, ...]`` or ``LinkSpec | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+_KINDS = {
+    "int_type": "expected an integer",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_type": "expected true or false",
+    "string_type": "expected text",
+    "tuple_type": "expected a list",
+    "model_type": "expected a table",
+    "string_too_short": "expected a name",
+}
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+def _expected(kind: str, detail: Mapping[str, Any]) -> str:
+    if kind == "tuple_type" and isinstance(detail["input"], dict):
+        return f"expected a list: write [[{'.'.join(str(step) for step in detail['loc'])}]], with two brackets"
+    if kind in _KINDS:
+        return _KINDS[kind]
+    context = detail.get("ctx", {})
+    if kind in _LIMITS:
+        words, limit = _LIMITS[kind]
+        return f"expected {words} {context[limit]:g}"
+    if kind == "literal_error":
+        options = re.findall(r"'([^']*)'", context["expected"])
+        near = difflib.get_close_matches(str(detail["input"]), options, n=1)
+        return f"expected {context['expected']}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    return str(detail["msg"])
+
+
+def _shown(value: object) -> str:
+    """Write a value much as the file does, in at most 40 characters."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,361 @@
+"""What a scenario file may say, and nothing more: every key has a meaning, every other key is refused.
+
+The models are frozen and strict: text is never taken for a number. What one field alone decides is checked at that
+field, what several decide together at the table that holds them. `p2pclust.scenario.load` turns the errors into lines
+for people; its messages rely on the two kinds of custom errors made in `p2pclust.scenario.fields`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+
+from p2pclust.scenario import fields
+from p2pclust.scenario.fields import Bounds, Centers, RandomVictims, wrong_table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "At",
+    "DataSpec",
+    "Device",
+    "DeviceSpec",
+    "ExpectSpec",
+    "FaultSpec",
+    "FleetSpec",
+    "JobSpec",
+    "LinkSpec",
+    "OverlaySpec",
+    "PartitionSpec",
+    "Scenario",
+]
+
+PEERS_MAX = 1000
+
+Phase = Literal["opening", "adopting", "combining", "closing"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """One peer of the fleet, as `FleetSpec.members` lists it."""
+
+    name: str
+    group: str
+    mains: bool
+    cores: int | None
+    link: LinkSpec | None
+
+
+class _Table(BaseModel):
+    """A table of the file: unknown keys are refused, values are not converted, nothing changes afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class PartitionSpec(_Table):
+    """``[data.partition]``: which peer holds which rows."""
+
+    scheme: Literal["iid", "dirichlet", "labels", "by-group", "files"] = "iid"
+    #: For dirichlet: the smaller, the more the peers differ.
+    beta: Annotated[float, Field(gt=0)] | None = None
+    #: For labels: every peer holds exactly so many classes.
+    labels_per_peer: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _options_fit_scheme(self) -> PartitionSpec:
+        problems = []
+        for option, scheme in (("beta", "dirichlet"), ("labels_per_peer", "labels")):
+            given = getattr(self, option) is not None
+            if given and self.scheme != scheme:
+                problems.append(f"{option} is for scheme = {scheme!r}, not {self.scheme!r}")
+            elif not given and self.scheme == scheme:
+                problems.append(f"scheme = {scheme!r} needs {option}")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+
+class DataSpec(_Table):
+    """``[data]``: where the rows come from, and how the federated protocol scales them."""
+
+    #: A registered data set, or one file, which is split among the peers.
+    source: Annotated[str, Field(min_length=1)] | None = None
+    #: One file per device, in the order of the devices: nothing is split.
+    files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
+    #: For CSV files: the columns of y and group.
+    label_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    scaling: Literal["none", "minmax", "zscore"] = "none"
+    #: Declared range of each feature in raw units: spares the round that finds it out. One pair stands for all.
+    bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
+    partition: PartitionSpec | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The partition's scheme; files are taken as they are, a source is dealt out at random."""
+        if self.partition is not None:
+            return self.partition.scheme
+        return "iid" if self.files is None else "files"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSpec:
+        if (self.source is None) == (self.files is None):
+            raise wrong_table(["expected either source, or files with one file per device"])
+        if self.files is not None and self.scheme != "files":
+            raise wrong_table([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+        if self.source is not None and self.scheme == "files":
+            raise wrong_table(["partition.scheme = 'files' needs files, one per device, instead of source"])
+        return self
+
+
+class OverlaySpec(_Table):
+    """``[fleet.overlay]``: who is linked to whom."""
+
+    kind: Literal["full"] = "full"
+
+
+class LinkSpec(_Table):
+    """``link = { ... }``: how a device is connected. Only the simulated backend shapes links; the others refuse it."""
+
+    #: Delay of one message on its way from or to this device.
+    latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    #: Probability that a message is lost.
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class DeviceSpec(_Table):
+    """``[[fleet.devices]]``: one device, or a group of alike ones named ``name-01``, ``name-02``, ..."""
+
+    name: Annotated[str, AfterValidator(fields.device_name)]
+    count: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
+    #: On mains power, with so many cores: such a device stands earlier for aggregator.
+    mains: bool = False
+    cores: Annotated[int, Field(ge=1)] | None = None
+    link: LinkSpec | None = None
+
+
+class FleetSpec(_Table):
+    """``[fleet]``: the devices, and the durations that their peers work with."""
+
+    timing: Literal["default", "wan", "fast"] = "default"
+    overlay: OverlaySpec = OverlaySpec()
+    #: Shorthand for devices that are all alike: peer-01, peer-02, ...
+    peers: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
+    devices: Annotated[tuple[DeviceSpec, ...], Field(strict=False)] = ()
+
+    @property
+    def members(self) -> tuple[Device, ...]:
+        """Every peer, in the order of the file."""
+        specs = self.devices or (DeviceSpec(name="peer", count=self.peers),)
+        return tuple(
+            Device(name, spec.name, spec.mains, spec.cores, spec.link) for spec in specs for name in _names(spec)
+        )
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> FleetSpec:
+        if (self.peers is None) == (not self.devices):
+            raise wrong_table(["expected either peers = N, or [[fleet.devices]]"])
+        taken: set[str] = set()
+        for spec in self.devices:
+            names = dict.fromkeys([spec.name, *_names(spec)])
+            for name in names:
+                if name in taken:
+                    raise wrong_table([f"two devices or groups are called {name!r}: give each a name of its own"])
+            taken.update(names)
+        if len(self.members) > PEERS_MAX:
+            raise wrong_table([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
+        return self
+
+
+class JobSpec(_Table):
+    """``[[jobs]]``: one clustering job of the whole fleet; several are done one after another."""
+
+    protocol: Annotated[str, AfterValidator(fields.known_protocol)]
+    clusters: Annotated[int, Field(ge=1, le=2**20)]
+    #: First centers: proposed by one peer, or an explicit list in raw units.
+    init: Annotated[str | Centers, PlainValidator(fields.init)] = "k-means++"
+    #: Ends when the centers move less than this in one round (Frobenius norm, scaled units; 0: never), or at max_rounds.
+    tol: Annotated[float, Field(ge=0)] = 5e-3
+    max_rounds: Annotated[int, Field(ge=1, le=10**6)] = 30
+    #: Share of the peers drawn for each round.
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    #: What happens to a peer that stays silent: the round waits for all, waits patiently, or goes on at a deadline.
+    missing: Literal["all", "wait", "drop"] = "wait"
+    #: For missing = "wait", in place of the timing preset's.
+    patience_s: Annotated[float, Field(gt=0)] | None = None
+    #: For missing = "drop": how long a round may take.
+    deadline_s: Annotated[float, Field(gt=0)] | None = None
+    #: The protocol's own parameters; left out, the protocol's defaults hold.
+    fuzzifier: Annotated[float, Field(gt=1)] | None = None
+    privacy_gate: bool | None = None
+    suppress_singletons: bool | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the protocol's own parameters that the file sets, by name."""
+        own = {name: getattr(self, name) for name in _OWN_PARAMETERS}
+        return {name: value for name, value in own.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _keys_fit_together(self) -> JobSpec:
+        from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+
+        kind = protocol_class(self.protocol)
+        known: list[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        problems = [f"protocol {self.protocol!r} has no {name}" for name in self.parameters() if name not in known]
+        if self.patience_s is not None and self.missing != "wait":
+            problems.append(f"patience_s is for missing = 'wait', not {self.missing!r}")
+        if self.deadline_s is not None and self.missing != "drop":
+            problems.append(f"deadline_s is for missing = 'drop', not {self.missing!r}")
+        if self.deadline_s is None and self.missing == "drop":
+            problems.append("missing = 'drop' needs deadline_s")
+        if not isinstance(self.init, str) and len(self.init) != self.clusters:
+            problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+
+_OWN_PARAMETERS = ("fuzzifier", "privacy_gate", "suppress_singletons")
+
+
+class At(_Table):
+    """``at = { round = 3 }`` or ``{ seconds = 2.5 }``: when a fault happens."""
+
+    #: The victim's own doing when it reaches this round of the first job that gets there.
+    round: Annotated[int, Field(ge=0)] | None = None
+    phase: Phase | None = None
+    #: After the first job was submitted.
+    seconds: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_moment(self) -> At:
+        if (self.round is None) == (self.seconds is None):
+            raise wrong_table(["expected either round or seconds"])
+        if self.phase is not None and self.round is None:
+            raise wrong_table(["phase is for a fault at a round, not at a second"])
+        return self
+
+
+class FaultSpec(_Table):
+    """``[[faults]]``: what goes wrong, when, and whom it meets."""
+
+    at: At
+    do: Literal["kill", "restart", "pause", "resume"]
+    #: A device, a group, "aggregator", or { random = k }.
+    who: Annotated[str | RandomVictims, PlainValidator(fields.who)]
+    #: How long a restarted peer stays down, or a paused one stands still (without it: until a resume).
+    for_s: Annotated[float, Field(ge=0)] | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of a fault at a round: opening for the aggregator, adopting for anybody else, if not given."""
+        return self.at.phase or ("opening" if self.who == "aggregator" else "adopting")
+
+    @model_validator(mode="after")
+    def _possible(self) -> FaultSpec:
+        problems = []
+        if self.for_s is not None and self.do in ("kill", "resume"):
+            problems.append(f"for_s is for pause and restart, not {self.do}")
+        if self.at.round is not None and self.phase in ("opening", "combining") and self.who != "aggregator":
+            problems.append(f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase")
+        if self.do == "resume" and self.at.round is not None:
+            problems.append("a paused peer cannot resume itself at a round: expected at = { seconds = ... }")
+        if self.do == "resume" and (self.who == "aggregator" or isinstance(self.who, RandomVictims)):
+            problems.append("resume needs who = a device or a group: the aggregator is another one by then")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+
+class ExpectSpec(_Table):
+    """``[expect]``: what must hold in the end; what is left out is not asked."""
+
+    finished_at_least: Annotated[int, Field(ge=0)] | None = None
+    lost_at_most: Annotated[int, Field(ge=0)] | None = None
+    identical_centers: bool | None = None
+    pooled_relative_difference_below: Annotated[float, Field(gt=0)] | None = None
+    ari_at_least: Annotated[float, Field(ge=-1, le=1)] | None = None
+    terms_at_least: Annotated[int, Field(ge=1)] | None = None
+    rounds_at_most: Annotated[int, Field(ge=1)] | None = None
+    seconds_at_most: Annotated[float, Field(gt=0)] | None = None
+
+
+class Scenario(_Table):
+    """A whole scenario file."""
+
+    title: str = ""
+    #: Of all chance: partition, first centers, participation, random victims, and the simulated network.
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    data: DataSpec
+    fleet: FleetSpec
+    jobs: Annotated[tuple[JobSpec, ...], Field(strict=False), AfterValidator(fields.not_empty)]
+    faults: Annotated[tuple[FaultSpec, ...], Field(strict=False)] = ()
+    expect: ExpectSpec = ExpectSpec()
+
+    def victims(self, fault: FaultSpec, rng: np.random.Generator) -> tuple[str, ...]:
+        """Return the devices that a fault meets, in the order of the file.
+
+        Parameters
+        ----------
+        fault : FaultSpec
+            One of this scenario's.
+        rng : numpy.random.Generator
+            Draws the victims of ``{ random = k }``; not used otherwise.
+
+        Returns
+        -------
+        tuple of str
+            Empty for "aggregator": who that is shows only while the fleet runs.
+        """
+        if isinstance(fault.who, RandomVictims):
+            members = self.fleet.members
+            drawn = rng.choice(len(members), size=fault.who.random, replace=False)
+            return tuple(members[index].name for index in sorted(drawn))
+        return () if fault.who == "aggregator" else self._called(fault.who)
+
+    def _called(self, name: str) -> tuple[str, ...]:
+        """Return the device of that name, or all devices of the group of that name."""
+        members = self.fleet.members
+        return tuple(device.name for device in members if name in (device.name, device.group))
+
+    @model_validator(mode="after")
+    def _tables_fit_together(self) -> Scenario:
+        n_peers = len(self.fleet.members)
+        problems = []
+        if self.data.files is not None and len(self.data.files) != n_peers:
+            problems.append(f"[data]: {len(self.data.files)} files for {n_peers} devices: expected one file per device")
+        for index, fault in enumerate(self.faults):
+            problems += [f"[faults.{index}]: {problem}" for problem in self._fault_problems(fault, n_peers)]
+        for key in ("finished_at_least", "lost_at_most"):
+            wanted = getattr(self.expect, key)
+            if wanted is not None and wanted > n_peers:
+                problems.append(f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+    def _fault_problems(self, fault: FaultSpec, n_peers: int) -> list[str]:
+        if isinstance(fault.who, RandomVictims):
+            if fault.who.random > n_peers:
+                return [f"who = {{ random = {fault.who.random} }}: the fleet has {n_peers} devices"]
+            return []
+        if fault.who != "aggregator" and not self._called(fault.who):
+            groups = dict.fromkeys(device.group for device in self.fleet.members)
+            known = [*groups, *(device.name for device in self.fleet.members), "aggregator"]
+            near = difflib.get_close_matches(fault.who, known, n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            return [f"who = {fault.who!r}: no such device or group; {meant}groups are {', '.join(groups)}"]
+        return []
+
+
+def _names(spec: DeviceSpec) -> tuple[str, ...]:
+    """Return the names of a group's devices; at least two digits, so that they sort as they count."""
+    if spec.count is None:
+        return (spec.name,)
+    digits = max(2, len(str(spec.count)))
+    return tuple(f"{spec.name}-{index:0{digits}d}" for index in range(1, spec.count + 1))

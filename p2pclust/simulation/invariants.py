@@ -1,0 +1,209 @@
+"""The invariants, watched from outside after every effect; a broken one is an `AssertionError` that tells the story.
+
+S1  at most one aggregator per job and term, elected by a majority whose votes are on disk
+S2  a peer is in the sum of a round at most once
+S3  a state that a majority adopted is an ancestor of every state that a majority adopts later
+S4  one term and round of a job is one state
+S5  finished peers hold the same bits (and, checked at the end of a run, those of the replay)
+S6  no message reveals what a crash could take back
+S7  incarnation, term and register never fall, except with a lost store
+S8  nobody finishes before a majority of intact stores holds the final state
+L5  a peer with an unfinished job always has a timer armed
+
+S9 and S10 need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgpack
+
+from p2pclust.peer.document import Document
+from p2pclust.peer.effects import Compute, Effect, Persist, Report, Send
+from p2pclust.peer.messages import Adopted, VoteReply
+from p2pclust.peer.quorum import majority
+from p2pclust.simulation.world import Observer, Peer, World
+
+__all__ = ["Invariants"]
+
+_STORY = 40
+
+
+class Invariants(Observer):
+    """Watches one world."""
+
+    def __init__(self) -> None:
+        self._aggregators: dict[tuple[str, int], str] = {}
+        self._states: dict[tuple[str, int, int], bytes] = {}
+        self._parents: dict[bytes, bytes] = {}
+        self._adopted: dict[tuple[str, int, bytes], dict[str, None]] = {}
+        self._committed: dict[str, list[bytes]] = {}
+        self._final: dict[str, bytes] = {}
+        self._documents: dict[str, Document] = {}
+        self._unsynced: dict[str, list[tuple[str, int, bytes]]] = {}
+        self._incarnations: dict[tuple[str, str], int] = {}
+        self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
+        self._terms: dict[tuple[str, str, str], int] = {}
+        self.story: deque[str] = deque(maxlen=_STORY)
+
+    def started(self, world: World, peer: Peer) -> None:
+        """A restarted peer knows at least what it knew (S7)."""
+        self.story.append(f"{world.now:9.3f} {peer.name} starts life {peer.life}, {peer.disk.store_id}")
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        """What was not synced was never adopted."""
+        self._unsynced.pop(peer.name, None)
+        self.story.append(f"{world.now:9.3f} {peer.name} crashes, {lost_writes} unsynced rows lost")
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Check what this effect touches."""
+        match effect:
+            case Persist():
+                self._persist(peer, effect)
+            case Send():
+                self._reveals(peer, effect)
+            case Compute() if effect.task.kind == "combine":
+                peers = [index for index, _ in effect.task.contributions]
+                self._assert(len(peers) == len(set(peers)), "S2", f"{effect.token}: a peer is counted twice")
+            case Report():
+                self._report(world, peer, effect)
+
+    def settled(self, world: World) -> None:
+        """Check between events: every peer with an unfinished job will wake up (L5)."""
+        for peer in world.peers.values():
+            if peer.core is not None:
+                waits = any(not job.ledger.finished for job in peer.core.jobs.jobs.values())
+                self._assert(not waits or peer.core.wake_at < float("inf"), "L5", f"{peer.name} waits without a timer")
+
+    # -- checks -----------------------------------------------------------------------------------------------------
+
+    def _assert(self, holds: bool, name: str, what: str) -> None:
+        if not holds:
+            raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
+
+    def _persist(self, peer: Peer, effect: Persist) -> None:
+        key = (peer.name, peer.disk.store_id, effect.key)
+        if effect.table == "self" and effect.value is not None:
+            value = int(effect.value)
+            self._assert(value >= self._incarnations.get(key[:2], 0), "S7", f"{peer.name}: incarnation fell to {value}")
+            self._incarnations[key[:2]] = value
+        elif effect.table == "ballot" and effect.value is not None:
+            term, _ = msgpack.unpackb(effect.value)
+            self._assert(term >= self._terms.get(key, 0), "S7", f"{peer.name}: term fell to {term}")
+            self._terms[key] = term
+        elif effect.table == "register" and effect.value is not None:
+            self._register(peer, effect)
+
+    def _register(self, peer: Peer, effect: Persist) -> None:
+        assert effect.value is not None
+        term, round_, digest, _, _, _, finished = msgpack.unpackb(effect.value)
+        key = (peer.name, peer.disk.store_id, effect.key)
+        if finished:
+            return  # the end may be learnt from a peer of any term
+        self._unsynced.setdefault(peer.name, []).append((effect.key, term, digest))
+        position = (term, round_)
+        self._assert(position >= self._positions.get(key, (0, 0)), "S7", f"{peer.name}: register fell to {position}")
+        self._positions[key] = position
+        self._assert(
+            term >= self._terms.get(key, 0),
+            "S7",
+            f"{peer.name} adopts in term {term} after term {self._terms.get(key)}",
+        )
+        known = self._states.setdefault((effect.key, *position), digest)
+        self._assert(known == digest, "S4", f"{effect.key}: two states at term {term} round {round_}")
+
+    def _reveals(self, peer: Peer, effect: Send) -> None:
+        """S6."""
+        message = effect.message
+        if isinstance(message, VoteReply) and message.granted:
+            row = peer.disk.read_synced("ballot", message.job)
+            term, voted = msgpack.unpackb(row) if row else (0, "")
+            self._assert(
+                (term, voted) == (message.term, effect.to), "S6", f"{peer.name} tells a vote that is not synced"
+            )
+        elif isinstance(message, Adopted):
+            row = peer.disk.read_synced("register", message.job)
+            held = msgpack.unpackb(row)[:3] if row else None
+            told = [message.term, message.round, message.digest]
+            self._assert(held == told, "S6", f"{peer.name} tells an adoption that is not synced")
+
+    def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:
+        """S3, whenever an adoption completes a majority."""
+        holders = self._adopted.setdefault((job, term, digest), {})
+        if not self._intact(peer, job) or peer.name in holders:
+            return
+        holders[peer.name] = None
+        if len(holders) != majority(len(self._documents[job].roster)):
+            return
+        committed = self._committed.setdefault(job, [])
+        for other in committed:
+            related = self._descends(digest, other) or self._descends(other, digest)
+            self._assert(related, "S3", f"{job}: a majority adopted {digest.hex()[:8]} beside {other.hex()[:8]}")
+        committed.append(digest)
+
+    def _report(self, world: World, peer: Peer, effect: Report) -> None:
+        fields = effect.fields
+        if effect.verb not in ("member", "combined"):
+            shown = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("job", "roster"))
+            self.story.append(f"{world.now:9.3f} {peer.name} {effect.verb} {shown}")
+        if effect.verb in ("submitted", "job") and peer.core is not None:
+            job = peer.core.jobs.jobs.get(str(fields["job"]))
+            if job is not None:
+                self._documents[job.id] = job.document
+        elif effect.verb == "elected":
+            self._elected(world, peer, str(fields["job"]), int(fields["term"]))
+        elif effect.verb == "finished":
+            self._finished(world, peer, str(fields["job"]), bytes.fromhex(str(fields["digest"])))
+
+    def _elected(self, world: World, peer: Peer, job: str, term: int) -> None:
+        known = self._aggregators.setdefault((job, term), peer.name)
+        self._assert(known == peer.name, "S1", f"{job}: {known} and {peer.name} aggregate in term {term}")
+        votes = 0
+        for other in world.peers.values():
+            row = other.disk.read_synced("ballot", job)
+            if row and self._intact(other, job) and msgpack.unpackb(row)[0] >= term:
+                votes += 1
+        document = self._documents[job]
+        if not (term == 1 and document.aggregator == peer.name):
+            enough = votes >= majority(len(document.roster))
+            self._assert(enough, "S1", f"{peer.name} is elected in term {term} by {votes} intact votes")
+
+    def _finished(self, world: World, peer: Peer, job: str, digest: bytes) -> None:
+        known = self._final.setdefault(job, digest)
+        self._assert(known == digest, "S5", f"{job}: {peer.name} finished with other bits")
+        row = peer.disk.read_synced("register", job)
+        self._assert(
+            row is not None and msgpack.unpackb(row)[6], "S6", f"{peer.name} reports an end that is not synced"
+        )
+        held = 0
+        for other in world.peers.values():
+            own = other.disk.read_synced("register", job)
+            if own and self._intact(other, job) and msgpack.unpackb(own)[2] == digest:
+                held += 1
+        enough = held >= majority(len(self._documents[job].roster))
+        self._assert(enough, "S8", f"{job}: {peer.name} finished while {held} intact stores hold the final state")
+
+    # -- what the world did -----------------------------------------------------------------------------------------
+
+    def synced(self, world: World, peer: Peer) -> None:
+        """Everything that the peer wrote is on its disk."""
+        for adoption in self._unsynced.pop(peer.name, []):
+            self._count(peer, *adoption)
+
+    def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
+        """A state came out of another."""
+        if effect.task.kind == "combine" and effect.task.state is not None:
+            self._parents[digest] = effect.task.state.digest
+
+    def _descends(self, digest: bytes, ancestor: bytes) -> bool:
+        while digest != ancestor:
+            if digest not in self._parents:
+                return False
+            digest = self._parents[digest]
+        return True
+
+    def _intact(self, peer: Peer, job: str) -> bool:
+        # Written out instead of asking the document, whose own rule is among what is checked.
+        document = self._documents[job]
+        return document.store_ids[document.roster.index(peer.name)] == peer.disk.store_id

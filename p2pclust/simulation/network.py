@@ -1,0 +1,73 @@
+"""A network that delays, loses, repeats, reorders and cuts, all from one random stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Conditions", "Network"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How bad the network is. Real links are TCP, where loss mostly shows as delay: hence the long tail."""
+
+    delay_s: tuple[float, float] = (0.001, 0.01)  # uniform part
+    tail_probability: float = 0.0  # of an extra delay, uniform up to `tail_s`
+    tail_s: float = 3.0
+    loss: float = 0.0
+    duplicates: float = 0.0
+
+
+class Network:
+    """Decides when, how often, and whether a message arrives. Cuts are directed: `(from, to)`."""
+
+    def __init__(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        self.conditions = conditions
+        self._rng = rng
+        self._cuts: dict[tuple[str, str], int] = {}
+        self.counts = {"sent": 0, "lost": 0, "cut": 0, "duplicated": 0, "delayed": 0}
+
+    def cut(self, source: str, target: str) -> None:
+        """Stop everything from `source` to `target`; cuts of one direction add up."""
+        self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+
+    def heal(self, source: str, target: str) -> None:
+        """Undo one cut."""
+        left = self._cuts.pop((source, target), 0) - 1
+        if left > 0:
+            self._cuts[source, target] = left
+
+    def heal_all(self) -> None:
+        """A perfect network from now on."""
+        self._cuts.clear()
+        self.conditions = Conditions()
+
+    def reaches(self, source: str, target: str) -> bool:
+        """Whether the direction is open."""
+        return (source, target) not in self._cuts
+
+    def delays(self, source: str, target: str) -> list[float]:
+        """The delays after which copies of a message arrive; none if it is lost."""
+        c, counts = self.conditions, self.counts
+        counts["sent"] += 1
+        if not self.reaches(source, target):
+            counts["cut"] += 1
+            return []
+        draws = self._rng.random(3)
+        if draws[0] < c.loss:
+            counts["lost"] += 1
+            return []
+        delays = [self._delay()]
+        if draws[1] < c.duplicates:
+            counts["duplicated"] += 1
+            delays.append(self._delay())
+        if draws[2] < c.tail_probability:
+            counts["delayed"] += 1
+            delays[0] += float(self._rng.random()) * c.tail_s
+        return delays
+
+    def _delay(self) -> float:
+        low, high = self.conditions.delay_s
+        return low + (high - low) * float(self._rng.random())

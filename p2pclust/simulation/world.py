@@ -1,0 +1,331 @@
+"""Virtual time: the real cores of a whole fleet, one heap of events, one seed.
+
+The production `Core` runs here unchanged; only clock, network, disk and worker are replaced. Every message is encoded and
+decoded, so sizes and limits are real. An effect list can be cut anywhere by a crash: what comes after the cut never
+happens, and rows that were written but not synced are lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.core import Core, Identity
+from p2pclust.peer.effects import (
+    CheckLink,
+    Compute,
+    Connect,
+    DropBlob,
+    Effect,
+    Persist,
+    Report,
+    Send,
+    SendChunk,
+    StoreChunk,
+)  # fmt: skip
+from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Ref, Started, Woken
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Relay, decode, encode
+from p2pclust.peer.tasks import Outcome, perform
+from p2pclust.peer.timing import Limits, Timing
+from p2pclust.protocols.local import Local
+from p2pclust.simulation.disk import Disk
+from p2pclust.simulation.network import Network
+
+__all__ = ["Observer", "Peer", "World"]
+
+
+class Observer:
+    """Watches from outside. Subclasses override what they want to see; `world` and `peer` are not to be changed."""
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """An effect is about to be performed."""
+
+    def started(self, world: World, peer: Peer) -> None:
+        """A peer began a life."""
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        """A peer crashed."""
+
+    def synced(self, world: World, peer: Peer) -> None:
+        """What the peer wrote is on its disk now."""
+
+    def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
+        """A task has a result of that digest."""
+
+
+@dataclass
+class Peer:
+    """One simulated peer over all its lives."""
+
+    identity: Identity
+    local: Local
+    disk: Disk
+    core: Core | None = None  # None while it is down
+    life: int = 0
+    frozen_until: float = 0.0
+    wake_planned: float = float("inf")
+    must_sync: bool = False
+    wiped: bool = False  # its store was lost at least once since the job was handed in
+    counters: dict[str, int] = field(
+        default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
+    )
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.identity.name
+
+
+#: Decides, before an effect is performed, whether the peer crashes instead.
+CrashPoint = Callable[["Peer", Effect], bool]
+
+
+class World:
+    """The fleet, the heap and the clock. `run_until` moves time; everything else plans or performs."""
+
+    def __init__(
+        self, locals_: Mapping[str, Local], network: Network, timing: Timing, limits: Limits,
+        rng: np.random.Generator, observers: tuple[Observer, ...] = (), fitness: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.now = 0.0
+        self.network = network
+        self._timing = timing
+        self._limits = limits
+        self._rng = rng
+        self._observers = observers
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._planned = 0
+        self._trace = hashlib.blake2b(digest_size=16)
+        self.n_events = 0
+        self.crash_point: CrashPoint = lambda peer, effect: False
+        self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
+        roster = tuple(sorted(locals_))
+        addresses = {name: f"{name}:1" for name in roster}
+        self.peers = {
+            name: Peer(
+                Identity(name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5)),
+                locals_[name],
+                Disk(f"store-{name}-0"),
+            )
+            for name in roster
+        }
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def at(self, instant: float, action: Callable[[], None]) -> None:
+        """Plan an action; equal instants happen in the order in which they were planned."""
+        self._planned += 1
+        heapq.heappush(self._heap, (instant, self._planned, action))
+
+    def run_until(self, instant: float, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Let time pass up to `instant`, or until `stop()` holds after some event; returns whether it did."""
+        while self._heap and self._heap[0][0] <= instant:
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+            if stop():
+                return True
+        self.now = max(self.now, instant)
+        return stop()
+
+    @property
+    def trace(self) -> str:
+        """A digest of everything that happened, to compare two runs by."""
+        return self._trace.hexdigest()
+
+    # -- lives ------------------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """Begin a life of the peer, from what its disk holds."""
+        peer = self.peers[name]
+        if peer.core is not None:
+            return
+        peer.life += 1
+        peer.frozen_until = 0.0
+        peer.wake_planned = float("inf")
+        rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
+        peer.core = Core(peer.identity, peer.disk.load(), self._timing, self._limits, rng)
+        for observer in self._observers:
+            observer.started(self, peer)
+        self.step(peer, Started())
+
+    def crash(self, name: str) -> None:
+        """Kill the peer now."""
+        peer = self.peers[name]
+        if peer.core is None:
+            return
+        peer.core = None
+        peer.must_sync = False
+        lost = peer.disk.crash()
+        self._mark(b"crash", name)
+        for observer in self._observers:
+            observer.crashed(self, peer, lost)
+
+    def wipe(self, name: str) -> None:
+        """Replace the disk of a peer that is down by an empty one."""
+        peer = self.peers[name]
+        assert peer.core is None, f"{name} runs"
+        peer.wiped = True
+        peer.disk = Disk(f"store-{name}-{peer.life}")
+
+    def freeze(self, name: str, duration_s: float) -> None:
+        """Stop the process for a while: it neither sends nor notices."""
+        self.peers[name].frozen_until = max(self.peers[name].frozen_until, self.now + duration_s)
+
+    # -- events and effects -----------------------------------------------------------------------------------------
+
+    def step(self, peer: Peer, event: Event) -> None:
+        """Give the peer one event and perform what it wants done."""
+        core = peer.core
+        if core is None:
+            return
+        if self.now < peer.frozen_until:
+            life = peer.life
+            self.at(peer.frozen_until, lambda: self.step(peer, event) if peer.life == life else None)
+            return
+        self.n_events += 1
+        if isinstance(event, Woken):
+            peer.wake_planned = float("inf")
+        for effect in core.step(self.now, event):
+            if self.crash_point(peer, effect):
+                self.crash(peer.name)
+                return
+            if not isinstance(effect, Persist):
+                self._sync(peer)  # rows that follow one another are synced together, before anything else is done
+            for observer in self._observers:
+                observer.effect(self, peer, effect)
+            self._perform(peer, effect)
+            if peer.core is None:
+                return  # an observer, or the effect itself, ended this life
+        self._sync(peer)
+        self._plan_wake(peer)
+
+    def _sync(self, peer: Peer) -> None:
+        if peer.must_sync:
+            peer.disk.sync()
+            peer.must_sync = False
+            for observer in self._observers:
+                observer.synced(self, peer)
+
+    def _plan_wake(self, peer: Peer) -> None:
+        if peer.core is None or peer.core.wake_at >= peer.wake_planned:
+            return
+        wake_at, life = peer.core.wake_at, peer.life
+        peer.wake_planned = wake_at
+
+        def wake() -> None:
+            if peer.life != life or peer.core is None or peer.wake_planned != wake_at:
+                return
+            peer.wake_planned = float("inf")
+            if peer.core.wake_at <= self.now:
+                self.step(peer, Woken())
+            else:
+                self._plan_wake(peer)  # the timer was moved meanwhile
+
+        self.at(max(wake_at, self.now), wake)
+
+    def _perform(self, peer: Peer, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(peer, effect)
+            case Persist():
+                peer.disk.write(effect.table, effect.key, effect.value)
+                peer.must_sync = peer.must_sync or effect.sync
+                self._mark(b"persist", peer.name, effect.table, effect.key)
+            case Compute():
+                self._compute(peer, effect)
+            case CheckLink():
+                self._check_link(peer, effect.peer)
+            case Report():
+                self._mark(b"report", peer.name, effect.verb, repr(sorted(effect.fields.items())))
+            case StoreChunk():
+                peer.disk.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
+            case SendChunk():
+                data = peer.disk.chunk(effect.digest, effect.index)
+                missing = BlobMissing(effect.digest)
+                message = missing if data is None else BlobChunk(effect.digest, effect.index, (data,))
+                self._send(peer, Send(effect.to, message, bulk=True))
+            case DropBlob():
+                peer.disk.drop_blob(effect.digest)
+            case Connect():
+                pass  # every peer can reach every other; cuts are the network's affair
+            case _:
+                raise AssertionError(f"unknown effect {effect}")
+
+    def _send(self, peer: Peer, effect: Send) -> None:
+        frames = encode(effect.message)
+        if not effect.via:
+            self._transmit(peer, effect.to, frames)
+        for relay in effect.via:
+            carried = Relay(peer.name, effect.to, b"", tuple(frames))
+            self._transmit(peer, relay, encode(carried))
+
+    def _transmit(self, peer: Peer, target: str, frames: list[bytes]) -> None:
+        self._mark(b"send", peer.name, target, *frames)
+        peer.counters["messages_sent"] += 1
+        peer.counters["bytes_sent"] += sum(map(len, frames))
+        source = peer.name
+        for delay in self.network.delays(source, target):
+            self.at(self.now + delay, lambda: self._deliver(source, target, frames))
+
+    def _deliver(self, source: str, target: str, frames: list[bytes]) -> None:
+        peer = self.peers[target]
+        if peer.core is None:
+            return
+        peer.counters["messages_received"] += 1
+        peer.counters["bytes_received"] += sum(map(len, frames))
+        message = decode(frames)
+        if isinstance(message, Relay) and message.target == target:
+            self.step(peer, Arrived(message.origin, decode(message.inner), via=source))
+        else:
+            self.step(peer, Arrived(source, message))
+
+    def _check_link(self, peer: Peer, target: str) -> None:
+        life = peer.life
+        open_ways = self.network.reaches(peer.name, target) and self.network.reaches(target, peer.name)
+
+        def answer() -> None:
+            if peer.life == life:
+                refused = open_ways and self.peers[target].core is None
+                self.step(peer, LinkChecked(target, refused))
+
+        self.at(self.now + 2 * self.network.conditions.delay_s[1], answer)
+
+    def _compute(self, peer: Peer, effect: Compute) -> None:
+        self._mark(b"compute", peer.name, *effect.token)
+
+        def read(digest: bytes) -> Iterator[bytes]:
+            return iter(peer.disk.blob(digest))
+
+        outcome = perform(effect.task, peer.local, read)
+        if outcome.payload is not None:
+            for observer in self._observers:
+                observer.computed(self, peer, effect, digest_of(outcome.payload))
+        life = peer.life
+        low, high = self.compute_delay_s
+        delay = low + (high - low) * float(self._rng.random())
+
+        def done() -> None:
+            if peer.life == life and peer.core is not None:
+                self.step(peer, self._computed(peer, effect.token, outcome))
+
+        self.at(self.now + delay, done)
+
+    def _computed(self, peer: Peer, token: tuple[str, ...], outcome: Outcome) -> Computed:
+        ref = None
+        if outcome.payload is not None:
+            digest, size = digest_of(outcome.payload), len(outcome.payload)
+            inline = size <= self._limits.inline_bytes
+            if not inline:
+                peer.disk.store_blob(digest, outcome.payload, self._limits.chunk_bytes)
+            ref = Ref(digest, size, outcome.payload if inline else None)
+        return Computed(token, ref, outcome.abstains, outcome.info)
+
+    def _mark(self, kind: bytes, *parts: str | bytes) -> None:
+        self._trace.update(b"%s %.9f" % (kind, self.now))
+        for part in parts:
+            self._trace.update(part if isinstance(part, bytes) else part.encode())

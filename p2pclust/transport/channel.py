@@ -1,0 +1,223 @@
+"""One outgoing connection: a DEALER socket with a short queue of its own, driven by the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import zmq
+
+from p2pclust.transport.keys import Bundle
+from p2pclust.transport.links import Counters, Lane
+
+__all__ = ["CURVE_OVERHEAD", "Channel", "set_common_options"]
+
+CURVE_OVERHEAD = 64
+"""What CURVE and our lane mark add to a frame on the wire, rounded up from 34 bytes."""
+
+_QUEUE = {Lane.CONTROL: 64, Lane.BULK: 8}
+_FIRST_PATIENCE_S = 2.0  # how long messages wait for a new connection
+_PATIENCE_S = {Lane.CONTROL: 0.25, Lane.BULK: 2.0}  # how long they wait when a connection that was up takes none
+_RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
+_REVIVAL_AGE_S = 0.5  # a younger connection is still trying at short intervals
+_MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of the handshake
+
+
+def set_common_options(socket: zmq.Socket[bytes]) -> None:
+    """Set what every TCP socket of a peer has: no lingering, short handshakes, and dead connections noticed."""
+    socket.linger = 0
+    socket.sndtimeo = 0
+    socket.set(zmq.HANDSHAKE_IVL, 3000)
+    # These only free dead TCP connections. Whether a peer is alive is decided by membership.
+    socket.set(zmq.HEARTBEAT_IVL, 5000)
+    socket.set(zmq.HEARTBEAT_TIMEOUT, 15000)
+    socket.set(zmq.HEARTBEAT_TTL, 15000)
+    socket.set(zmq.TCP_KEEPALIVE, 1)
+    socket.set(zmq.TCP_KEEPALIVE_IDLE, 60)
+
+
+class Channel:
+    """Sends messages to one peer on one lane, in order.
+
+    A message that the socket does not take waits in a short queue. When the socket has taken nothing for a while,
+    what waits is dropped and further messages are refused at once, until one gets through again.
+
+    Parameters
+    ----------
+    context : zmq.Context
+        Makes the socket.
+    loop : asyncio.AbstractEventLoop
+        Watches the socket while something waits.
+    bundle : Bundle
+        Our own keys.
+    endpoint : str
+        ``tcp://host:port`` of the peer.
+    their_key : bytes
+        The peer's CURVE public key (Z85); nobody else can answer at that address.
+    lane : Lane
+        Sets the bounds of the queues.
+    counters : Counters
+        Where sent and dropped messages are counted.
+    """
+
+    __slots__ = (
+        "_bundle",
+        "_context",
+        "_counters",
+        "_endpoint",
+        "_fd",
+        "_gave_up",
+        "_lane",
+        "_loop",
+        "_opened_at",
+        "_queue",
+        "_socket",
+        "_their_key",
+        "_timer",
+        "_was_up",
+    )
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        loop: asyncio.AbstractEventLoop,
+        bundle: Bundle,
+        endpoint: str,
+        their_key: bytes,
+        *,
+        lane: Lane,
+        counters: Counters,
+    ) -> None:
+        self._context = context
+        self._loop = loop
+        self._bundle = bundle
+        self._endpoint = endpoint
+        self._their_key = their_key
+        self._lane = lane
+        self._counters = counters
+        self._queue: deque[list[bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._gave_up = False
+        self._open()
+
+    def send(self, parts: list[bytes]) -> bool:
+        """Hand one message to the socket, or queue it; False when neither is possible."""
+        # What waits goes first, and asking the socket is cheap.
+        if (not self._queue or self._flush()) and self._push(parts):
+            self._gave_up = False
+            return True
+        if self._gave_up or len(self._queue) >= _QUEUE[self._lane]:
+            self._counters.drop("not sent: not connected" if self._gave_up else "not sent: queue full")
+            return False
+        self._queue.append(parts)
+        self._wait()
+        return True
+
+    def revive(self) -> None:
+        """Connect afresh unless the socket can send: the peer was just heard on a new connection of its own.
+
+        A peer that was away for a while is tried only every few seconds; this brings back a restarted one at once.
+        """
+        if self._loop.time() - self._opened_at < _REVIVAL_AGE_S or int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
+            return
+        self._stop_waiting()
+        self._socket.close(linger=0)
+        self._open()
+        self._gave_up = False
+        if self._queue:
+            self._wait()
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close the socket; what it holds is sent within `linger_ms`, what waits in our own queue is dropped."""
+        if linger_ms and self._queue:
+            self._flush()
+        self._stop_waiting()
+        self._forget()
+        self._socket.close(linger=linger_ms)
+
+    def _open(self) -> None:
+        socket = self._context.socket(zmq.DEALER)
+        set_common_options(socket)
+        socket.set(zmq.IMMEDIATE, 1)
+        socket.sndhwm = _QUEUE[self._lane]
+        socket.rcvhwm = 1
+        socket.set(zmq.MAXMSGSIZE, _MAX_ANSWER_BYTES)
+        socket.set(zmq.RECONNECT_IVL, _RECONNECT_MS)
+        socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
+        socket.set(zmq.CONNECT_TIMEOUT, 3000)
+        socket.curve_serverkey = self._their_key
+        socket.curve_publickey = self._bundle.curve_public
+        socket.curve_secretkey = self._bundle.curve_secret
+        if "[" in self._endpoint:
+            socket.ipv6 = True
+        socket.connect(self._endpoint)
+        self._socket = socket
+        self._fd = int(socket.get(zmq.FD))
+        self._opened_at = self._loop.time()
+        self._was_up = False
+
+    def _push(self, parts: Sequence[bytes]) -> bool:
+        """Hand one message to libzmq, whole or not at all."""
+        send, last = self._socket.send, len(parts) - 1
+        taken = True
+        for index, part in enumerate(parts):
+            try:
+                send(part, zmq.NOBLOCK if index == last else zmq.NOBLOCK | zmq.SNDMORE)
+            except zmq.Again:
+                if index == 0:
+                    return False
+                # The connection broke within the message: libzmq drops the parts that follow, up to the last one, which
+                # must therefore be handed over as if nothing had happened.
+                taken = False
+        if taken:
+            self._was_up = True
+            self._counters.messages_sent += 1
+            self._counters.bytes_sent += sum(map(len, parts)) - 1  # less the lane mark
+        return taken
+
+    def _flush(self) -> bool:
+        """Hand over what waits, in order; True when nothing waits any more."""
+        queue, waiting = self._queue, len(self._queue)
+        while queue and self._push(queue[0]):
+            queue.popleft()
+        if len(queue) < waiting:
+            self._stop_waiting()
+            if queue:  # something was taken, so patience starts again
+                self._wait()
+        return not queue
+
+    def _wait(self) -> None:
+        """Watch the socket until it takes what waits."""
+        if self._timer is None:
+            now = self._loop.time()
+            until = now + _PATIENCE_S[self._lane]
+            if not self._was_up:
+                until = max(until, self._opened_at + _FIRST_PATIENCE_S)
+            self._timer = self._loop.call_at(until, self._lose_patience)
+            self._loop.add_reader(self._fd, self._on_event)
+        # The descriptor is edge-triggered: libzmq asks to look at the events after every send, or a wake-up may be lost.
+        # What they show is acted upon later, since the caller may be about to send more.
+        if int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
+            self._loop.call_soon(self._on_event)
+
+    def _on_event(self) -> None:
+        if self._timer is not None and int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
+            self._flush()
+
+    def _lose_patience(self) -> None:
+        self._timer = None
+        self._loop.remove_reader(self._fd)
+        self._gave_up = True
+        self._forget()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._loop.remove_reader(self._fd)
+
+    def _forget(self) -> None:
+        if self._queue:
+            self._counters.drop("not sent: not connected", len(self._queue))
+            self._queue.clear()

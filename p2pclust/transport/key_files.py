@@ -1,0 +1,128 @@
+"""Small secret or signed files: read with clear errors, written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["exclusive", "load_signing_key", "read", "read_json", "to_pem", "write"]
+
+_MAX_FILE_BYTES = 4 * 1024 * 1024  # a roster of 10,000 peers is half of this
+
+
+def read(path: Path, what: str) -> bytes:
+    """Read a file of at most 4 MiB, or raise UsageError with what it should have been."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{what} {path} does not exist: make it with `p2pclust keys`, or copy it here") from None
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError(f"{what} {path} is larger than 4 MiB: it is something else")
+    return data
+
+
+def read_json(path: Path, what: str, fields: Mapping[str, type]) -> dict[str, Any]:
+    """Read a JSON object that has exactly the given fields of the given types, or raise UsageError."""
+    try:
+        document = json.loads(read(path, what))
+    except (ValueError, RecursionError):
+        document = None
+    # bool is an int to isinstance, hence the comparison of types.
+    if (
+        not isinstance(document, dict)
+        or document.keys() != fields.keys()
+        or any(type(document[key]) is not kind for key, kind in fields.items())
+    ):
+        raise UsageError(f"{path} is not a {what}: copy it again from the fleet's directory")
+    return document
+
+
+@contextmanager
+def exclusive(directory: Path, *, create: bool) -> Iterator[None]:
+    """Hold the directory for one writer, so that two who enrol at once cannot lose each other's device."""
+    try:
+        if create:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        raise UsageError(f"{directory} does not exist: make the fleet with `p2pclust keys init`") from None
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
+    """Write a file whole: beside its place, synced, then renamed into it."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        try:
+            os.fchmod(handle, mode)
+            with os.fdopen(handle, "wb", closefd=False) as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(handle)
+        finally:
+            os.close(handle)
+        beside.replace(path)
+        if durable:
+            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def to_pem(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
+    """Encode a signing key as PKCS8 PEM, encrypted when there is a passphrase."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase is not None:
+        if not passphrase:
+            raise UsageError("the passphrase is empty: give one of at least one character, or none at all")
+        encryption = serialization.BestAvailableEncryption(passphrase.encode())
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def load_signing_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
+    """Read a signing key, or raise UsageError when it is missing, damaged, or locked by another passphrase."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    data = read(path, "fleet signing key")
+    encrypted = b"ENCRYPTED" in data
+    if encrypted and passphrase is None:
+        raise UsageError(f"{path} is encrypted: give its passphrase")
+    if passphrase is not None and not encrypted:
+        raise UsageError(f"{path} is not encrypted: leave the passphrase out")
+    try:
+        key = serialization.load_pem_private_key(data, passphrase.encode() if passphrase is not None else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        reason = "the passphrase is wrong or the file is damaged" if encrypted else "it is not a PKCS8 key"
+        raise UsageError(f"{path} cannot be opened: {reason}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"{path} is not an Ed25519 key: restore the key that `p2pclust keys init` made")
+    return key

@@ -1,0 +1,108 @@
+"""The wire format: a message is one msgpack header and at most eight raw frames.
+
+Frame 0 is ``[version, kind, fields]``; ``fields`` is a map of plain values. Whatever is large (a state, a contribution, a
+chunk of a blob) follows as a raw frame that is never parsed here. Nothing is ever pickled. `docs/wire.md` describes it.
+
+Everything in this module treats its input as hostile: limits are checked before anything is built from the bytes, and the
+only exception is `WireError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgpack
+
+from p2pclust.errors import WireError
+
+__all__ = ["MAX_CONTROL_BYTES", "MAX_FRAMES", "MAX_FRAME_BYTES", "MAX_HEADER_BYTES", "WIRE_VERSION", "pack", "unpack"]
+
+#: Changed when a peer of the old version could no longer be understood.
+WIRE_VERSION: Final = 1
+#: Frames that may follow the header.
+MAX_FRAMES: Final = 8
+#: One megabyte of tiny maps would build a million objects, so a header stays far below that.
+MAX_HEADER_BYTES: Final = 48 * 1024
+#: All frames of one message on the control lane together; anything larger belongs on the bulk lane.
+MAX_CONTROL_BYTES: Final = 64 * 1024
+#: Equal to the sockets' MAXMSGSIZE, which libzmq checks per frame.
+MAX_FRAME_BYTES: Final = 1024 * 1024
+
+_HEADER_LENGTH: Final = 3
+
+
+def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> list[bytes]:
+    """Encode one message.
+
+    Parameters
+    ----------
+    kind : str
+        Which message it is.
+    fields : dict
+        Plain values only: int, bool, str, bytes, float, and lists or maps of them.
+    frames : sequence of bytes, at most 8
+        Large payloads, sent as they are.
+
+    Returns
+    -------
+    list of bytes
+        The header, then the frames.
+
+    Examples
+    --------
+    >>> unpack(pack("ping", {"seq": 7}, [b"payload"]))
+    ('ping', {'seq': 7}, [b'payload'])
+    """
+    header: bytes = msgpack.packb([WIRE_VERSION, kind, fields], use_bin_type=True)
+    return [header, *frames]
+
+
+def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
+    """Decode one message, which may be hostile.
+
+    Parameters
+    ----------
+    parts : sequence of bytes
+        The header and the frames as they came from the network.
+
+    Returns
+    -------
+    kind : str
+    fields : dict
+    frames : list of bytes
+
+    Raises
+    ------
+    WireError
+        If there are too many parts, one is too large, the version is not ours, or the header is malformed.
+    """
+    if not 1 <= len(parts) <= 1 + MAX_FRAMES:
+        raise WireError(f"{len(parts)} frames, expected 1 to {1 + MAX_FRAMES}")
+    if len(parts[0]) > MAX_HEADER_BYTES:
+        raise WireError(f"header of {len(parts[0])} bytes, the limit is {MAX_HEADER_BYTES}")
+    for part in parts[1:]:
+        if len(part) > MAX_FRAME_BYTES:
+            raise WireError(f"frame of {len(part)} bytes, the limit is {MAX_FRAME_BYTES}")
+    try:
+        header = msgpack.unpackb(
+            parts[0],
+            raw=False,
+            strict_map_key=True,
+            max_str_len=1024,
+            max_bin_len=MAX_HEADER_BYTES,
+            max_array_len=4096,
+            max_map_len=256,
+            max_ext_len=0,
+        )
+    # msgpack raises its own family and, for deep nesting or bad text, these; a flaw in its parser must not stop a peer.
+    except (ValueError, TypeError, msgpack.UnpackException, RecursionError, OverflowError) as error:
+        raise WireError(f"header is not msgpack: {type(error).__name__}") from None
+    if not isinstance(header, list) or len(header) != _HEADER_LENGTH:
+        raise WireError("header is not [version, kind, fields]")
+    version, kind, fields = header
+    if version != WIRE_VERSION or isinstance(version, bool):
+        raise WireError(f"wire version {version!r}, this peer speaks {WIRE_VERSION}")
+    if not isinstance(kind, str) or not isinstance(fields, dict):
+        raise WireError("header is not [version, kind, fields]")
+    return kind, fields, list(parts[1:])

@@ -1,0 +1,85 @@
+"""Who may connect: our own handler of ZeroMQ's authentication protocol (ZAP, RFC 27).
+
+libzmq asks the socket bound at ``inproc://zeromq.zap.01`` about every handshake and waits for the answer. The handler
+lives on the peer's event loop, decides in one function call, and answers 500 when that call fails, so that no
+exception can end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import zmq
+from zmq.utils import z85
+
+__all__ = ["DOMAIN", "ZapHandler"]
+
+DOMAIN = b"p2pclust"
+"""Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits anybody when no handler answers."""
+
+_ENDPOINT = "inproc://zeromq.zap.01"
+_REQUEST_FRAMES = 7  # version, request id, domain, address, routing id, mechanism, and one credential for CURVE
+_BURST = 64
+
+
+class ZapHandler:
+    """Answers handshakes of one ZeroMQ context; the admitted sender's User-Id is its CURVE public key in Z85.
+
+    Parameters
+    ----------
+    context : zmq.Context
+        The context of the listening socket; a context has one handler.
+    loop : asyncio.AbstractEventLoop
+        Where requests are answered.
+    admits : callable
+        Given a CURVE public key (Z85, 40 bytes), says whether its owner may connect.
+    """
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], loop: asyncio.AbstractEventLoop, admits: Callable[[bytes], bool]
+    ) -> None:
+        self._loop = loop
+        self._admits = admits
+        self._socket = context.socket(zmq.REP)
+        self._socket.linger = 0
+        self._socket.bind(_ENDPOINT)
+        self._fd = int(self._socket.get(zmq.FD))
+        loop.add_reader(self._fd, self._serve)
+        loop.call_soon(self._serve)
+
+    def close(self) -> None:
+        """Stop answering; libzmq then refuses every handshake."""
+        if not self._socket.closed:
+            self._loop.remove_reader(self._fd)
+            self._socket.close(linger=0)
+
+    def _serve(self) -> None:
+        # The descriptor is edge-triggered: whatever is left unread must be asked for again by ourselves.
+        for _ in range(_BURST):
+            if self._socket.closed:
+                return
+            try:
+                request = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._socket.send_multipart(self._answer(request))
+        self._loop.call_soon(self._serve)
+
+    def _answer(self, request: Sequence[bytes]) -> list[bytes]:
+        request_id = request[1] if len(request) > 1 else b""
+        try:
+            status, text, user = self._decide(request)
+        except Exception as error:  # noqa: BLE001 - a failing decision is a refusal, never the end of the handler
+            self._loop.call_exception_handler({"message": "a ZAP request failed", "exception": error})
+            status, text, user = b"500", b"internal error", b""
+        return [b"1.0", request_id, status, text, user, b""]
+
+    def _decide(self, request: Sequence[bytes]) -> tuple[bytes, bytes, bytes]:
+        if len(request) != _REQUEST_FRAMES or request[0] != b"1.0":
+            return b"500", b"not a ZAP 1.0 request for CURVE", b""
+        domain, mechanism, key = request[2], request[5], request[6]
+        if domain != DOMAIN or mechanism != b"CURVE" or len(key) != 32:
+            return b"400", b"only CURVE, only this domain", b""
+        user = z85.encode(key)
+        return (b"200", b"OK", user) if self._admits(user) else (b"400", b"not on the fleet roster", b"")

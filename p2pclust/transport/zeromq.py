@@ -1,0 +1,358 @@
+"""Links over ZeroMQ: one receive-only ROUTER per peer, one DEALER per neighbour and lane, CURVE on all of them.
+
+Who sent a message is told by the CURVE key that libzmq attaches to it, looked up on the current roster for every
+message; routing ids, which a sender may choose, mean nothing here. The sockets are driven by raw descriptors on the
+asyncio loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket as plain
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import zmq
+
+from p2pclust.errors import UsageError
+from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, set_common_options
+from p2pclust.transport.keys import Bundle, Roster, check_enrolled
+from p2pclust.transport.links import Counters, Lane, Receive, misfit, parse_address
+from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
+from p2pclust.transport.zap import DOMAIN, ZapHandler
+
+__all__ = ["ZmqLinks"]
+
+_BURST_MESSAGES = 256
+_BURST_BYTES = 4 * 1024 * 1024
+_INBOUND_QUEUE = 64  # messages per connection
+_BULK_IDLE_S = 30.0
+# The first byte of a message's first frame names the lane: cheaper than a frame of its own, and the receiver has one
+# socket.
+_MARKS = {Lane.CONTROL: b"\x00", Lane.BULK: b"\x01"}
+_LANES = {mark[0]: lane for lane, mark in _MARKS.items()}
+
+
+@dataclass(slots=True)
+class _Link:
+    address: str
+    host: str
+    port: int
+    their_key: bytes
+    control: Channel
+    bulk: Channel | None = None
+    bulk_used_at: float = 0.0
+    bulk_timer: asyncio.TimerHandle | None = None
+
+    def close_bulk(self, linger_ms: int = 0) -> None:
+        if self.bulk_timer is not None:
+            self.bulk_timer.cancel()
+            self.bulk_timer = None
+        if self.bulk is not None:
+            self.bulk.close(linger_ms)
+            self.bulk = None
+
+
+class ZmqLinks:
+    """Links of one peer to other peers of its fleet; follows `p2pclust.transport.links.Links`.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        Our name and keys; must be on the roster.
+    roster : Roster
+        Who may connect, and whom we may connect to.
+    listen : str
+        ``"host:port"`` to listen on; port 0 takes a free one.
+    receive : callable
+        Called on the loop with the sender's name, the frames and the lane of each message.
+    loop : asyncio.AbstractEventLoop, optional
+        Default: the running one.
+    bulk_idle_s : float
+        A bulk connection that carried nothing for this long is closed.
+
+    Raises
+    ------
+    UsageError
+        When our key is not on the roster, or the address cannot be listened on.
+
+    Examples
+    --------
+    >>> from p2pclust.transport.keys import throwaway_fleet
+    >>> async def greet():
+    ...     roster, bundles = throwaway_fleet(["a", "b"])
+    ...     heard = asyncio.get_running_loop().create_future()
+    ...     a = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
+    ...     b = ZmqLinks(bundles["b"], roster, "127.0.0.1:0", lambda *message: heard.set_result(message))
+    ...     a.connect("b", b.address)
+    ...     a.send("b", [b"hello"], Lane.CONTROL)
+    ...     message = await heard
+    ...     a.close()
+    ...     b.close()
+    ...     return message
+    >>> asyncio.run(greet())
+    ('a', [b'hello'], <Lane.CONTROL: 0>)
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        roster: Roster,
+        listen: str,
+        receive: Receive,
+        loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        bulk_idle_s: float = _BULK_IDLE_S,
+    ) -> None:
+        check_enrolled(bundle, roster)
+        host, port = parse_address(listen)
+        self.counters = Counters()
+        self._bundle = bundle
+        self._roster = roster
+        self._receive = receive
+        self._loop = asyncio.get_running_loop() if loop is None else loop
+        self._bulk_idle_s = bulk_idle_s
+        self._links: dict[str, _Link] = {}
+        self._routes: dict[str, bytes] = {}
+        self._drain_again: asyncio.Handle | None = None
+        self._closed = False
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, 4096)
+        self._zap = ZapHandler(self._context, self._loop, self._admits)
+        self._router = self._open_router()
+        try:
+            self.address = self._listen(host, port)
+        except UsageError:
+            self._router.close(linger=0)
+            self._zap.close()
+            self._context.term()
+            raise
+        self._fd = int(self._router.get(zmq.FD))
+        self._loop.add_reader(self._fd, self._drain)
+        self._loop.call_soon(self._drain)
+
+    @property
+    def roster(self) -> Roster:
+        """Who may connect now."""
+        return self._roster
+
+    def set_roster(self, roster: Roster) -> None:
+        """Take a newer roster: links to peers that left it or changed their key are closed, their messages refused."""
+        self._roster = roster
+        for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.their_key]:
+            self.disconnect(peer)
+
+    def connect(self, peer: str, address: str) -> None:
+        """Open a link; see `Links.connect`. A link to ourselves is not opened either."""
+        link = self._links.get(peer)
+        if self._closed or (link is not None and link.address == address):
+            return
+        their_key = self._roster.curve_key(peer)
+        if their_key is None or peer == self._bundle.name:
+            self.counters.drop("not connected: not on the roster" if their_key is None else "not connected: ourselves")
+            return
+        try:
+            host, port = parse_address(address)
+        except UsageError:
+            self.counters.drop("not connected: bad address")
+            return
+        self.disconnect(peer)
+        control = self._open_channel(host, port, their_key, Lane.CONTROL)
+        self._links[peer] = _Link(address, host, port, their_key, control)
+
+    def disconnect(self, peer: str) -> None:
+        """Close a link; see `Links.disconnect`."""
+        link = self._links.pop(peer, None)
+        if link is not None:
+            link.control.close()
+            link.close_bulk()
+
+    def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
+        """Queue one message; see `Links.send`."""
+        link = self._links.get(peer)
+        reason = "no such link" if link is None else misfit(frames, lane)
+        if link is None or reason is not None:
+            self.counters.drop(f"not sent: {reason}")
+            return False
+        parts = [_MARKS[lane] + frames[0], *frames[1:]]
+        return (link.control if lane == Lane.CONTROL else self._bulk(link)).send(parts)
+
+    async def refused(self, peer: str, timeout_s: float) -> bool:
+        """Whether the peer's port refuses a TCP connection; see `Links.refused`. False when there is no such link."""
+        link = self._links.get(peer)
+        if link is None:
+            return False
+        with plain.socket(plain.AF_INET6 if ":" in link.host else plain.AF_INET) as probe:
+            probe.setblocking(False)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._loop.sock_connect(probe, (link.host, link.port))
+                # On one machine, a port nobody listens on may be given to the probe itself, which then meets itself.
+                return bool(probe.getsockname() == probe.getpeername())
+            except ConnectionRefusedError:
+                return True
+            except OSError:  # a timeout is one as well
+                return False
+
+    def close(self, linger_s: float = 0.0) -> None:
+        """Close every link and the listening socket.
+
+        Parameters
+        ----------
+        linger_s : float
+            Messages that were queued on connections that are up get at most this long, while the loop waits; for a
+            polite good-bye.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for link in self._links.values():
+            link.control.close(round(linger_s * 1000))
+            link.close_bulk()
+        self._links.clear()
+        if self._drain_again is not None:
+            self._drain_again.cancel()
+        self._loop.remove_reader(self._fd)
+        self._router.close(linger=0)
+        self._zap.close()
+        self._context.term()
+
+    def _open_router(self) -> zmq.Socket[bytes]:
+        router = self._context.socket(zmq.ROUTER)
+        set_common_options(router)
+        router.set(zmq.BACKLOG, 1024)
+        router.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + CURVE_OVERHEAD)
+        router.rcvhwm = _INBOUND_QUEUE
+        router.sndhwm = 1
+        router.curve_server = True
+        router.curve_secretkey = self._bundle.curve_secret
+        # Both are needed: without either of them libzmq admits any key when no handler answers.
+        router.zap_domain = DOMAIN
+        router.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        return router
+
+    def _listen(self, host: str, port: int) -> str:
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if ":" in host:
+                self._router.ipv6 = True
+            else:
+                host = plain.gethostbyname(host)  # libzmq takes numbers and interfaces, no names, to listen on
+            self._router.bind(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
+        except OSError as error:  # zmq.ZMQError is none, gethostbyname's is
+            raise UsageError(
+                f"cannot listen on {where}: the host name is unknown; give an address of this machine"
+            ) from error
+        except zmq.ZMQError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise UsageError(
+                    f"cannot listen on {where}: the port is in use; choose another, or stop who uses it"
+                ) from None
+            raise UsageError(f"cannot listen on {where}: {error.strerror}; give an address of this machine") from None
+        return bytes(self._router.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
+
+    def _open_channel(self, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
+        endpoint = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+        return Channel(self._context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
+
+    def _bulk(self, link: _Link) -> Channel:
+        """Open the bulk connection if it is not open, and note its use."""
+        link.bulk_used_at = self._loop.time()
+        if link.bulk is None:
+            link.bulk = self._open_channel(link.host, link.port, link.their_key, Lane.BULK)
+            link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
+        return link.bulk
+
+    def _close_idle_bulk(self, link: _Link) -> None:
+        due = link.bulk_used_at + self._bulk_idle_s
+        if self._loop.time() < due:
+            link.bulk_timer = self._loop.call_at(due, self._close_idle_bulk, link)
+        else:
+            link.close_bulk()
+
+    def _admits(self, curve_public: bytes) -> bool:
+        admitted = self._roster.name_of(curve_public) is not None
+        if not admitted:
+            self.counters.drop("not admitted: stranger")
+        return admitted
+
+    def _drain(self) -> None:
+        """Receive what has arrived, at most a burst of it, so that timers and other sockets get their turn.
+
+        The descriptor is edge-triggered: unless the socket was read until it was empty, whether by the bound or by an
+        exception in the receiver, nobody would wake us for the rest.
+        """
+        if self._drain_again is not None:
+            self._drain_again.cancel()
+            self._drain_again = None
+        emptied, taken = False, 0
+        try:
+            for _ in range(_BURST_MESSAGES):
+                size = 0 if self._closed else self._receive_one()
+                if not size:
+                    emptied = True
+                    return
+                taken += size
+                if taken > _BURST_BYTES:
+                    return
+        finally:
+            if not emptied and not self._closed:
+                self._drain_again = self._loop.call_soon(self._drain)
+
+    def _receive_one(self) -> int:
+        """Receive one message and hand it on; its size in bytes with the routing id, or 0 when there was none."""
+        router = self._router
+        try:
+            # The routing id, made up by libzmq, carries the metadata of the message as well.
+            head = router.recv(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return 0
+        frames: list[bytes] = []
+        size = len(head)
+        while router.get(zmq.RCVMORE):
+            if len(frames) > 1 + MAX_FRAMES:
+                size += len(router.recv(zmq.NOBLOCK, copy=False))
+                continue
+            frame = router.recv(zmq.NOBLOCK)
+            frames.append(frame)
+            size += len(frame)
+        name = self._sender(head)
+        if name is None:
+            return size
+        lane = _LANES.get(frames[0][0]) if frames and frames[0] else None
+        if lane is None:
+            self.counters.drop("not received: malformed")
+            return size
+        frames[0] = frames[0][1:]
+        reason = misfit(frames, lane)
+        if reason is not None:
+            self.counters.drop(f"not received: {reason}")
+            return size
+        self.counters.messages_received += 1
+        self.counters.bytes_received += size - len(head) - 1
+        if lane == Lane.CONTROL:
+            self._note_route(name, head.bytes)
+        self._receive(name, frames, lane)
+        return size
+
+    def _sender(self, head: zmq.Frame) -> str | None:
+        """Name of a message's sender on the current roster: its handshake may be older than the roster."""
+        try:
+            name = self._roster.name_of(str(head.get("User-Id")).encode())
+        except zmq.ZMQError:  # no such metadata: cannot happen while every handshake passes our handler
+            name = None
+        if name is None or name == self._bundle.name:
+            self.counters.drop("not received: stranger" if name is None else "not received: our own name")
+            return None
+        return name
+
+    def _note_route(self, name: str, route: bytes) -> None:
+        """Notice that a peer speaks on a new connection, for example because it was restarted, and reconnect to it."""
+        if self._routes.get(name) != route:
+            self._routes[name] = route
+            link = self._links.get(name)
+            if link is not None:
+                link.control.revive()
+                if link.bulk is not None:
+                    link.bulk.revive()

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p2pclust.data import BUILT_IN, load
+from p2pclust.data.registry import available, cache_dir, gaussians
+from p2pclust.errors import DataError, UsageError
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("P2PCLUST_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("breast_cancer", (569, 30), 2),
+        ("digits", (1797, 64), 10),
+        ("gaussians", (2000, 8), 5),
+        ("iris", (150, 4), 3),
+        ("wine", (178, 13), 3),
+    ],
+)
+def test_built_in(name: str, shape: tuple[int, int], classes: int) -> None:
+    data = load(name)
+    assert data.name == name
+    assert data.X.shape == shape
+    assert data.X.dtype == np.float64
+    assert data.y is not None
+    assert len(np.unique(data.y)) == classes
+    assert len(data.feature_names) == shape[1]
+
+
+def test_the_table_above_is_complete() -> None:
+    assert tuple(BUILT_IN) == ("breast_cancer", "digits", "gaussians", "iris", "wine")
+
+
+def test_cached(cache: Path) -> None:
+    np.savez(cache / "meters.npz", X=np.arange(6, dtype=np.uint8).reshape(3, 2), group=np.array([1, 1, 2]))
+    data = load("meters")
+    assert data.name == "meters"
+    assert data.X.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert data.y is None
+    assert data.group is not None
+    assert available() == (*BUILT_IN, "meters")
+
+
+def test_a_cached_file_does_not_hide_a_built_in_set(cache: Path) -> None:
+    np.savez(cache / "iris.npz", X=np.zeros((1, 1)))
+    assert load("iris").n_rows == 150
+    assert available() == tuple(BUILT_IN)
+
+
+def test_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("P2PCLUST_DATA", raising=False)
+    assert cache_dir().parts[-2:] == ("p2pclust", "data")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("digit", " (did you mean 'digits'?)"), ("zzz", ""), ("..", "")])
+def test_absent(cache: Path, name: str, meant: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load(name)
+    assert str(error.value) == (
+        f"unknown data set {name!r}{meant}: built in are breast_cancer, digits, gaussians, iris, wine; others are read "
+        f"as NAME.npz (X, y) from {cache}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
+    )
+
+
+def test_files_start_from_base(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("kind,w\ncat,2\n", encoding="utf-8")
+    data = load("m.csv", base=tmp_path, label_column="kind")
+    assert data.X.tolist() == [[2.0]]
+    assert data.y is not None
+    assert data.y.tolist() == ["cat"]
+    assert load(str(tmp_path / "m.csv"), base="/nowhere", label_column=1).X.tolist() == [[2.0]]
+
+
+def test_columns_are_for_files() -> None:
+    with pytest.raises(UsageError, match=r"^iris: label_column and group_column are for CSV files"):
+        load("iris", label_column="species")
+
+
+def test_gaussians_are_reproducible_and_as_asked() -> None:
+    data = gaussians(11, 3, 2, spread=0.0, seed=4)
+    again = gaussians(11, 3, 2, spread=0.0, seed=4)
+    assert data.X.tobytes() == again.X.tobytes()
+    assert data.y is not None
+    assert sorted(np.bincount(data.y).tolist()) == [3, 4, 4]
+    assert len(np.unique(data.X, axis=0)) == 3
+    with pytest.raises(DataError, match=r"^gaussians: expected at least one row"):
+        gaussians(0)
+
+
+def test_shared_data_sets_have_groups_where_rows_come_from_devices() -> None:
+    if "lwsndr" not in available():
+        pytest.skip("set P2PCLUST_DATA to a folder that holds lwsndr.npz")
+    data = load("lwsndr")
+    assert data.group is not None
+    assert data.X.shape == (37674, 2)

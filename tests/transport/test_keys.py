@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from p2pclust.errors import UsageError
+from p2pclust.transport import keys
+from p2pclust.transport.keys import (
+    Bundle,
+    Roster,
+    add_device,
+    check_enrolled,
+    check_name,
+    init_fleet,
+    load_bundle,
+    load_roster,
+    throwaway_fleet,
+    write_fleet,
+)
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """A fleet of a and b on disk: its directory and public key."""
+    public = init_fleet(tmp_path / "fleet")
+    add_device(tmp_path / "fleet", "a")
+    add_device(tmp_path / "fleet", "b")
+    return tmp_path / "fleet", public
+
+
+def files(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_fleet_goes_to_disk_and_back(fleet):
+    directory, public = fleet
+    roster = load_roster(directory / "roster.json", public)
+    bundle = load_bundle(directory / "a.bundle")
+    assert roster.names == ("a", "b")
+    assert roster.serial == 2
+    assert bundle.fleet_public == public
+    assert roster.name_of(bundle.curve_public) == "a"
+    assert roster.curve_key("a") == bundle.curve_public
+    assert roster.peers[0].sign_public == bundle.sign_public
+    assert roster.name_of(b"x" * 40) is None
+    assert roster.curve_key("c") is None
+    check_enrolled(bundle, roster)
+    assert roster.to_bytes() == (directory / "roster.json").read_bytes()
+    assert bundle.to_bytes() == (directory / "a.bundle").read_bytes()
+
+
+def test_the_roster_is_sorted_and_its_serial_rises(fleet):
+    directory, public = fleet
+    add_device(directory, "0-first")
+    roster = load_roster(directory / "roster.json", public)
+    assert (roster.names, roster.serial) == (("0-first", "a", "b"), 3)
+
+
+def test_secrets_are_readable_by_the_owner_alone(fleet):
+    directory, _ = fleet
+    previous = os.umask(0)
+    try:
+        path = add_device(directory, "c")
+    finally:
+        os.umask(previous)
+    assert path == directory / "c.bundle"
+    assert mode(path) == mode(directory / "fleet.key") == 0o600
+    assert mode(directory) == 0o700
+    assert mode(directory / "roster.json") == 0o644
+
+
+def test_secrets_stay_out_of_repr(fleet):
+    bundle = load_bundle(fleet[0] / "a.bundle")
+    for secret in (bundle.curve_secret, bundle.sign_secret):
+        assert repr(secret) not in repr(bundle)
+
+
+def test_a_passphrase_locks_the_signing_key(tmp_path):
+    init_fleet(tmp_path, "correct horse")
+    assert b"ENCRYPTED" in (tmp_path / "fleet.key").read_bytes()
+    before = files(tmp_path)
+    with pytest.raises(UsageError, match="is encrypted: give its passphrase"):
+        add_device(tmp_path, "a")
+    with pytest.raises(UsageError, match="the passphrase is wrong"):
+        add_device(tmp_path, "a", "wrong horse")
+    assert files(tmp_path) == before
+    add_device(tmp_path, "a", "correct horse")
+
+
+def test_a_passphrase_that_is_not_needed_is_refused(fleet):
+    with pytest.raises(UsageError, match="is not encrypted: leave the passphrase out"):
+        add_device(fleet[0], "c", "horse")
+    with pytest.raises(UsageError, match="the passphrase is empty"):
+        init_fleet(fleet[0] / "new", "")
+    assert files(fleet[0] / "new").keys() <= {"roster.json"}
+
+
+def test_a_directory_holds_one_fleet(fleet):
+    before = files(fleet[0])
+    with pytest.raises(UsageError, match=r"already holds a fleet \(fleet.key\)"):
+        init_fleet(fleet[0])
+    (fleet[0] / "fleet.key").unlink()
+    with pytest.raises(UsageError, match=r"already holds a fleet \(roster.json\)"):
+        init_fleet(fleet[0])
+    assert files(fleet[0]).items() < before.items()
+
+
+def test_a_name_is_given_once(fleet):
+    before = files(fleet[0])
+    with pytest.raises(UsageError, match="the name 'a' is taken"):
+        add_device(fleet[0], "a")
+    assert files(fleet[0]) == before
+    with pytest.raises(UsageError, match="'x' comes twice"):
+        throwaway_fleet(["x", "y", "x"])
+
+
+@pytest.mark.parametrize("name", ["a", "0", "meter-1", "a.b_c", "a" * 63])
+def test_names_that_can_be_used(name):
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", ".a", "_a", "a b", "a/b", "../a", "ä", "a\n", "a" * 64])
+def test_names_that_cannot(tmp_path, name):
+    init_fleet(tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(UsageError, match="cannot be used") as caught:
+        add_device(tmp_path, name)
+    assert "\n" not in str(caught.value)
+    assert files(tmp_path) == before
+
+
+def test_missing_files_are_named(tmp_path, fleet):
+    with pytest.raises(UsageError, match=r"fleet roster .*roster.json does not exist"):
+        load_roster(tmp_path / "roster.json", bytes(32))
+    with pytest.raises(UsageError, match=r"device bundle .*x.bundle does not exist"):
+        load_bundle(tmp_path / "x.bundle")
+    with pytest.raises(UsageError, match="does not exist: make the fleet"):
+        add_device(tmp_path / "nowhere", "a")
+    with pytest.raises(UsageError, match=r"fleet signing key .*fleet.key does not exist"):
+        add_device(tmp_path, "a")
+    (fleet[0] / "roster.json").unlink()
+    with pytest.raises(UsageError, match=r"fleet roster .*roster.json does not exist"):
+        add_device(fleet[0], "c")
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_bundle(tmp_path)
+    with pytest.raises(UsageError, match="cannot be used: Not a directory"):
+        add_device(fleet[0] / "a.bundle", "a")
+
+
+def change(document, path, value):
+    for step in path[:-1]:
+        document = document[step]
+    document[path[-1]] = value
+
+
+OTHER = throwaway_fleet(["other"])[1]["other"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["fleet_id"], "0" * 32),
+        (["serial"], 3),
+        (["serial"], True),
+        (["serial"], 2.0),
+        (["peers"], []),
+        (["peers", 0, "name"], "c"),
+        (["peers", 0, "name"], "b"),
+        (["peers", 0, "name"], "../a"),
+        (["peers", 0, "name"], 7),
+        (["peers", 0, "curve_public"], OTHER.curve_public.decode()),
+        (["peers", 0, "curve_public"], "#" * 40),
+        (["peers", 0, "curve_public"], "ä" * 20),
+        (["peers", 0, "curve_public"], "~" * 40),
+        (["peers", 0, "sign_public"], OTHER.sign_public.hex()),
+        (["peers", 0, "sign_public"], OTHER.sign_public.hex().upper()),
+        (["peers", 0, "extra"], "x"),
+        (["peers", 0], "a"),
+        (["signature"], "00" * 64),
+        (["signature"], "0"),
+        (["signature"], ""),
+        (["extra"], "x"),
+    ],
+)
+def test_a_roster_that_was_changed_is_refused(fleet, path, value):
+    directory, public = fleet
+    document = json.loads((directory / "roster.json").read_text())
+    change(document, path, value)
+    (directory / "roster.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError) as caught:
+        load_roster(directory / "roster.json", public)
+    assert "copy it again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    before = files(directory)
+    with pytest.raises(UsageError):
+        add_device(directory, "c")
+    assert files(directory) == before
+
+
+def test_peers_in_another_order_are_another_roster(fleet):
+    directory, public = fleet
+    document = json.loads((directory / "roster.json").read_text())
+    document["peers"].reverse()
+    (directory / "roster.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
+        load_roster(directory / "roster.json", public)
+
+
+def test_another_fleets_roster_is_refused(tmp_path, fleet):
+    roster, bundles = throwaway_fleet(["a", "b"])
+    write_fleet(tmp_path / "other", roster, bundles)
+    with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
+        load_roster(tmp_path / "other" / "roster.json", fleet[1])
+    with pytest.raises(UsageError, match="the key of peer 'a' is not on the fleet roster"):
+        check_enrolled(bundles["a"], load_roster(fleet[0] / "roster.json", fleet[1]))
+
+
+def test_a_signed_roster_with_a_name_or_key_twice_is_refused(tmp_path):
+    key = keys._generate()
+    public = key.public_key().public_bytes_raw()
+    one, other = (keys._new_device(name, public)[0] for name in ("one", "two"))
+    for twice in ((one, one), (one, keys.RosterPeer("one", other.curve_public, other.sign_public))):
+        (tmp_path / "roster.json").write_bytes(keys._signed(key, 1, twice).to_bytes())
+        with pytest.raises(UsageError, match="lists a name or a key twice"):
+            load_roster(tmp_path / "roster.json", public)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"{}", b"null", b"[" * 100_000, b"x" * (5 * 1024 * 1024)])
+def test_files_that_are_something_else_are_refused(tmp_path, content):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    for load in (lambda: load_roster(path, bytes(32)), lambda: load_bundle(path)):
+        with pytest.raises(UsageError) as caught:
+            load()
+        assert str(path) in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["name"], "Not A Name"),
+        (["name"], None),
+        (["curve_public"], OTHER.curve_public.decode()),
+        (["curve_secret"], OTHER.curve_secret.decode()),
+        (["curve_secret"], "x"),
+        (["sign_secret"], "x"),
+        (["fleet_public"], "00"),
+        (["extra"], "x"),
+    ],
+)
+def test_a_bundle_that_is_damaged_is_refused(fleet, path, value):
+    file = fleet[0] / "a.bundle"
+    document = json.loads(file.read_text())
+    change(document, path, value)
+    file.write_text(json.dumps(document))
+    with pytest.raises(UsageError):
+        load_bundle(file)
+
+
+def test_a_signing_key_of_another_kind_is_refused(fleet):
+    (fleet[0] / "fleet.key").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    with pytest.raises(UsageError, match="it is not a PKCS8 key"):
+        add_device(fleet[0], "c")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    pem = X25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (fleet[0] / "fleet.key").write_bytes(pem)
+    with pytest.raises(UsageError, match="is not an Ed25519 key"):
+        add_device(fleet[0], "c")
+
+
+class Crashed(BaseException):
+    """The machine stopped here."""
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_crash_before_a_rename_leaves_the_old_files_and_a_second_try_succeeds(fleet, monkeypatch, at):
+    directory, public = fleet
+    before = files(directory)
+    renames = []
+    replace = pathlib.Path.replace
+
+    def crash(self, target):
+        renames.append(target)
+        if len(renames) == at:
+            raise Crashed
+        return replace(self, target)
+
+    monkeypatch.setattr(pathlib.Path, "replace", crash)
+    with pytest.raises(Crashed):
+        add_device(directory, "c")
+    after = files(directory)
+    assert {name: after[name] for name in before} == before
+    assert load_roster(directory / "roster.json", public).names == ("a", "b")
+    monkeypatch.undo()
+    check_enrolled(load_bundle(add_device(directory, "c")), load_roster(directory / "roster.json", public))
+    assert not [name for name in files(directory) if name.endswith(".tmp")]
+
+
+def test_a_full_disk_is_a_usage_error_and_leaves_nothing(fleet, monkeypatch):
+    before = files(fleet[0])
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="cannot be written: No space left on device"):
+        add_device(fleet[0], "c")
+    assert files(fleet[0]) == before
+
+
+def test_a_throwaway_fleet_is_a_fleet_like_any_other(tmp_path):
+    roster, bundles = throwaway_fleet(f"peer-{number:02}" for number in range(20))
+    write_fleet(tmp_path / "x" / "y", roster, bundles)
+    assert list(bundles) == list(roster.names)
+    for name, bundle in bundles.items():
+        assert isinstance(bundle, Bundle)
+        assert load_bundle(tmp_path / "x" / "y" / f"{name}.bundle") == bundle
+        assert mode(tmp_path / "x" / "y" / f"{name}.bundle") == 0o600
+        check_enrolled(bundle, roster)
+    loaded = load_roster(tmp_path / "x" / "y" / "roster.json", bundles["peer-00"].fleet_public)
+    assert isinstance(loaded, Roster)
+    assert loaded == roster
+
+
+def test_a_peer_reads_its_keys_without_cryptography(fleet):
+    program = (
+        "import sys, p2pclust.transport.zeromq\n"
+        "from p2pclust.transport.keys import load_bundle, load_roster\n"
+        f"bundle = load_bundle({str(fleet[0] / 'a.bundle')!r})\n"
+        f"load_roster({str(fleet[0] / 'roster.json')!r}, bundle.fleet_public)\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] in ('cryptography', 'numpy', 'pydantic')]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_two_who_enrol_at_once_both_end_on_the_roster(fleet):
+    directory, public = fleet
+    program = "import sys; from p2pclust.transport.keys import add_device; add_device(sys.argv[1], sys.argv[2])"
+    names = ["c", "d", "e"]
+    running = [subprocess.Popen([sys.executable, "-c", program, str(directory), name]) for name in names]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert load_roster(directory / "roster.json", public).names == ("a", "b", "c", "d", "e")
