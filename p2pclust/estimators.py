@@ -39,18 +39,6 @@ class _LosslessEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc] # s
     _protocol: ClassVar[str]
     _own: ClassVar[tuple[str, ...]]
 
-    n_clusters: int
-    init: str | ArrayLike
-    tol: float
-    max_rounds: int
-    participation: float
-    scaling: str
-    bounds: tuple[Sequence[float], Sequence[float]] | None
-    random_state: Any
-    n_peers: int | None
-    partition: str
-    fleet: Any
-
     def fit(self, X: Any, y: object = None) -> Any:
         """Run the federated job.
 
@@ -380,9 +368,9 @@ def _depth(item: Any) -> int:
 
 
 def _matrix(rows: Any, where: str) -> Floats:
-    if np.iscomplexobj(rows):
-        raise DataError(f"{where}: complex numbers cannot be clustered")
     try:
+        if np.iscomplexobj(rows):
+            raise DataError(f"{where}: complex numbers cannot be clustered")
         matrix = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{where}: expected numbers in rows of equal length") from None

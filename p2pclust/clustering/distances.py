@@ -99,8 +99,8 @@ def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
     Parameters
     ----------
     block : DistanceBlock
-        Changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about 1e-16 / `share`, not negative,
-        and zero exactly where a row lies on a center.
+        Changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about
+        1e-16 / `share`, not negative, and zero exactly where a row lies on a center.
     centers : float64 array, shape (n_clusters, n_features), centred
     share : float
         Recompute where the squared distance is below this share of ``|x|^2 + |v|^2``.

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 # numbers are part of the bits that are promised, so they never adapt to the machine.
 _BLOCK_ROWS = 8192
 _BLOCK_ROWS_WIDE = 2048
-_WIDE = 64
+_WIDE = 32
 
 # Larger squares could overflow when they are added.
 _LARGEST_SQUARE = 1e300

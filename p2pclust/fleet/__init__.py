@@ -1,1 +1,69 @@
+"""Running jobs on peers: in this process, in virtual time, or as real processes. The bits are the same."""
 
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from p2pclust.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
+    from p2pclust.protocols.job import Job, JobState
+
+__all__ = ["BACKENDS", "Backend", "backend"]
+
+BACKENDS = {"processes": "processes", "simulated": "simulated", "in-process": "in_process"}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to run a fleet."""
+
+    name: str
+
+    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+        """Run a whole spec; `on_event` is told what happens while it happens."""
+        module = importlib.import_module(f"p2pclust.fleet.{BACKENDS[self.name]}")
+        return cast("FleetResult", module.carry_out(spec, on_event))
+
+    def run(self, job: Job, arrays: Sequence[NDArray[np.float64]]) -> JobState:
+        """Run one job over these arrays, one peer each, without faults.
+
+        Raises
+        ------
+        FleetError
+            If the fleet could not finish.
+        """
+        from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
+
+        width = len(str(len(arrays)))
+        peers = tuple(PeerSpec(f"peer-{number:0{width}d}", X) for number, X in enumerate(arrays))
+        result = self.carry_out(FleetSpec(peers, (JobRequest(job),)), lambda event: None)
+        state = result.jobs[0].state if result.jobs else None
+        if state is None:
+            raise FleetError(result.failure or "no peer finished the job")
+        return state
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+
+    Examples
+    --------
+    >>> backend("in-process").name
+    'in-process'
+    """
+    if name not in BACKENDS:
+        raise UsageError(f"backend = {name!r}: expected one of {', '.join(BACKENDS)}")
+    return Backend(name)

@@ -51,6 +51,7 @@ class Alternating(Protocol):
 
     additive: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed", "rows")
 
     def __post_init__(self) -> None:
         put = object.__setattr__

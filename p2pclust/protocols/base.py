@@ -47,6 +47,8 @@ class Protocol(ABC):
         Whether :meth:`combine` needs only the sum; then it is handed the total, summed on a fixed grid.
     asks : {"all", "one"}
         Whether a round asks every peer, or one only: the first alive of the seed's permutation.
+    works_on : tuple of str
+        The arrays that its states have: what a state from elsewhere must hold.
     draws : bool
         Whether participation applies: rounds of clustering draw peers, scaling asks everybody.
     """
@@ -55,6 +57,7 @@ class Protocol(ABC):
     additive: ClassVar[bool] = False
     asks: ClassVar[Literal["all", "one"]] = "all"
     draws: ClassVar[bool] = False
+    works_on: ClassVar[tuple[str, ...]] = ()
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Return the first state of this stage, from the last one of the stage before.

@@ -20,13 +20,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.errors import UsageError, WireError
+from p2pclust.errors import P2PClustError, UsageError
 from p2pclust.protocols import streams
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol
-from p2pclust.protocols.fixed_point import GridError, dequantise, fits, quantise
+from p2pclust.protocols.fixed_point import GridError, dequantise, quantise
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.wire import decode_contribution, decode_state, encode_contribution, matches
 
 __all__ = [
     "MAX_EMPTY_ROUNDS",
@@ -38,6 +39,7 @@ __all__ = [
     "conclude",
     "contribution",
     "decode_contribution",
+    "decode_state",
     "encode_contribution",
     "raw_centers",
     "suppressed",
@@ -109,7 +111,10 @@ def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: in
     rng = streams.peer_round(job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        raw = protocol.contribute(state.arrays, local, rng)
+        try:
+            raw = protocol.contribute(state.arrays, local, rng)
+        except P2PClustError as error:  # The mathematics refuses these rows: said by name, and nobody else is stopped.
+            raise Abstain(f"failed: {error}") from None
     _assert_expected(protocol, state.arrays, raw)
     for name, array in raw.items():
         if not np.isfinite(array).all():
@@ -176,6 +181,9 @@ def advance(
     )
     if arrays is None:
         return _after_empty(job, closed, n_peers)
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        # Such a state could not even be sent. Sums within the grid do not get here by themselves.
+        return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(closed, arrays=arrays)
     if len(contributors) + len(reasons) == n_peers:
         objection = protocol.objection(arrays)
@@ -204,45 +212,6 @@ def suppressed(state: JobState) -> int:
     """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
     held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith("privacy gate"))
     return held + (int(state.arrays["suppressed"]) if "suppressed" in state.arrays else 0)
-
-
-def encode_contribution(contribution: Contribution) -> bytes:
-    """Return canonical bytes."""
-    return contribution.encode()
-
-
-def decode_contribution(job: Job, state: JobState, data: bytes, *, n_peers: int, summed: int = 1) -> Contribution:
-    """Return a contribution that arrived as bytes, checked against what the present stage expects.
-
-    Parameters
-    ----------
-    job, state : Job, JobState
-        The state that the contribution answers.
-    data : bytes
-    n_peers : int
-        Size of the roster.
-    summed : int
-        Of how many peers' contributions it is the sum.
-
-    Raises
-    ------
-    WireError
-        For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
-    """
-    arrays = Arrays.decode(data)
-    protocol = job.protocols[state.stage]
-    expected = protocol.expects(state.arrays)
-    if list(arrays) != list(expected):
-        raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(expected)} belong")
-    for name, slot in expected.items():
-        array = arrays[name]
-        shape = (protocol.limbs, *slot.shape) if protocol.additive else slot.shape
-        dtype = "int64" if protocol.additive else slot.dtype
-        if array.dtype != dtype or not _matches(array.shape, shape):
-            raise WireError(f"contribution: {name} is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}")
-        if protocol.additive and not fits(array, n_peers=n_peers, summed=summed):
-            raise WireError(f"contribution: {name} lies outside the grid")
-    return arrays
 
 
 def _combined(
@@ -337,9 +306,5 @@ def _assert_expected(protocol: Protocol, state: State, raw: Contribution) -> Non
     expected = protocol.expects(state)
     assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
     for name, slot in expected.items():
-        assert _matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
+        assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
         assert protocol.additive or raw[name].dtype == slot.dtype, f"{protocol.id}: {name} is {raw[name].dtype}"
-
-
-def _matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MAX_PEERS", "GridError", "dequantise", "fits", "grid", "power_of_two_above", "quantise"]
+__all__ = ["MAX_PEERS", "GridError", "dequantise", "fits", "grid", "is_unit", "power_of_two_above", "quantise"]
 
 MAX_PEERS = 4096
 """How many terms a sum may have; the limbs would hold four times as many."""
@@ -150,8 +150,13 @@ def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent)), dtype=np.float64)
 
 
+def is_unit(values: NDArray[Any]) -> bool:
+    """Tell whether all values are positive powers of two."""
+    return bool(np.isfinite(values).all() and (np.frexp(values)[0] == 0.5).all())
+
+
 def _checked_unit(unit: ArrayLike) -> NDArray[np.float64]:
     u: NDArray[Any] = np.asarray(unit, dtype=np.float64)
-    if not (np.isfinite(u).all() and (np.frexp(u)[0] == 0.5).all()):
+    if not is_unit(u):
         raise ValueError("a unit must be a positive power of two")
     return u

@@ -114,10 +114,8 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
     if first.stage != clustering:
         raise UsageError(f"the job did not reach its clustering stage: {first.reason or 'its log ends before'}")
     origin, scale = first.arrays["origin"], first.arrays["scale"]
-    # Without scaling the rows are used as they came, so that nothing of the federated run's coordinates is shared.
-    scaled = bool((scale != 1.0).any())
-    shift = origin if scaled else np.zeros_like(origin)
-    centers = (engine.raw_centers(first) - shift) / scale
+    # In the job's coordinates, or centers far from the origin would be rounded after every round.
+    centers = np.array(first.arrays["centers"])
     contributors: tuple[int, ...] = ()
     X = np.empty((0, origin.size))
     with _one_thread():
@@ -126,13 +124,13 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
                 continue
             if record.contributors != contributors:
                 contributors = record.contributors
-                X = np.concatenate([(locals[peer].X - shift) / scale for peer in contributors])
+                X = np.concatenate([(locals[peer].X - origin) / scale for peer in contributors])
             if isinstance(protocol, LosslessFuzzyCMeansProtocol):
                 result = fuzzy_c_means(X, centers, fuzzifier=protocol.fuzzifier, tol=0.0, max_rounds=1)
             else:
                 result = lloyd(X, centers, tol=0.0, max_rounds=1)
             centers = result.centers
-    return np.asarray(shift + centers * scale, dtype=np.float64)
+    return np.asarray(origin + centers * scale, dtype=np.float64)
 
 
 def _recorded(

@@ -158,6 +158,7 @@ class ZScoreScaling(Protocol):
 
     id: ClassVar[str] = "zscore"
     additive: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)

@@ -14,8 +14,9 @@ given        an array, in the data's own units                            nothin
 ===========  ===========================================================  ===============
 
 ``k-means++`` is the careful seeding of reference [1], VI-D, with one peer in place of all. A peer with fewer than ten
-rows averages half of them; one with fewer rows than clusters, or fewer than three rows, abstains, and the next of the
-permutation is asked. If nobody can propose, the centers are drawn as under ``uniform``.
+rows averages half of them; a pick whose nearest rows are those of an earlier one is replaced by a uniform draw. A peer
+with fewer rows than clusters, or fewer than three, abstains, and the next of the permutation is asked. If nobody can
+propose, the centers are drawn as under ``uniform``.
 
 References
 ----------
@@ -25,7 +26,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -61,6 +62,7 @@ class Seeding(Protocol):
 
     id: ClassVar[str] = "seeding"
     asks: ClassVar[Literal["all", "one"]] = "one"
+    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
     n_clusters: int
     init: str = "k-means++"
@@ -104,6 +106,12 @@ class Seeding(Protocol):
             raise Abstain(f"{local.n_samples} rows are too few to propose {self.n_clusters} centers")
         return Arrays(centers=self._careful(state, local, rng))
 
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        # Distances from such a center would overflow at every peer.
+        return {
+            p: "failed: it proposes no centers" for p, part in contributions if np.abs(part["centers"]).max() > LARGEST
+        }
+
     def combine(self, state: State, contributions: Any) -> State:
         return state.replace(centers=contributions[0]["centers"])
 
@@ -122,9 +130,15 @@ class Seeding(Protocol):
         points = local.points(state)
         picks = kmeans_plusplus(points, self.n_clusters, rng)
         neighbours = min(_NEIGHBOURS, max(2, local.n_samples // 2))
-        centers = np.empty_like(picks)
+        centers = self._uniform(state, rng)
+        taken: set[tuple[int, ...]] = set()
         for number, pick in enumerate(picks):
             squares = ((points.X - pick) ** 2).sum(axis=1)
             # The pick itself is one of its neighbours; a stable sort settles ties by the order of the rows.
-            centers[number] = points.X[np.argsort(squares, kind="stable")[:neighbours]].mean(axis=0)
+            nearest_rows = np.sort(np.argsort(squares, kind="stable")[:neighbours])
+            # Picks with the same neighbours would make centers that coincide, and such centers never part again: the
+            # later one stays where it was drawn.
+            if (rows := tuple(nearest_rows.tolist())) not in taken:
+                centers[number] = points.X[nearest_rows].mean(axis=0)
+            taken.add(rows)
         return centers

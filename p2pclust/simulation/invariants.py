@@ -69,12 +69,11 @@ class Invariants(Observer):
             case Report():
                 self._report(world, peer, effect)
 
-    def settled(self, world: World) -> None:
-        """Check between events: every peer with an unfinished job will wake up (L5)."""
-        for peer in world.peers.values():
-            if peer.core is not None:
-                waits = any(not job.ledger.finished for job in peer.core.jobs.jobs.values())
-                self._assert(not waits or peer.core.wake_at < float("inf"), "L5", f"{peer.name} waits without a timer")
+    def stepped(self, world: World, peer: Peer) -> None:
+        """A peer with an unfinished job will wake up by itself (L5)."""
+        if peer.core is not None and peer.core.wake_at == float("inf"):
+            waits = any(not job.ledger.finished for job in peer.core.jobs.jobs.values())
+            self._assert(not waits, "L5", f"{peer.name} waits without a timer")
 
     # -- checks -----------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,9 @@ class Observer:
     def synced(self, world: World, peer: Peer) -> None:
         """What the peer wrote is on its disk now."""
 
+    def stepped(self, world: World, peer: Peer) -> None:
+        """All effects of an event were performed."""
+
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
         """A task has a result of that digest."""
 
@@ -202,6 +205,8 @@ class World:
             if peer.core is None:
                 return  # an observer, or the effect itself, ended this life
         self._sync(peer)
+        for observer in self._observers:
+            observer.stepped(self, peer)
         self._plan_wake(peer)
 
     def _sync(self, peer: Peer) -> None:

@@ -18,7 +18,7 @@ CURVE_OVERHEAD = 64
 
 _QUEUE = {Lane.CONTROL: 64, Lane.BULK: 8}
 _FIRST_PATIENCE_S = 2.0  # how long messages wait for a new connection
-_PATIENCE_S = {Lane.CONTROL: 0.25, Lane.BULK: 2.0}  # how long they wait when a connection that was up takes none
+_PATIENCE_S = {Lane.CONTROL: 1.0, Lane.BULK: 2.0}  # how long they wait when a connection that was up takes none
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
 _REVIVAL_AGE_S = 0.5  # a younger connection is still trying at short intervals
 _MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of the handshake

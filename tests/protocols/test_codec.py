@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import msgpack
 import numpy as np
@@ -278,6 +279,46 @@ def test_a_contribution_comes_back_with_the_same_bits() -> None:
 def test_a_contribution_that_the_stage_does_not_expect_is_refused(changed: Arrays) -> None:
     with pytest.raises(WireError, match="contribution"):
         _received(changed)
+
+
+CLUSTERING = engine.advance(JOB, OPENED, [(1, GOOD)], {}, n_peers=3)
+SEEDING = engine.begin(cluster_job("llf-cm", n_clusters=2, bounds=([0.0], [9.0])))
+
+
+def test_a_state_of_the_job_is_accepted() -> None:
+    for state in (OPENED, CLUSTERING):
+        assert engine.decode_state(JOB, state.encode()) == state
+    ranges = cluster_job("llf-cm", n_clusters=2)
+    assert engine.decode_state(ranges, engine.begin(ranges).encode()) == engine.begin(ranges)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        replace(CLUSTERING, stage=4),
+        replace(CLUSTERING, stage=2),
+        replace(CLUSTERING, arrays=Arrays()),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.without("shifts")),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(extra=1)),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(centers=[[1.0]])),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(centers=[[1.0, 2.0], [3.0, 4.0]])),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(centers=[[1], [2]])),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(scale=[0.0])),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(unit=[3.0])),
+        replace(CLUSTERING, arrays=CLUSTERING.arrays.replace(lo=[10.0])),
+        replace(SEEDING, arrays=SEEDING.arrays.replace(**dict.fromkeys(("lo", "hi", "origin"), np.empty(0)))),
+        replace(SEEDING, arrays=SEEDING.arrays.without("unit")),
+    ],
+)
+def test_a_state_that_the_job_cannot_have_is_refused(state: JobState) -> None:
+    with pytest.raises(WireError, match="job state"):
+        engine.decode_state(JOB, state.encode())
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_no_state(data: bytes) -> None:
+    with pytest.raises(WireError):
+        engine.decode_state(JOB, data)
 
 
 def test_a_sum_of_several_contributions_may_be_larger() -> None:

@@ -251,6 +251,39 @@ def test_a_value_outside_the_grid_abstains() -> None:
         engine.contribution(job, state, late, 1, 2)
 
 
+def test_what_the_mathematics_refuses_abstains_and_says_so() -> None:
+    job = cluster_job("llf-cm", n_clusters=1, init=[[0.5]], scaling="minmax")
+    state = engine.begin(job)
+    state = engine.advance(job, state, contributions(job, state, [Local([[0.0], [1e-200]])], 2), {}, n_peers=2)
+    late = Local([[1e100]])  # Its square overflows in these working coordinates.
+    with pytest.raises(Abstain, match="failed: "):
+        engine.contribution(job, state, late, 1, 2)
+
+
+def test_hostile_sums_fail_the_job_rather_than_spoil_the_state() -> None:
+    options = {"fuzzifier": 1.02, "privacy_gate": False}
+    job = cluster_job("llf-fcm", n_clusters=1, bounds=([0.0], [1e120]), init=[[0.5]], **options)
+    state = engine.begin(job)
+    part = engine.contribution(job, state, Local([[0.5], [1.0]]), 0, 1)
+    smallest, largest = np.zeros((8, 1), dtype=np.int64), np.zeros((8, 1, 1), dtype=np.int64)
+    smallest[7], largest[0] = 1, 2**60
+    hostile = part.replace(weights=smallest, sums=largest)
+    received = engine.decode_contribution(job, state, hostile.encode(), n_peers=1)
+    after = engine.advance(job, state, [(0, received)], {}, n_peers=1)
+    assert after.status == "failed"
+    assert "finite" in after.reason
+    assert JobState.decode(after.encode()) == after
+
+
+def test_a_proposal_that_would_overflow_is_left_out() -> None:
+    job = cluster_job("llf-cm", n_clusters=1, bounds=([0.0], [1.0]), init="random")
+    state = engine.begin(job)
+    part = engine.contribution(job, state, Local([[0.5]]), 0, 2)
+    after = engine.advance(job, state, [(0, part.replace(centers=[[1e300]]))], {}, n_peers=2)
+    assert after.log[0].abstained == {0: "failed: it proposes no centers"}
+    assert engine.asked(job, after, 2) == (1,)
+
+
 def test_a_contribution_is_a_pure_function() -> None:
     job = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [9.0]), init="k-means++", seed=1)
     state = engine.begin(job)

@@ -1,0 +1,112 @@
+"""Peer processes of one machine: starting them, talking with them, and never leaving one behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from p2pclust.errors import FleetError
+
+__all__ = ["Child", "free_ports"]
+
+#: Below the range from which Linux takes the local ports of outgoing connections, so that none takes a peer's port
+#: while the peer is down.
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_MAX_LINE = 64 * 1024 * 1024  # a final state on one line
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on now."""
+    span = _LAST_PORT - _FIRST_PORT
+    start = os.getpid() * 61 % span  # fleets that start at the same time begin to look at different places
+    found: list[int] = []
+    for offset in range(span):
+        port = _FIRST_PORT + (start + offset) % span
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+        if len(found) == count:
+            return found
+    raise FleetError(f"only {len(found)} of {count} ports between {_FIRST_PORT} and {_LAST_PORT} are free")
+
+
+class Child:
+    """One peer process, over all its lives. `on_line` gets what it writes, `on_exit` its exit code."""
+
+    def __init__(
+        self, name: str, directory: Path, config: Mapping[str, Any],
+        on_line: Callable[[Child, dict[str, Any]], None], on_exit: Callable[[Child, int], None],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.directory = directory
+        self._on_line = on_line
+        self._on_exit = on_exit
+        directory.mkdir(parents=True, exist_ok=True)
+        self._config = directory / "peer.json"
+        self._config.write_text(json.dumps(config, indent=1))
+        self.process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self.lives = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self) -> None:
+        """Begin a life."""
+        self.lives += 1
+        with (self.directory / "peer.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "p2pclust.peer.main", str(self._config),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, limit=_MAX_LINE,
+                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+            )  # fmt: skip
+        self._reader = asyncio.get_running_loop().create_task(self._read(self.process))
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            if line.endswith(b"\n"):  # a killed process may leave half a line
+                self._on_line(self, json.loads(line))
+        self._on_exit(self, await process.wait())
+
+    def tell(self, request: Mapping[str, Any]) -> None:
+        """Write one request; a process that is gone does not hear it."""
+        if self.alive:
+            assert self.process is not None and self.process.stdin is not None  # noqa: PT018
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to a process that runs."""
+        if self.alive:
+            assert self.process is not None
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    async def end(self, timeout_s: float) -> None:
+        """Ask the process to leave, then make it."""
+        if self.alive:
+            self.signal(signal.SIGCONT)
+            self.tell({"do": "leave"})
+        if self._reader is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._reader), timeout_s)
+            self.signal(signal.SIGKILL)
+            await self._reader
+
+    def why(self) -> str:
+        """The last line of its log."""
+        lines = (self.directory / "peer.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("error: ") if lines else "it said nothing"

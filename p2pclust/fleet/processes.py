@@ -1,0 +1,356 @@
+"""A fleet of real peer processes on this machine: CURVE on loopback, one state directory each, real signals as faults."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from p2pclust.errors import FleetError
+from p2pclust.fleet.children import Child, free_ports
+from p2pclust.fleet.record import JobRecord, Record
+from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
+from p2pclust.peer.timing import preset
+from p2pclust.protocols.job import JobState
+from p2pclust.transport.keys import throwaway_fleet, write_fleet
+
+__all__ = ["ProcessFleet", "carry_out"]
+
+_START_S = 60.0  # twenty interpreters on two busy cores take some seconds
+_ANSWER_S = 10.0
+_LEAVE_S = 5.0
+
+
+def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+    """Run the spec on real processes; whatever happens, no process and no port is left behind.
+
+    Raises
+    ------
+    FleetError
+        If the fleet did not even start.
+    """
+    with contextlib.ExitStack() as stack:
+        directory = spec.directory
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
+        return asyncio.run(ProcessFleet(spec, directory, on_event).run())
+
+
+class ProcessFleet:
+    """One run. Also used by benchmarks, which drive the steps themselves."""
+
+    def __init__(self, spec: FleetSpec, directory: Path, on_event: OnEvent) -> None:
+        self.spec = spec
+        self.record = Record(on_event)
+        self._directory = directory
+        self._began = time.monotonic()
+        self._changed = asyncio.Event()
+        self._sees: dict[str, dict[str, None]] = {}
+        self._counters: dict[str, dict[str, Any]] = {}
+        self._states: dict[tuple[str, str], str] = {}
+        self._returning: dict[str, None] = {}  # down now, but to be restarted
+        self._paused: dict[str, None] = {}
+        self._ended = False
+        self._failed: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.children: dict[str, Child] = {}
+
+    @property
+    def now(self) -> float:
+        """Seconds since the fleet was made."""
+        return time.monotonic() - self._began
+
+    async def run(self) -> FleetResult:
+        """Everything from the first process to the last."""
+        failure = ""
+        try:
+            await self.start()
+            for request in self.spec.jobs:
+                job = await self.submit(request)
+                failure = await self.finish(job)
+                if failure:
+                    break
+            await self._ask_counters()
+        finally:
+            await self.stop()
+        return self._result(failure)
+
+    # -- life of the fleet --------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all peers and wait until everybody sees everybody."""
+        names = sorted(peer.name for peer in self.spec.peers)
+        roster, bundles = throwaway_fleet(names)
+        keys = self._directory / "keys"
+        write_fleet(keys, roster, bundles)
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
+        for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
+            self._sees[peer.name] = {}
+            config = self._config(peer, keys, addresses)
+            self.children[peer.name] = Child(
+                peer.name, self._directory / peer.name, config, self._on_line, self._on_exit
+            )
+        await asyncio.gather(*(child.start() for child in self.children.values()))
+        await self._until(lambda: self._all_linked() or bool(self._failed), _START_S)
+        if self._failed:
+            raise FleetError(f"{self._failed[0]} did not start: {self.children[self._failed[0]].why()}")
+        if not self._all_linked():
+            apart = [name for name, seen in self._sees.items() if len(seen) < len(names) - 1]
+            raise FleetError(f"{', '.join(apart)} not linked to everybody after {_START_S:.0f} s")
+
+    def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
+        directory = self._directory / peer.name
+        directory.mkdir(parents=True, exist_ok=True)
+        np.save(directory / "data.npy", peer.X, allow_pickle=False)
+        claims = self._directory / "faults"
+        claims.mkdir(exist_ok=True)
+        armed = [
+            {"do": f.do, "round": f.round, "phase": f.phase, "who": f.who, "claim": str(claims / str(number))}
+            for number, f in enumerate(self.spec.faults)
+            if f.round is not None
+        ]
+        return {
+            "name": peer.name,
+            "listen": addresses[peer.name],
+            "join": {name: address for name, address in addresses.items() if name != peer.name},
+            "bundle": str(keys / f"{peer.name}.bundle"),
+            "roster": str(keys / "roster.json"),
+            "data": str(directory / "data.npy"),
+            "state_dir": str(directory / "state"),
+            "timing": self.spec.timing,
+            "fitness": peer.fitness,
+            "faults": armed,
+            "control": "stdio",
+        }
+
+    def _all_linked(self) -> bool:
+        return all(len(seen) == len(self._sees) - 1 for seen in self._sees.values())
+
+    async def stop(self) -> None:
+        """End every process; a second time does nothing."""
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()))
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def submit(self, request: JobRequest) -> JobRecord:
+        """Hand in a job at the first peer and wait until a majority has synced it."""
+        before = set(self.record.jobs)
+        by = next(child for child in self.children.values() if child.alive)
+        by.tell(
+            {
+                "do": "submit",
+                "job": base64.b64encode(msgpack.packb(request.job.to_dict())).decode(),
+                "roster": [],
+                "missing": request.missing,
+                "patience_s": request.patience_s,
+                "deadline_s": request.deadline_s,
+                "aggregator": request.aggregator,
+            }
+        )
+        self._plan_faults()
+        await self._until(lambda: bool(set(self.record.jobs) - before or self.record.refused), _ANSWER_S)
+        new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
+        if not new:
+            raise FleetError(f"{by.name} refused the job: {self.record.refused or 'no answer'}")
+        return new[0]
+
+    async def finish(self, job: JobRecord) -> str:
+        """Wait until everybody who lives has finished; returns why that cannot be, or nothing."""
+        timing = preset(self.spec.timing)
+        patience_s = max(timing.patience_s, *(r.patience_s for r in self.spec.jobs), 2 * timing.election_max_s)
+        while not self._finished(job):
+            came = await self._until(lambda: self._finished(job), 0.5)
+            if came:
+                break
+            silent_s = self.now - self.record.progress_at
+            living = sum(self._counts(name) for name in job.roster)
+            failure = self.record.minority(job, living)
+            if failure and silent_s > patience_s and not job.digests:
+                return failure
+            if silent_s > self.spec.give_up_s:
+                return f"no progress for {silent_s:.0f} s at round {job.round}"
+        name = sorted(job.digests)[0]
+        child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
+        if child is None:
+            return "every peer that had finished is gone"
+        name = child.name
+        child.tell({"do": "state", "job": job.job_id})
+        if not await self._until(lambda: (name, job.job_id) in self._states, _ANSWER_S):
+            return f"{name} does not tell its final state"
+        job.state = JobState.decode(base64.b64decode(self._states[name, job.job_id]))
+        return ""
+
+    def _counts(self, name: str) -> bool:
+        """Whether the peer is there, or will be back."""
+        return self.children[name].alive or name in self._returning
+
+    def _finished(self, job: JobRecord) -> bool:
+        expected = [name for name in job.roster if self._counts(name)]
+        return bool(job.digests) and all(name in job.digests for name in expected)
+
+    async def _ask_counters(self) -> None:
+        asked = [child for child in self.children.values() if child.alive and child.name not in self._paused]
+        for child in asked:
+            child.tell({"do": "counters"})
+        await self._until(lambda: all(c.name in self._counters or not c.alive for c in asked), _ANSWER_S)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def _plan_faults(self) -> None:
+        if len(self.record.jobs) > 0:
+            return  # planned with the first job
+        for fault in self.spec.faults:
+            if fault.seconds is not None:
+                self._tasks.append(asyncio.get_running_loop().create_task(self._later(fault, fault.seconds)))
+
+    async def _later(self, fault: Fault, delay_s: float) -> None:
+        await _pass(delay_s)
+        names = fault.who or self._aggregators()
+        for name in names:
+            self.record.take(self.now, name, "fault", {"do": fault.do, "seconds": fault.seconds})
+            self._strike(fault, name)
+
+    def _aggregators(self) -> tuple[str, ...]:
+        terms = [job.terms for job in self.record.jobs.values() if job.terms]
+        return (terms[-1][max(terms[-1])],) if terms else ()
+
+    def _strike(self, fault: Fault, name: str) -> None:
+        child = self.children[name]
+        match fault.do:
+            case "kill":
+                child.signal(signal.SIGKILL)
+            case "restart":
+                self._returning[name] = None
+                child.signal(signal.SIGKILL)
+                self._soon(self._restart(name, self._down_s(fault)))
+            case "pause":
+                self._paused[name] = None
+                child.signal(signal.SIGSTOP)
+                if fault.for_s is not None:
+                    self._soon(self._resume(name, fault.for_s))
+            case "resume":
+                self._paused.pop(name, None)
+                child.signal(signal.SIGCONT)
+
+    def _down_s(self, fault: Fault) -> float:
+        return fault.for_s if fault.for_s is not None else 2 * preset(self.spec.timing).election_max_s
+
+    def _soon(self, work: Any) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def _restart(self, name: str, down_s: float) -> None:
+        await _pass(down_s)
+        await self._until(lambda: not self.children[name].alive, _ANSWER_S)
+        self._sees[name] = {}
+        await self.children[name].start()
+        self._returning.pop(name, None)
+
+    async def _resume(self, name: str, for_s: float) -> None:
+        await _pass(for_s)
+        self._paused.pop(name, None)
+        self.children[name].signal(signal.SIGCONT)
+        self.record.take(self.now, name, "resumed", {})
+
+    # -- what children say --------------------------------------------------------------------------------------------
+
+    def _on_line(self, child: Child, fields: dict[str, Any]) -> None:
+        verb = fields.pop("verb")
+        if verb == "counters":
+            self._counters[child.name] = fields
+        elif verb == "state":
+            self._states[child.name, fields["job"]] = fields["state"]
+        else:
+            self._event(child.name, verb, fields)
+        self._changed.set()
+
+    def _event(self, name: str, verb: str, fields: dict[str, Any]) -> None:
+        t = fields.pop("t") - self._began
+        if verb == "member":
+            if fields["status"] == "alive":
+                self._sees[name][fields["member"]] = None
+            elif fields["status"] in ("dead", "left"):
+                self._sees[name].pop(fields["member"], None)
+        self.record.take(t, name, verb, fields)
+        if verb == "fault":
+            self._armed_fault_struck(name, fields)
+
+    def _armed_fault_struck(self, name: str, fields: dict[str, Any]) -> None:
+        """A peer told its last words: it ends or stops itself now; bringing it back is our part."""
+        fault = next(
+            f
+            for f in self.spec.faults
+            if (f.do, f.phase, f.round) == (fields["do"], fields["phase"], fields["planned"])
+        )
+        if fault.do == "restart":
+            self._returning[name] = None
+            self._soon(self._restart(name, self._down_s(fault)))
+        elif fault.do == "pause":
+            self._paused[name] = None
+            if fault.for_s is not None:
+                self._soon(self._resume(name, fault.for_s))
+
+    def _on_exit(self, child: Child, code: int) -> None:
+        self.record.take(self.now, child.name, "exited", {"code": code})
+        if not self._ended and code not in (0, -signal.SIGKILL):
+            self._failed.append(child.name)
+        self._changed.set()
+
+    async def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for a condition on what children said; returns whether it came about."""
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
+        return True
+
+    # -- the result ---------------------------------------------------------------------------------------------------
+
+    def _result(self, failure: str) -> FleetResult:
+        jobs = tuple(job.result() for job in self.record.jobs.values())
+        last = jobs[-1] if jobs else None
+        peers = {}
+        for name, child in self.children.items():
+            counters = self._counters.get(name, {})
+            lost = child.process is None or child.process.returncode != 0
+            finished = last is not None and name in last.digests
+            kept = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
+            peers[name] = {"finished": finished, "lost": lost} | {key: counters.get(key) for key in kept}
+        struck = {
+            event.get("planned", event.get("seconds")) for event in self.record.events if event["verb"] == "fault"
+        }
+        unfired = tuple(
+            f"{f.do} at {f'round {f.round}' if f.round is not None else f'{f.seconds} s'}"
+            for f in self.spec.faults
+            if (f.round if f.round is not None else f.seconds) not in struck
+        )
+        for name in self._failed:
+            failure = failure or f"{name} ended by itself: {self.children[name].why()}"
+        return FleetResult(
+            jobs, peers, self.now, None, failure, unfired, len(self.record.events), tuple(self.record.events)
+        )
+
+
+async def _pass(delay_s: float) -> None:
+    """Let a planned time pass: a testbed's faults are the one thing that really waits for the clock."""
+    timer = asyncio.get_running_loop().create_future()
+    handle = asyncio.get_running_loop().call_later(delay_s, timer.set_result, None)
+    try:
+        await timer
+    finally:
+        handle.cancel()

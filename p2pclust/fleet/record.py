@@ -1,0 +1,78 @@
+"""What every backend learns from its events: terms, ends, lost peers, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from p2pclust.fleet.spec import Event, JobResult, OnEvent
+from p2pclust.peer.quorum import majority
+from p2pclust.protocols.job import JobState
+
+__all__ = ["JobRecord", "Record"]
+
+
+@dataclass
+class JobRecord:
+    """One job as the events tell it."""
+
+    job_id: str
+    roster: tuple[str, ...]
+    began_at: float
+    accepted: bool = False
+    terms: dict[int, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    ended_at: float = 0.0
+    round: int = 0
+    state: JobState | None = None
+
+    def result(self) -> JobResult:
+        """For the caller."""
+        seconds = max(0.0, self.ended_at - self.began_at)
+        terms = tuple(sorted(self.terms.items()))
+        return JobResult(self.job_id, self.roster, self.state, terms, dict(sorted(self.digests.items())), seconds)
+
+
+class Record:
+    """Collects the events of a run and hands them on."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self.events: list[Event] = []
+        self.jobs: dict[str, JobRecord] = {}
+        self.refused = ""
+        self.progress_at = 0.0
+        self.waiting: tuple[int, int] | None = None
+
+    def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
+        """Something happened at `peer`."""
+        event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
+        self.events.append(event)
+        match verb:
+            case "submitted":
+                self.jobs[event["job"]] = JobRecord(event["job"], tuple(event["roster"]), t)
+            case "refused":
+                self.refused = event["reason"]
+            case "accepted":
+                self.jobs[event["job"]].accepted = True
+            case "elected":
+                self.jobs[event["job"]].terms[event["term"]] = peer
+            case "phase":
+                self.jobs[event["job"]].round = max(self.jobs[event["job"]].round, event["round"])
+            case "finished":
+                self.jobs[event["job"]].digests[peer] = event["digest"]
+                self.jobs[event["job"]].ended_at = t
+            case "waiting":
+                self.waiting = (event["present"], event["of"])
+        if verb in ("submitted", "accepted", "elected", "combined", "finished", "started"):
+            self.progress_at = t
+            self.waiting = None
+        self._on_event(event)
+
+    def minority(self, job: JobRecord, present: int) -> str:
+        """Why a job cannot go on with so few peers, or nothing if it can."""
+        needed = majority(len(job.roster))
+        if present >= needed:
+            return ""
+        return f"the fleet lost its majority: waiting: {present} of {len(job.roster)} peers, {needed} are needed"

@@ -1,0 +1,103 @@
+"""What a fleet is asked to do, and what came of it: the same for every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.job import Job, JobState
+
+__all__ = ["Event", "Fault", "FleetResult", "FleetSpec", "JobRequest", "JobResult", "Link", "OnEvent", "PeerSpec"]
+
+#: One thing that happened: `t` (seconds since the fleet started), `peer`, `verb`, and the verb's own fields.
+Event = Mapping[str, Any]
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Link:
+    """How a device is linked; only the simulated backend can shape links so far."""
+
+    latency_ms: float = 1.0
+    loss: float = 0.0
+
+
+@dataclass(frozen=True)
+class PeerSpec:
+    """One device and its rows, in the data's own units."""
+
+    name: str
+    X: NDArray[np.float64]  # (n_samples, n_features)
+    fitness: float = 0.5  # how well it would aggregate, 0 to 1
+    link: Link = Link()
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """A job and how the fleet is to treat missing peers."""
+
+    job: Job
+    missing: str = "wait"
+    patience_s: float = 0.0  # 0: the timing preset's
+    deadline_s: float = 0.0
+    aggregator: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One planned misfortune.
+
+    By round it is carried out by the victim itself at `phase` of the first job that reaches the round, exactly once; by
+    second by whoever runs the fleet.
+    """
+
+    do: Literal["kill", "restart", "pause", "resume"]
+    who: tuple[str, ...]  # names; empty means the aggregator
+    round: int | None = None
+    phase: str = "opening"  # opening | adopting | combining | closing
+    seconds: float | None = None  # after the first job was handed in
+    for_s: float | None = None  # how long a pause lasts or a restarted peer stays down
+
+
+@dataclass(frozen=True)
+class FleetSpec:
+    """Everything that a backend needs."""
+
+    peers: tuple[PeerSpec, ...]
+    jobs: tuple[JobRequest, ...]
+    timing: str = "fast"
+    seed: int = 0
+    faults: tuple[Fault, ...] = ()
+    directory: Path | None = None  # where peers keep their stores and logs; a temporary one by default
+    give_up_s: float = 120.0  # after this long without any progress the fleet is given up
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What came of one job. `state` is None if no peer finished it."""
+
+    job_id: str
+    roster: tuple[str, ...]
+    state: JobState | None
+    terms: tuple[tuple[int, str], ...]  # every (term, aggregator) that was elected
+    digests: Mapping[str, str]  # of the final state, by the peers that finished
+    seconds: float  # from handing in to the last peer's end
+
+
+@dataclass(frozen=True)
+class FleetResult:
+    """What came of a run."""
+
+    jobs: tuple[JobResult, ...]
+    peers: Mapping[str, Mapping[str, Any]]  # finished, messages_sent, bytes_sent, bytes_received, max_rss_mb, lost
+    wall_seconds: float
+    virtual_seconds: float | None = None
+    failure: str = ""  # why the fleet could not finish; empty if it could
+    unfired_faults: tuple[str, ...] = ()
+    n_events: int = 0
+    events: tuple[Event, ...] = field(default=(), repr=False)

@@ -1,0 +1,66 @@
+"""Faults that a scenario armed: carried out by the victim's own shell, between two effects, exactly once in the fleet.
+
+Killing at "the aggregator, at round 3, while opening" from outside would always come too late. Here the peer meets the
+moment in its own list of effects and ends itself there. A file made exclusively in the run's directory decides who is
+the one victim when several could be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Armed", "ArmedFault"]
+
+_SIGNALS = {"kill": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.SIGSTOP}
+
+
+@dataclass(frozen=True)
+class ArmedFault:
+    """One fault by round. `claim` is the file whose making decides the victim."""
+
+    do: str  # kill | restart | pause
+    round: int
+    phase: str
+    who: tuple[str, ...]  # names; empty: the aggregator
+    claim: str
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> ArmedFault:
+        """Read what `dataclasses.asdict` made."""
+        return cls(**{**fields, "who": tuple(fields["who"])})
+
+
+class Armed:
+    """The armed faults of one peer."""
+
+    def __init__(self, me: str, faults: tuple[ArmedFault, ...]) -> None:
+        self._me = me
+        self._faults = faults
+
+    def check(self, phase: str, round_: int, *, aggregates: bool, last_words: Callable[[ArmedFault], None]) -> None:
+        """This peer has come to `phase` of a round: if a fault waits for that, it strikes now.
+
+        A fault at round r strikes at the first opportunity from r on: the round itself may have been another's.
+        """
+        for fault in self._faults:
+            if fault.phase != phase or (round_ < fault.round and phase != "closing"):
+                continue
+            if not (self._me in fault.who if fault.who else aggregates):
+                continue
+            if not _claim(Path(fault.claim)):
+                continue
+            last_words(fault)
+            os.kill(os.getpid(), _SIGNALS[fault.do])
+
+
+def _claim(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    return True

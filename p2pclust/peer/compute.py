@@ -1,0 +1,70 @@
+"""The worker: one thread that does the mathematics, so that the event loop answers probes while a peer computes."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+
+from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.effects import Compute
+from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.store import Store
+from p2pclust.peer.tasks import perform
+from p2pclust.peer.timing import Limits
+from p2pclust.protocols.local import Local
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen."""
+
+    def __init__(
+        self, local: Local, store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
+        done: Callable[[Computed], None], failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self._local = local
+        self._store = store
+        self._limits = limits
+        self._loop = loop
+        self._done = done
+        self._failed = failed
+        self._queue: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()
+        # A daemon: a peer that was told to end does not wait for an hour of mathematics that nobody wants any more.
+        self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
+        self._thread.start()
+
+    def submit(self, effect: Compute) -> None:
+        """Queue a task."""
+        self._queue.put(effect)
+
+    def close(self, timeout_s: float) -> None:
+        """Take no further task; a task that runs may end within the time given."""
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (effect := self._queue.get()) is not None:
+            try:
+                event = self._perform(effect)
+            except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
+                self._tell(self._failed, error)
+            else:
+                self._tell(self._done, event)
+
+    def _tell(self, function: Callable[..., None], argument: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, argument)
+
+    def _perform(self, effect: Compute) -> Computed:
+        outcome = perform(effect.task, self._local, self._store.read_blob)
+        ref = None
+        if outcome.payload is not None:
+            digest, size = digest_of(outcome.payload), len(outcome.payload)
+            inline = size <= self._limits.inline_bytes
+            if not inline:
+                self._store.store_blob(digest, outcome.payload, self._limits.chunk_bytes)
+            ref = Ref(digest, size, outcome.payload if inline else None)
+        return Computed(effect.token, ref, outcome.abstains, outcome.info)

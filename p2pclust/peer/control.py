@@ -1,0 +1,134 @@
+"""The door for whoever started this peer: JSON lines in on standard input, JSON lines out on standard output.
+
+In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id} | {"do": "counters"} | {"do": "leave"}
+Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state" and "counters".
+
+When the input ends, whoever started the peer is gone, and the peer leaves: no orphan survives its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import resource
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from p2pclust.peer.events import Submit
+from p2pclust.peer.shell import Shell
+
+__all__ = ["Control", "Lines"]
+
+_MAX_BUFFERED = 8 * 1024 * 1024
+
+
+class Lines:
+    """Writes lines to a descriptor without ever blocking the loop; a reader that stopped reading loses old lines."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[bytes] = deque()
+        self._buffered = 0
+        os.set_blocking(fd, False)
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Write one object; at once if the pipe takes it, so that even last words get out."""
+        self._waiting.append(json.dumps(fields, default=_plain).encode() + b"\n")
+        self._buffered += len(self._waiting[-1])
+        while self._buffered > _MAX_BUFFERED and len(self._waiting) > 1:
+            self._buffered -= len(self._waiting.popleft())
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._waiting:
+                written = os.write(self._fd, self._waiting[0])
+                self._buffered -= written
+                if written == len(self._waiting[0]):
+                    self._waiting.popleft()
+                else:
+                    self._waiting[0] = self._waiting[0][written:]
+            self._loop.remove_writer(self._fd)
+        except BlockingIOError:
+            self._loop.add_writer(self._fd, self._flush)
+        except BrokenPipeError:
+            self._waiting.clear()  # nobody listens any more; the end of the input ends this peer
+            self._loop.remove_writer(self._fd)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)
+
+
+class Control:
+    """Serves one peer's door."""
+
+    def __init__(self, shell: Shell, lines: Lines) -> None:
+        self._shell = shell
+        self._lines = lines
+        self._partial = b""
+        self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "submit": self._submit,
+            "state": self._state,
+            "counters": self._counters,
+            "leave": lambda request: shell.leave(),
+        }
+
+    def serve(self, fd: int) -> None:
+        """Read requests from the descriptor until it ends."""
+        os.set_blocking(fd, False)
+        asyncio.get_running_loop().add_reader(fd, self._read, fd)
+
+    def _read(self, fd: int) -> None:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            asyncio.get_running_loop().remove_reader(fd)
+            self._shell.leave()
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            self._actions[request["do"]](request)
+
+    def _submit(self, request: Mapping[str, Any]) -> None:
+        self._shell.step(
+            Submit(
+                base64.b64decode(request["job"]), tuple(request["roster"]), request["missing"], request["patience_s"],
+                request["deadline_s"], request["aggregator"],
+            )
+        )  # fmt: skip
+
+    def _state(self, request: Mapping[str, Any]) -> None:
+        """Tell the state in the register of a job."""
+        job = self._shell.core.jobs.jobs.get(request["job"])
+        answer = {"verb": "state", "job": request["job"], "finished": False, "state": ""}
+        if job is not None and job.ledger.register.ref is not None:
+            ref = job.ledger.register.ref
+            data = ref.payload if ref.payload is not None else b"".join(self._shell.store.read_blob(ref.digest))
+            answer |= {"finished": job.ledger.finished, "state": base64.b64encode(data).decode()}
+        self._lines.write(answer)
+
+    def _counters(self, request: Mapping[str, Any]) -> None:
+        counters = self._shell.links.counters
+        self._lines.write(
+            {
+                "verb": "counters",
+                "messages_sent": counters.messages_sent,
+                "messages_received": counters.messages_received,
+                "bytes_sent": counters.bytes_sent,
+                "bytes_received": counters.bytes_received,
+                "dropped": counters.dropped,
+                "max_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+        )

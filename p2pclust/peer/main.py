@@ -1,0 +1,149 @@
+"""The light entry point of a peer process: takes a configuration that was checked before, and lives until told to end.
+
+Imports nothing that a running k-means peer does not need: no torch, scikit-learn, SciPy, NetworkX, pydantic, typer, rich.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before NumPy is imported: one BLAS thread, for the same bits everywhere and for the other processes of the device.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pclust.data.readers import read
+from p2pclust.errors import DataError, P2PClustError
+from p2pclust.peer.armed import Armed, ArmedFault
+from p2pclust.peer.compute import Worker
+from p2pclust.peer.control import Control, Lines
+from p2pclust.peer.core import Core, Identity
+from p2pclust.peer.shell import Shell, explain
+from p2pclust.peer.signing import RosterSigner
+from p2pclust.peer.store import Store
+from p2pclust.peer.timing import Limits, preset
+from p2pclust.protocols.local import Local
+from p2pclust.transport.keys import load_bundle, load_roster
+from p2pclust.transport.zeromq import ZmqLinks
+
+__all__ = ["main", "run_peer"]
+
+_GOODBYE_S = 0.5
+
+
+def run_peer(config: Mapping[str, Any]) -> int:
+    """Run one peer until it is told to end.
+
+    Parameters
+    ----------
+    config : mapping
+        ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and ``roster`` (paths; the
+        roster's signature was verified by whoever made this configuration), ``data`` (a path), ``state_dir``,
+        ``timing`` (a preset), ``fitness`` (0 to 1), ``faults`` (a list, for testbeds), ``control`` ("stdio" or "").
+
+    Returns
+    -------
+    int
+        The exit code: 0 after a polite leave, 3 if the disk failed, 1 for a bug.
+    """
+    try:
+        return asyncio.run(_live(config))
+    except P2PClustError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+
+
+async def _live(config: Mapping[str, Any]) -> int:
+    if config["control"] == "stdio":
+        _die_with_parent()
+    loop = asyncio.get_running_loop()
+    name, timing, limits = str(config["name"]), preset(config["timing"]), Limits()
+    lines = Lines(1) if config["control"] == "stdio" else None
+    watch = _watcher(lines, name)
+    bundle = load_bundle(config["bundle"])
+    roster = load_roster(config["roster"], bundle.fleet_public)
+    local = _load(Path(config["data"]), watch)
+    store = Store(Path(config["state_dir"]))
+    if store.set_aside is not None:
+        watch("store-damaged", {"set_aside": str(store.set_aside)})
+    armed = Armed(name, tuple(ArmedFault.from_dict(fault) for fault in config["faults"]))
+    # Entropy is right here: these draws only spread instants, and two peers must not draw alike.
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
+    shell: Shell
+
+    def receive(source: str, frames: list[bytes], lane: Any) -> None:
+        shell.receive(source, frames, lane)
+
+    links = ZmqLinks(bundle, roster, config["listen"], receive)
+    try:
+        identity = Identity(name, links.address, roster.names, dict(config["join"]), float(config["fitness"]))
+        core = Core(identity, store.load(), timing, limits, rng)
+        shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
+        worker = Worker(local, store, limits, loop, shell.computed, shell.failed)
+        watch("started", {"pid": os.getpid(), "address": links.address})
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, shell.leave)
+        shell.start(links, worker)
+        if lines is not None:
+            Control(shell, lines).serve(0)
+        error = await shell.ended
+        shell.close()
+        worker.close(_GOODBYE_S)
+    finally:
+        links.close(_GOODBYE_S)
+    store.close()
+    if error is not None:
+        watch("failed", {"reason": explain(error)})
+        sys.stderr.write(f"error: {name}: {explain(error)}\n")
+        return error.exit_code if isinstance(error, P2PClustError) else 1
+    watch("left", {})
+    return 0
+
+
+def _die_with_parent() -> None:
+    """Where the kernel offers it (Linux), be killed when the parent is: a stopped process cannot read its input's end."""
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _watcher(lines: Lines | None, name: str) -> Any:
+    """Reports go to whoever started the peer as JSON lines, or to the log as one line each."""
+    loop = asyncio.get_running_loop()
+
+    def tell(verb: str, fields: Mapping[str, Any]) -> None:
+        if lines is not None:
+            lines.write({"t": loop.time(), "verb": verb, **fields})
+        else:
+            words = " ".join(f"{key}={value}" for key, value in fields.items())
+            sys.stderr.write(f"{name} {verb} {words}\n")
+
+    return tell
+
+
+def _load(path: Path, watch: Any) -> Local:
+    """This peer's rows; what cannot be read makes it abstain by name and stops nobody else."""
+    try:
+        return Local(read(path).X)
+    except DataError as error:
+        watch("data-refused", {"reason": str(error)})
+        return Local(np.empty((0, 0)))
+
+
+def main() -> int:
+    """Run the peer whose checked configuration is in the file named by the only argument."""
+    return run_peer(json.loads(Path(sys.argv[1]).read_text()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

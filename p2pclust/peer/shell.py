@@ -1,0 +1,218 @@
+"""The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and feeds back what happens.
+
+It decides nothing. Effects are performed in order; rows that follow one another are written in one transaction, which is on
+disk before the next effect. An exception out of the core is a bug: the peer ends at once and says so, because a peer that
+limps on could break what it promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from p2pclust.errors import FleetError, WireError
+from p2pclust.peer.armed import Armed, ArmedFault
+from p2pclust.peer.compute import Worker
+from p2pclust.peer.core import Core
+from p2pclust.peer.effects import (
+    CheckLink,
+    Compute,
+    Connect,
+    DropBlob,
+    Effect,
+    Persist,
+    Report,
+    Send,
+    SendChunk,
+    StoreChunk,
+)  # fmt: skip
+from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Relay, decode, encode
+from p2pclust.peer.store import Store
+from p2pclust.transport.links import Lane, Links
+
+__all__ = ["Shell", "Signer"]
+
+_CHECK_S = 0.5  # a connect that is neither accepted nor refused by then says nothing
+
+Row = tuple[str, str, bytes | None]
+
+
+class Signer(Protocol):
+    """Signs what others carry for this peer, and checks what was carried here."""
+
+    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
+        """The origin's signature."""
+
+    def valid(self, relay: Relay) -> bool:
+        """Whether the origin signed it."""
+
+
+class Shell:
+    """Joins a core with links, store and worker. `watch` is called with the verb and fields of every report."""
+
+    def __init__(
+        self, core: Core, store: Store, signer: Signer, armed: Armed, watch: Callable[[str, Mapping[str, Any]], None]
+    ) -> None:
+        self.core = core
+        self.store = store
+        self._signer = signer
+        self._armed = armed
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_at = float("inf")
+        self._checks: dict[asyncio.Task[None], None] = {}
+        self._aggregates: dict[str, bool] = {}
+        self.links: Links
+        self.worker: Worker
+        self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
+
+    def start(self, links: Links, worker: Worker) -> None:
+        """Begin to live."""
+        self.links, self.worker = links, worker
+        self.step(Started())
+
+    def leave(self) -> None:
+        """End politely: say good-bye first."""
+        if not self.ended.done():
+            self.step(Leave())
+        self._end(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Something happened that must not: end now."""
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def close(self) -> None:
+        """Stop everything that could still call back."""
+        if self._wake is not None:
+            self._wake.cancel()
+        for task in self._checks:
+            task.cancel()
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def receive(self, source: str, frames: list[bytes], lane: Lane) -> None:
+        """A message came: check it and hand it to the core. What is malformed is dropped and counted."""
+        try:
+            message = decode(frames)
+            if isinstance(message, Relay) and message.target == self.core.identity.name:
+                inner = decode(message.inner)
+                if isinstance(inner, Relay) or not self._signer.valid(message):
+                    raise WireError("relayed message without a valid signature")
+                self.step(Arrived(message.origin, inner, via=source))
+            else:
+                self.step(Arrived(source, message))
+        except WireError as error:
+            self.links.counters.drop("malformed")
+            self._watch("malformed", {"from": source, "reason": str(error)})
+
+    def computed(self, event: Computed) -> None:
+        """The worker ended a task."""
+        self.step(event)
+
+    def step(self, event: Event) -> None:
+        """Give the core one event and perform what it wants done."""
+        if self.ended.done():
+            return
+        try:
+            self._perform(self.core.step(self._loop.time(), event))
+        except Exception as error:  # noqa: BLE001 (ends the peer loudly; see the module's text)
+            self._end(error)
+            return
+        self._plan_wake()
+
+    def _plan_wake(self) -> None:
+        wake_at = self.core.wake_at
+        if wake_at == self._wake_at:
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = wake_at
+        self._wake = None if wake_at == float("inf") else self._loop.call_at(wake_at, self._on_wake)
+
+    def _on_wake(self) -> None:
+        self._wake_at = float("inf")
+        self.step(Woken())
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        rows: list[Row] = []
+        for effect in effects:
+            if isinstance(effect, Persist):
+                rows.append((effect.table, effect.key, effect.value))
+                continue
+            if rows:
+                self.store.write(rows)
+                rows = []
+            self._perform_one(effect)
+        if rows:
+            self.store.write(rows)
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case Report():
+                self._report(effect)
+            case Compute():
+                self.worker.submit(effect)
+            case CheckLink():
+                task = self._loop.create_task(self._check(effect.peer))
+                self._checks[task] = None
+                task.add_done_callback(self._checks.pop)
+            case Connect():
+                self.links.connect(effect.peer, effect.address)
+            case StoreChunk():
+                self.store.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
+            case SendChunk():
+                data = self.store.chunk(effect.digest, effect.index)
+                if data is None:
+                    self._send(Send(effect.to, BlobMissing(effect.digest)))
+                else:
+                    self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
+            case DropBlob():
+                self.store.drop_blob(effect.digest)
+            case _:
+                raise AssertionError(f"unknown effect {effect}")
+
+    def _send(self, effect: Send) -> None:
+        frames = encode(effect.message)
+        lane = Lane.BULK if effect.bulk else Lane.CONTROL
+        if not effect.via:
+            self.links.send(effect.to, frames, lane)
+            return
+        me = self.core.identity.name
+        relay = Relay(me, effect.to, self._signer.sign(effect.to, frames), tuple(frames))
+        carried = encode(relay)
+        for name in effect.via:
+            self.links.send(name, carried, lane)
+
+    async def _check(self, peer: str) -> None:
+        refused = await self.links.refused(peer, _CHECK_S)
+        self.step(LinkChecked(peer, refused))
+
+    def _report(self, effect: Report) -> None:
+        fields = effect.fields
+        self._watch(effect.verb, fields)
+        if effect.verb == "elected":
+            self._aggregates[fields["job"]] = True
+        elif effect.verb in ("deposed", "finished"):
+            self._aggregates.pop(fields["job"], None)
+        elif effect.verb == "phase":
+            aggregates = self._aggregates.get(fields["job"], False)
+            self._armed.check(fields["phase"], fields["round"], aggregates=aggregates, last_words=self._last_words)
+
+    def _last_words(self, fault: ArmedFault) -> None:
+        self._watch("fault", {"do": fault.do, "phase": fault.phase, "planned": fault.round})
+
+
+def explain(error: BaseException) -> str:
+    """One line for people about why a peer ended."""
+    return str(error) if isinstance(error, FleetError) else f"bug: {type(error).__name__}: {error}"

@@ -1,0 +1,172 @@
+"""The store: one SQLite file, each commit fully synced, each row with a checksum.
+
+A file that SQLite or a checksum finds damaged is set aside, never deleted, and an empty store with a new id takes its
+place: a peer with a new store id contributes but counts for no majority of the jobs it was part of. Guessing which rows
+are good could make it vote twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.peer.core import Stored
+
+__all__ = ["Store"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
+                                 PRIMARY KEY (name, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunks (digest BLOB, position INTEGER, n_chunks INTEGER NOT NULL, data BLOB NOT NULL,
+                                   PRIMARY KEY (digest, position));
+"""
+_FILE = "store.sqlite3"
+
+
+def _checksum(name: str, key: str, value: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join((name.encode(), key.encode(), value)), digest_size=16).digest()
+
+
+class Store:
+    """The rows and blobs of one peer. Safe to use from the event loop and the worker thread."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / _FILE
+        self.set_aside: Path | None = None  # where a damaged file went
+        self._lock = threading.Lock()
+        try:
+            self._open()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # locked by a running peer, unwritable, disk full
+                raise UsageError(f"{self.path}: {error}; is another peer running on this state directory?") from None
+            self._put_aside()
+            self._open()
+
+    def _open(self) -> None:
+        # Exclusive: two peers on one state directory would each believe that they alone keep its promises.
+        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
+        try:
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "cache_size=-2000"):
+                self._db.execute(f"PRAGMA {pragma}").fetchall()
+            self._db.executescript(_SCHEMA)
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("COMMIT")
+            for name, key, value, checksum in self._db.execute("SELECT name, key, value, checksum FROM rows"):
+                if checksum != _checksum(name, key, value):
+                    raise sqlite3.DatabaseError(f"row {name}/{key} is damaged")
+            if self._get("self", "store_id") is None:
+                self.write([("self", "store_id", os.urandom(16).hex().encode())])
+        except sqlite3.DatabaseError:
+            self._db.close()
+            raise
+
+    def _put_aside(self) -> None:
+        number = 1
+        while (aside := self.path.with_name(f"store.damaged-{number}")).exists():
+            number += 1
+        os.replace(self.path, aside)
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(_FILE + suffix).unlink(missing_ok=True)
+        self.set_aside = aside
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    # -- rows -------------------------------------------------------------------------------------------------------
+
+    def load(self) -> Stored:
+        """Everything that a core needs to go on."""
+        tables: dict[str, dict[str, bytes]] = {}
+        for name, key, value in self._db.execute("SELECT name, key, value FROM rows ORDER BY name, key"):
+            tables.setdefault(name, {})[key] = value
+        own = tables.pop("self")
+        blobs: dict[bytes, tuple[int, tuple[int, ...]]] = {}
+        for digest, n_chunks, position in self._db.execute(
+            "SELECT digest, n_chunks, position FROM chunks ORDER BY 1, 3"
+        ):
+            blobs[digest] = (n_chunks, (*blobs.get(digest, (0, ()))[1], position))
+        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, blobs)
+
+    def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
+        """Write or delete rows in one transaction, on disk when this returns.
+
+        Raises
+        ------
+        FleetError
+            If the disk is full or fails: this peer can keep no promise any more.
+        """
+        with self._lock, self._transaction():
+            for name, key, value in rows:
+                if value is None:
+                    self._db.execute("DELETE FROM rows WHERE name = ? AND key = ?", (name, key))
+                else:
+                    row = (name, key, value, _checksum(name, key, value))
+                    self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", row)
+
+    def _get(self, name: str, key: str) -> bytes | None:
+        row = self._db.execute("SELECT value FROM rows WHERE name = ? AND key = ?", (name, key)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    # -- blobs ------------------------------------------------------------------------------------------------------
+
+    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
+        """Keep one chunk, on disk when this returns."""
+        with self._lock, self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)", (digest, index, n_chunks, data))
+
+    def store_blob(self, digest: bytes, data: bytes, chunk_bytes: int) -> None:
+        """Keep a whole blob; chunk by chunk, so that the event loop never waits long for its own commits."""
+        n_chunks = -(-len(data) // chunk_bytes)
+        for index in range(n_chunks):
+            self.store_chunk(digest, index, n_chunks, data[index * chunk_bytes : (index + 1) * chunk_bytes])
+
+    def chunk(self, digest: bytes, index: int) -> bytes | None:
+        """One chunk, if it is there."""
+        with self._lock:
+            query = "SELECT data FROM chunks WHERE digest = ? AND position = ?"
+            row = self._db.execute(query, (digest, index)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def read_blob(self, digest: bytes) -> Iterator[bytes]:
+        """The chunks in order."""
+        index = 0
+        while (data := self.chunk(digest, index)) is not None:
+            yield data
+            index += 1
+
+    def drop_blob(self, digest: bytes) -> None:
+        """Forget a blob."""
+        with self._lock, self._transaction():
+            self._db.execute("DELETE FROM chunks WHERE digest = ?", (digest,))
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._db, self.path)
+
+
+class _Transaction:
+    """BEGIN and COMMIT, with a failing disk told in words."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self._db.execute("ROLLBACK" if error is not None else "COMMIT")
+        except sqlite3.Error as failure:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise FleetError(f"{self._path}: {failure}; free some space, then start the peer again") from None
+        if isinstance(error, sqlite3.Error):
+            raise FleetError(f"{self._path}: {error}; free some space, then start the peer again") from None

@@ -1,0 +1,114 @@
+"""What arrives from another peer is checked against the job before anything is computed with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.fixed_point import fits, is_unit
+from p2pclust.protocols.job import Job, JobState
+
+__all__ = ["decode_contribution", "decode_state", "encode_contribution", "matches"]
+
+# Everything that a state of the known stages can hold; F and C stand for the same number everywhere.
+_SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lo": ("float64", ("F",)),
+    "hi": ("float64", ("F",)),
+    "declared": ("bool", ()),
+    "rows": ("int64", ()),
+    "origin": ("float64", ("F",)),
+    "scale": ("float64", ("F",)),
+    "unit": ("float64", ("F",)),
+    "moments": ("int64", ()),
+    "centers": ("float64", ("C", "F")),
+    "shifts": ("float64", ("T",)),
+    "suppressed": ("int64", ()),
+}
+
+
+def encode_contribution(contribution: Contribution) -> bytes:
+    """Return canonical bytes."""
+    return contribution.encode()
+
+
+def decode_contribution(job: Job, state: JobState, data: bytes, *, n_peers: int, summed: int = 1) -> Contribution:
+    """Return a contribution that arrived as bytes, checked against what the present stage expects.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state that the contribution answers.
+    data : bytes
+    n_peers : int
+        Size of the roster.
+    summed : int
+        Of how many peers' contributions it is the sum.
+
+    Raises
+    ------
+    WireError
+        For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
+    """
+    arrays = Arrays.decode(data)
+    protocol = job.protocols[state.stage]
+    expected = protocol.expects(state.arrays)
+    if list(arrays) != list(expected):
+        raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(expected)} belong")
+    for name, slot in expected.items():
+        array = arrays[name]
+        shape = (protocol.limbs, *slot.shape) if protocol.additive else slot.shape
+        dtype = "int64" if protocol.additive else slot.dtype
+        if array.dtype != dtype or not matches(array.shape, shape):
+            raise WireError(f"contribution: {name} is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}")
+        if protocol.additive and not fits(array, n_peers=n_peers, summed=summed):
+            raise WireError(f"contribution: {name} lies outside the grid")
+    return arrays
+
+
+def decode_state(job: Job, data: bytes) -> JobState:
+    """Return a state that arrived as bytes, checked to be one that this job can have.
+
+    Raises
+    ------
+    WireError
+        For malformed bytes, a stage that the job lacks, and arrays that its stage could not work with.
+    """
+    state = JobState.decode(data)
+    if state.stage >= len(job.protocols):
+        raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
+    _check_arrays(state.arrays)
+    protocol = job.protocols[state.stage]
+    if state.status == "failed":
+        return state
+    missing = [name for name in protocol.works_on if name not in state.arrays]
+    if missing:
+        raise WireError(f"job state: stage {protocol.id} lacks {', '.join(missing)}")
+    wanted = getattr(protocol, "n_clusters", None)
+    if "centers" in state.arrays and wanted is not None and len(state.arrays["centers"]) != wanted:
+        raise WireError(f"job state: {len(state.arrays['centers'])} centers, expected {wanted}")
+    return state
+
+
+def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Tell whether a shape is the expected one, None standing for any length."""
+    return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))
+
+
+def _check_arrays(arrays: State) -> None:
+    lengths: dict[str, int] = {}
+    for name, array in arrays.items():
+        if name not in _SLOTS:
+            raise WireError(f"job state: unknown array {name!r}")
+        dtype, letters = _SLOTS[name]
+        if array.dtype != dtype or array.ndim != len(letters):
+            raise WireError(f"job state: {name} is {array.dtype}{list(array.shape)}")
+        for letter, length in zip(letters, array.shape, strict=True):
+            if lengths.setdefault(letter, length) != length or (length == 0 and letter != "T"):
+                raise WireError(f"job state: {name} has shape {list(array.shape)}, which does not fit the others")
+    if "scale" in arrays and not (arrays["scale"] > 0).all():
+        raise WireError("job state: a scale is not positive")
+    if "unit" in arrays and not is_unit(arrays["unit"]):
+        raise WireError("job state: a unit is no power of two")
+    if "lo" in arrays and "hi" in arrays and not np.less_equal(arrays["lo"], arrays["hi"]).all():
+        raise WireError("job state: a range is no range")

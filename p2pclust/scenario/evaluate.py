@@ -1,0 +1,156 @@
+"""What came of one job, measured: against labels, against the pooled algorithm, against the replay of its own record.
+
+All rows are in one place here, which no peer could do: a scenario has them because it dealt them out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data import DataSet
+from p2pclust.errors import UsageError
+from p2pclust.fleet.spec import JobResult
+from p2pclust.metrics import accuracy, adjusted_rand_index
+from p2pclust.protocols import engine
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import pooled, replay
+
+__all__ = ["empty_entry", "job_entry", "with_names"]
+
+Floats = NDArray[np.float64]
+
+
+def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
+    """Return one entry of ``jobs`` in ``result.json``.
+
+    Parameters
+    ----------
+    job : Job
+    found : JobResult
+        What the fleet made of it.
+    shares : mapping of str to DataSet
+        Every peer's rows, by name.
+
+    Returns
+    -------
+    dict
+        See docs/cli.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that made a
+        step, ``contributors`` and ``abstained`` one item per round of any stage.
+    """
+    entry = empty_entry(job) | {
+        "job": found.job_id,
+        "terms": [{"term": term, "aggregator": name} for term, name in found.terms],
+        "digests": dict(found.digests),
+        "seconds": found.seconds,
+        "failure": "no peer finished it",
+    }
+    state = found.state
+    if state is None:
+        return entry
+    roster = found.roster
+    entry |= {
+        "rounds": state.round,
+        "converged": state.converged and state.status == "done",
+        "history": state.arrays["shifts"].tolist() if "shifts" in state.arrays else [],
+        "contributors": [[roster[peer] for peer in record.contributors] for record in state.log],
+        "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
+        "stages": [job.stages[record.stage].protocol for record in state.log],
+        "suppressed": engine.suppressed(state),
+        "failure": with_names(state.reason, roster) if state.status != "done" else "",
+    }
+    if state.status == "done":
+        entry |= _measured(job, state, [shares[name] for name in roster])
+    return entry
+
+
+def empty_entry(job: Job) -> dict[str, Any]:
+    """Return the entry of a job that was never handed in."""
+    stage, seeding = job.stages[-1], job.stages[-2].parameters
+    return {
+        "protocol": stage.protocol,
+        "parameters": {**stage.parameters, "init": seeding.get("init", ""), "participation": job.participation},
+        "rounds": None,
+        "converged": False,
+        "centers": None,
+        "terms": [],
+        "contributors": [],
+        "abstained": [],
+        "stages": [],
+        "history": [],
+        "suppressed": 0,
+        "n_rows": 0,
+        "metrics": {},
+        "pooled": None,
+        "replay_identical": None,
+        "digests": {},
+        "seconds": None,
+        "job": None,
+        "failure": "it was not handed in, for the fleet could not finish what came before",
+    }
+
+
+def with_names(text: str, roster: Sequence[str]) -> str:
+    """Replace ``peer 1`` by the name of the roster's second peer: the engine knows peers by number only.
+
+    Examples
+    --------
+    >>> with_names("nobody can contribute (peer 1: no data)", ("a", "b"))
+    'nobody can contribute (b: no data)'
+    """
+
+    def name(match: re.Match[str]) -> str:
+        index = int(match[1])
+        return roster[index] if index < len(roster) else match[0]
+
+    return re.sub(r"\bpeer (\d+)\b", name, text)
+
+
+def _measured(job: Job, state: JobState, shares: Sequence[DataSet]) -> dict[str, Any]:
+    locals_ = [Local(share.X) for share in shares]
+    clustering = len(job.stages) - 1
+    contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
+    centers = engine.raw_centers(state)
+    return {
+        "centers": centers.tolist(),
+        "n_rows": sum(shares[peer].n_rows for peer in contributed),
+        "metrics": _metrics(job, state, [(locals_[peer], shares[peer]) for peer in contributed]),
+        "pooled": _differences(centers, pooled(job, locals_, state.log), [local.X for local in locals_]),
+        "replay_identical": _replays(job, state, locals_),
+    }
+
+
+def _metrics(job: Job, state: JobState, contributed: Sequence[tuple[Local, DataSet]]) -> dict[str, float]:
+    """Score the labels of all rows of everybody that contributed to the clustering, where true labels are known."""
+    truth = [share.y for _, share in contributed if share.y is not None]
+    if not truth or len(truth) < len(contributed):
+        return {}
+    labels = np.concatenate([engine.conclude(job, state, local)["labels"] for local, _ in contributed])
+    # Text where one file's labels are numbers and another's are words.
+    known = np.concatenate(truth)
+    return {"ari": adjusted_rand_index(known, labels), "accuracy": accuracy(known, labels)}
+
+
+def _differences(centers: Floats, by_pooling: Floats, arrays: Sequence[Floats]) -> dict[str, float]:
+    """Compare with the pooled centers; the relative difference counts in each feature's range over all rows."""
+    low = np.min([X.min(axis=0) for X in arrays], axis=0)
+    high = np.max([X.max(axis=0) for X in arrays], axis=0)
+    apart = np.abs(centers - by_pooling).max(axis=0)
+    # A constant feature has no range; its difference counts as it is, as it does in min-max scaling.
+    return {
+        "max_abs_difference": float(apart.max()),
+        "relative_difference": float((apart / np.where(high > low, high - low, 1.0)).max()),
+    }
+
+
+def _replays(job: Job, state: JobState, locals_: Sequence[Local]) -> bool:
+    """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
+    try:
+        return replay(job, locals_, state.log).encode() == state.encode()
+    except UsageError:
+        return False  # The record is not one of this job over these rows at all.

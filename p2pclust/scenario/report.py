@@ -1,0 +1,124 @@
+"""What a run leaves in its output directory: `result.json`, `centers.csv`, `events.jsonl`.
+
+Every file is written beside its place and renamed into it: whoever reads the directory finds a whole file or none.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from p2pclust.errors import UsageError
+
+__all__ = ["EventLog", "default_directory", "plain", "prepare", "write_centers", "write_result"]
+
+
+def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
+    """Name a directory that does not exist yet: ``runs/NAME-YYYYmmdd-HHMMSS`` under `base`, or the current folder.
+
+    Examples
+    --------
+    >>> default_directory("quickstart", datetime(2026, 3, 4, 5, 6, 7), Path("/nowhere")).as_posix()
+    '/nowhere/runs/quickstart-20260304-050607'
+    """
+    stem = Path(base or "") / "runs" / f"{name}-{now:%Y%m%d-%H%M%S}"
+    directory, number = stem, 2
+    while directory.exists():
+        directory = stem.with_name(f"{stem.name}-{number}")
+        number += 1
+    return directory
+
+
+def prepare(directory: Path) -> None:
+    """Make the output directory, before anything starts: a run must not fail only when its result is written.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be made or written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".probe.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"output directory {directory}: cannot be written ({error.strerror}): choose another with --out"
+        ) from None
+
+
+class EventLog:
+    """Writes events as they come, one JSON object per line; the file gets its name when the run ends, however it ends.
+
+    Parameters
+    ----------
+    path : Path
+        Where the finished log will be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._beside = path.with_name(f".{path.name}.tmp")
+        self._file = self._beside.open("w", encoding="utf-8")
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Add one event."""
+        self._file.write(json.dumps(plain(event), allow_nan=False) + "\n")
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._beside.replace(self._path)
+
+
+def write_result(directory: Path, result: Mapping[str, Any]) -> None:
+    """Write ``result.json``."""
+    _write(directory / "result.json", json.dumps(plain(result), indent=1, allow_nan=False) + "\n")
+
+
+def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping[str, Any]) -> None:
+    """Write the centers of each job: ``centers.csv``, then ``centers-2.csv`` and so on.
+
+    The header names the features; one row per center, in the data's own units, with all digits.
+    """
+    for number, job in enumerate(result["jobs"], start=1):
+        if job["centers"] is None:
+            continue
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(feature_names)
+        rows.writerows([repr(float(value)) for value in center] for center in job["centers"])
+        _write(directory / ("centers.csv" if number == 1 else f"centers-{number}.csv"), text.getvalue())
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: arrays as lists, numbers that are not finite as None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

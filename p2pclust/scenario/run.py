@@ -1,0 +1,198 @@
+"""From a checked scenario to a run on a backend, and from there to `result.json`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from p2pclust.data import DataSet
+from p2pclust.errors import FleetError
+from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
+from p2pclust.peer.timing import preset
+from p2pclust.protocols.job import Job
+from p2pclust.scenario import report
+from p2pclust.scenario.evaluate import empty_entry, job_entry
+from p2pclust.scenario.expectations import check
+from p2pclust.scenario.load import check_backend, load_data, make_job
+from p2pclust.scenario.schema import Device, FaultSpec, Scenario
+
+__all__ = ["Backend", "carry_out", "fitness", "fleet_spec"]
+
+# The stream of random victims. The streams of p2pclust.protocols.streams count up from 0 and stay far below.
+_VICTIMS = 1000
+
+
+class Backend(Protocol):
+    """What starts peers, hands in jobs, carries out faults, and ends everything."""
+
+    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+        """Run it to its end."""
+
+
+def carry_out(
+    scenario: Scenario,
+    backend_name: str,
+    *,
+    out: Path,
+    on_event: OnEvent | None = None,
+    name: str = "",
+    backend: Backend | None = None,
+) -> dict[str, Any]:
+    """Run a scenario and write its output directory.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    backend_name : {"processes", "simulated", "in-process"}
+    out : Path
+        The output directory; made if need be, after all input was checked.
+    on_event : callable, optional
+        Called with every event as it happens.
+    name : str
+        What the result calls the scenario; default its title.
+    backend : Backend, optional
+        In place of the one that `backend_name` names.
+
+    Returns
+    -------
+    dict
+        What ``result.json`` holds. ``failure`` is empty if the fleet finished all jobs; ``expectations`` tells what was
+        expected and whether it held.
+
+    Raises
+    ------
+    UsageError, DataError
+        If the backend cannot do what the scenario asks, or its data cannot be used. Nothing was started or written.
+    """
+    check_backend(scenario, backend_name)
+    if backend is None:
+        # Imported here, so that a scenario can be checked without the weight of all backends.
+        from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
+
+        backend = backend_called(backend_name)
+    shares = load_data(scenario)
+    n_features = next(iter(shares.values())).n_features
+    jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    spec = fleet_spec(scenario, shares, jobs)
+    report.prepare(out)
+    began = time.monotonic()
+    with report.EventLog(out / "events.jsonl") as log:
+
+        def tell(event: Event) -> None:
+            log.write(event)
+            if on_event is not None:
+                on_event(event)
+
+        try:
+            found = backend.carry_out(spec, tell)
+        except FleetError as error:
+            # The fleet could not even begin; there is still a result to write, and it says so.
+            found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
+    result = _result(scenario, jobs, shares, found)
+    result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
+    result["expectations"] = [item.to_dict() for item in check(scenario.expect, result)]
+    result = report.plain({key: result[key] for key in _ORDER})
+    report.write_result(out, result)
+    report.write_centers(out, next(iter(shares.values())).feature_names, result)
+    return result
+
+
+_ORDER = (
+    "scenario", "title", "backend", "seed", "jobs", "peers", "wall_seconds", "virtual_seconds", "failure",
+    "unfired_faults", "expectations", "output",
+)  # fmt: skip
+
+
+def fleet_spec(scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence[Job]) -> FleetSpec:
+    """Return what a backend is asked to do.
+
+    Peers come sorted by name, as every roster is, so that all backends count them alike. A fault that meets several
+    devices becomes one fault for each: it happens to everyone of them.
+    """
+    timing = preset(scenario.fleet.timing)
+    devices = sorted(scenario.fleet.members, key=lambda device: device.name)
+    peers = tuple(
+        PeerSpec(device.name, shares[device.name].X, fitness(device), _link(device)) for device in devices
+    )
+    requests = tuple(
+        JobRequest(job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0)
+        for job, spec in zip(jobs, scenario.jobs, strict=True)
+    )
+    # A peer that restarts stays down long enough for an election, if the scenario does not say how long.
+    down_s = 2 * timing.election_max_s
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy=scenario.seed, spawn_key=(_VICTIMS,))))
+    faults: list[Fault] = []
+    for fault in scenario.faults:
+        victims = scenario.victims(fault, rng)
+        faults += [_fault(fault, who, down_s) for who in ([(name,) for name in victims] or [()])]
+    return FleetSpec(
+        peers,
+        requests,
+        timing=scenario.fleet.timing,
+        seed=scenario.seed,
+        faults=tuple(faults),
+        give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing),
+    )
+
+
+def fitness(device: Device) -> float:
+    """Return how well a device would aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3.
+
+    The remaining 0.3 is for what a scenario does not tell, and the same for all.
+
+    Examples
+    --------
+    >>> fitness(Device("gateway", "gateway", True, 8, None))
+    1.0
+    """
+    return 0.3 + 0.4 * device.mains + 0.3 * min(device.cores or 1, 8) / 8
+
+
+def _link(device: Device) -> Link:
+    return Link() if device.link is None else Link(device.link.latency_ms, device.link.loss)
+
+
+def _fault(fault: FaultSpec, who: tuple[str, ...], down_s: float) -> Fault:
+    for_s = down_s if fault.do == "restart" and fault.for_s is None else fault.for_s
+    return Fault(fault.do, who, fault.at.round, fault.phase, fault.at.seconds, for_s)
+
+
+def _give_up_s(requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str) -> float:
+    """How long nothing may happen: a silent peer's patience (and half of it again, for the way through others),
+    some elections, and the longest time that a fault keeps somebody away."""
+    timing = preset(timing_name)
+    patience_s = max(request.patience_s or timing.patience_s for request in requests)
+    deadline_s = max(request.deadline_s for request in requests)
+    away_s = max((fault.for_s or 0.0 for fault in faults), default=0.0)
+    return 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s
+
+
+def _result(
+    scenario: Scenario, jobs: Sequence[Job], shares: Mapping[str, DataSet], found: FleetResult
+) -> dict[str, Any]:
+    entries = [job_entry(job, done, shares) for job, done in zip(jobs, found.jobs, strict=False)]
+    entries += [empty_entry(job) for job in jobs[len(entries) :]]
+    for entry, spec in zip(entries, scenario.jobs, strict=True):
+        entry["parameters"] |= {"scaling": scenario.data.scaling, "missing": spec.missing}
+    failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
+    if len(jobs) == 1:
+        failed = [entry["failure"] for entry in entries if entry["failure"]]
+    return {
+        "title": scenario.title,
+        "seed": scenario.seed,
+        "jobs": entries,
+        "peers": {name: _peer(share, found.peers.get(name, {})) for name, share in sorted(shares.items())},
+        "wall_seconds": found.wall_seconds,
+        "virtual_seconds": found.virtual_seconds,
+        "failure": found.failure or (failed[0] if failed else ""),
+        "unfired_faults": list(found.unfired_faults),
+    }
+
+
+def _peer(share: DataSet, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {"finished": False, "lost": None, "n_rows": share.n_rows, **told}
+

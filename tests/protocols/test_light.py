@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+from p2pclust.protocols import Job, JobState, Local, cluster_job, engine
+job = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [9.0]), init=[[0.0], [9.0]], privacy_gate=False)
+state = engine.begin(job)
+part = engine.contribution(job, state, Local([[0.0], [1.0], [9.0]]), 0, 1)
+state = engine.advance(job, JobState.decode(state.encode()), [(0, part)], {}, n_peers=1)
+heavy = ("torch", "sklearn", "scipy", "networkx", "pydantic", "typer", "rich", "threadpoolctl", "asyncio", "zmq")
+print(sorted(set(heavy) & set(sys.modules)))
+"""
+
+
+def test_a_peer_that_computes_imports_nothing_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]", done.stdout
+
+
+def test_names_are_found_when_they_are_used() -> None:
+    import p2pclust.protocols as room
+
+    for name in room.__all__:
+        assert getattr(room, name).__name__ == ("Arrays" if name in ("State", "Contribution") else name)
+    assert set(room.__all__) <= set(dir(room))
