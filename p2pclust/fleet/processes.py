@@ -288,11 +288,7 @@ class ProcessFleet:
 
     def _armed_fault_struck(self, name: str, fields: dict[str, Any]) -> None:
         """A peer told its last words: it ends or stops itself now; bringing it back is our part."""
-        fault = next(
-            f
-            for f in self.spec.faults
-            if (f.do, f.phase, f.round) == (fields["do"], fields["phase"], fields["planned"])
-        )
+        fault = next(fault for fault in self.spec.faults if fault.matches(fields))
         if fault.do == "restart":
             self._returning[name] = None
             self._soon(self._restart(name, self._down_s(fault)))
@@ -331,14 +327,8 @@ class ProcessFleet:
             finished = last is not None and name in last.digests
             kept = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
             peers[name] = {"finished": finished, "lost": lost} | {key: counters.get(key) for key in kept}
-        struck = {
-            event.get("planned", event.get("seconds")) for event in self.record.events if event["verb"] == "fault"
-        }
-        unfired = tuple(
-            f"{f.do} at {f'round {f.round}' if f.round is not None else f'{f.seconds} s'}"
-            for f in self.spec.faults
-            if (f.round if f.round is not None else f.seconds) not in struck
-        )
+        struck = [event for event in self.record.events if event["verb"] == "fault"]
+        unfired = tuple(str(fault) for fault in self.spec.faults if not any(map(fault.matches, struck)))
         for name in self._failed:
             failure = failure or f"{name} ended by itself: {self.children[name].why()}"
         return FleetResult(

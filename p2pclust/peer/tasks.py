@@ -66,7 +66,7 @@ def perform(task: Task, local: Local, read: Read) -> Outcome:
     if task.kind == "begin":
         return _state_outcome(job, engine.begin(job), task.n_peers)
     assert task.state is not None
-    state = JobState.decode(_bytes(task.state, read))
+    state = engine.decode_state(job, _bytes(task.state, read))
     if task.kind == "describe":
         return _state_outcome(job, state, task.n_peers)
     if task.kind == "contribute":

@@ -130,6 +130,11 @@ _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[
         _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),
         lambda value, wanted: value < wanted,
     ),
+    "replay_identical": (
+        "the in-process replay of each job's record has {}the same bits",
+        _over_jobs(min, lambda job: job.get("replay_identical")),
+        lambda value, wanted: value == wanted,
+    ),
     "ari_at_least": (
         "adjusted Rand index is at least {}",
         _over_jobs(min, lambda job: (job.get("metrics") or {}).get("ari")),

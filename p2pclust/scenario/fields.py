@@ -99,8 +99,8 @@ def column(value: object) -> str | int:
 
 def device_name(value: str) -> str:
     """Take a name that can stand in a file name, a log line and a table."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", value) or value == "aggregator":
-        raise wrong_value('expected letters, digits, "-" and "_", 40 at most, and not "aggregator"')
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", value) or value == "aggregator":
+        raise wrong_value('expected small letters, digits, "-" and "_", 40 at most, and not "aggregator"')
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ __all__ = ["Backend", "carry_out", "fitness", "fleet_spec"]
 
 # The stream of random victims. The streams of p2pclust.protocols.streams count up from 0 and stay far below.
 _VICTIMS = 1000
+_GIVE_UP_S = 120.0
 
 
 class Backend(Protocol):
@@ -38,6 +39,7 @@ def carry_out(
     backend_name: str,
     *,
     out: Path,
+    on_ready: Callable[[FleetSpec], None] | None = None,
     on_event: OnEvent | None = None,
     name: str = "",
     backend: Backend | None = None,
@@ -50,6 +52,8 @@ def carry_out(
     backend_name : {"processes", "simulated", "in-process"}
     out : Path
         The output directory; made if need be, after all input was checked.
+    on_ready : callable, optional
+        Called once, when all input was checked and before anything starts.
     on_event : callable, optional
         Called with every event as it happens.
     name : str
@@ -79,6 +83,8 @@ def carry_out(
     jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
     spec = fleet_spec(scenario, shares, jobs)
     report.prepare(out)
+    if on_ready is not None:
+        on_ready(spec)
     began = time.monotonic()
     with report.EventLog(out / "events.jsonl") as log:
 
@@ -162,13 +168,17 @@ def _fault(fault: FaultSpec, who: tuple[str, ...], down_s: float) -> Fault:
 
 
 def _give_up_s(requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str) -> float:
-    """How long nothing may happen: a silent peer's patience (and half of it again, for the way through others),
-    some elections, and the longest time that a fault keeps somebody away."""
+    """Return how long nothing may happen, if the scenario does not tell.
+
+    A silent peer has its patience and half of it again, for the way through others; then come elections, and the
+    longest time that a fault keeps somebody away. It is never short, for a round may compute for long, and a fleet
+    that lost its majority gives up earlier by itself.
+    """
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
     deadline_s = max(request.deadline_s for request in requests)
     away_s = max((fault.for_s or 0.0 for fault in faults), default=0.0)
-    return 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s
+    return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s)
 
 
 def _result(

@@ -147,6 +147,8 @@ class FleetSpec(_Table):
     #: Shorthand for devices that are all alike: peer-01, peer-02, ...
     peers: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
     devices: Annotated[tuple[DeviceSpec, ...], Field(strict=False)] = ()
+    #: The fleet is given up after so long without any progress; by default it follows from patience and faults.
+    give_up_s: Annotated[float, Field(gt=0)] | None = None
 
     @property
     def members(self) -> tuple[Device, ...]:
@@ -261,7 +263,7 @@ class FaultSpec(_Table):
         problems = []
         if self.for_s is not None and self.do in ("kill", "resume"):
             problems.append(f"for_s is for pause and restart, not {self.do}")
-        if self.at.round is not None and self.phase in ("opening", "combining") and self.who != "aggregator":
+        if self.at.round is not None and self.phase != "adopting" and self.who != "aggregator":
             problems.append(f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase")
         if self.do == "resume" and self.at.round is not None:
             problems.append("a paused peer cannot resume itself at a round: expected at = { seconds = ... }")
@@ -279,6 +281,7 @@ class ExpectSpec(_Table):
     lost_at_most: Annotated[int, Field(ge=0)] | None = None
     identical_centers: bool | None = None
     pooled_relative_difference_below: Annotated[float, Field(gt=0)] | None = None
+    replay_identical: bool | None = None
     ari_at_least: Annotated[float, Field(ge=-1, le=1)] | None = None
     terms_at_least: Annotated[int, Field(ge=1)] | None = None
     rounds_at_most: Annotated[int, Field(ge=1)] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +24,11 @@ class Conditions:
 class Network:
     """Decides when, how often, and whether a message arrives. Cuts are directed: `(from, to)`."""
 
-    def __init__(self, conditions: Conditions, rng: np.random.Generator) -> None:
+    def __init__(
+        self, conditions: Conditions, rng: np.random.Generator, links: Mapping[str, tuple[float, float]] | None = None
+    ) -> None:
         self.conditions = conditions
+        self._links = dict(links or {})  # name -> (seconds, loss) of a device's own link, on top of the conditions
         self._rng = rng
         self._cuts: dict[tuple[str, str], int] = {}
         self.counts = {"sent": 0, "lost": 0, "cut": 0, "duplicated": 0, "delayed": 0}
@@ -55,8 +59,10 @@ class Network:
         if not self.reaches(source, target):
             counts["cut"] += 1
             return []
+        own_s, own_loss = self._links.get(source, (0.0, 0.0))
+        their_s, their_loss = self._links.get(target, (0.0, 0.0))
         draws = self._rng.random(3)
-        if draws[0] < c.loss:
+        if draws[0] >= (1 - c.loss) * (1 - own_loss) * (1 - their_loss):
             counts["lost"] += 1
             return []
         delays = [self._delay()]
@@ -66,7 +72,7 @@ class Network:
         if draws[2] < c.tail_probability:
             counts["delayed"] += 1
             delays[0] += float(self._rng.random()) * c.tail_s
-        return delays
+        return [delay + own_s + their_s for delay in delays]
 
     def _delay(self) -> float:
         low, high = self.conditions.delay_s

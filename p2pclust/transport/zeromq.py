@@ -12,13 +12,14 @@ import errno
 import socket as plain
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import zmq
 
 from p2pclust.errors import UsageError
 from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, set_common_options
 from p2pclust.transport.keys import Bundle, Roster, check_enrolled
-from p2pclust.transport.links import Counters, Lane, Receive, misfit, parse_address
+from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 from p2pclust.transport.zap import DOMAIN, ZapHandler
 
@@ -356,3 +357,7 @@ class ZmqLinks:
                 link.control.revive()
                 if link.bulk is not None:
                     link.bulk.revive()
+
+
+if TYPE_CHECKING:
+    _follows_the_interface: type[Links] = ZmqLinks

@@ -8,11 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import settings
 
-# The same examples in every run, and no deadline on a machine that does other things as well.
-settings.register_profile("deterministic", derandomize=True, deadline=None)
-settings.load_profile("deterministic")
 
 Floats = npt.NDArray[np.float64]
 

@@ -108,6 +108,9 @@ def test_progress_renews_patience_and_keeps_the_order(channel, clock):
         assert channel.send([b"x"])  # one leaves the queue, and one joins it
         clock.advance(0.2)
     assert "not sent: not connected" not in counters.dropped
+    take(1)
+    assert not channel._flush()
+    clock.advance(0.9)
     assert len(clock.timers) == len(clock.watched) == 1
     take(10**6)
     assert channel.send([b"last"])

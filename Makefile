@@ -1,0 +1,50 @@
+# Everything is installed by the project's own files into .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format soak benchmarks clean
+
+# The main job on real input: eight peer processes, the aggregator is killed at round 3, the others finish.
+demo: $(VENV)/.demo
+	$(BIN)/p2pclust run scenarios/quickstart.toml
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak"
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -x -m "not slow and not processes and not soak"
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Long proofs: every kill, pause and restart on real processes.
+soak: $(VENV)/.dev
+	$(BIN)/python -m pytest -m soak --timeout 1800
+
+benchmarks: $(VENV)/.dev
+	$(BIN)/pip install --quiet -e ".[benchmarks]"
+	$(BIN)/python benchmarks/local_sums.py
+	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/start.py
+	$(BIN)/python benchmarks/failover.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("p2pclust needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet -e ".[dev,models]"
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

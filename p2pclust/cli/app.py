@@ -1,0 +1,114 @@
+"""The application: all commands, and what becomes of errors.
+
+Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug, with a traceback); 2 bad usage or input;
+3 the fleet could not finish; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from p2pclust.cli import doctor, keys, peer, protocols, run, simulate
+from p2pclust.cli.output import complain, put_json
+from p2pclust.errors import P2PClustError
+
+__all__ = ["app"]
+
+_INTERRUPTED = 130
+
+
+class _Group(TyperGroup):
+    """Turns every exception into one line and an exit code, here rather than in each command."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        settings["standalone_mode"] = False
+        given = settings.get("args") or (args[0] if args else None)
+        as_json = "--json" in (sys.argv[1:] if given is None else list(given))
+        try:
+            code = super().main(*args, **settings)
+        except P2PClustError as error:
+            sys.exit(_refused(str(error), error.exit_code, as_json=as_json))
+        except (KeyboardInterrupt, typer.Abort):
+            complain("interrupted")
+            sys.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has enough. The interpreter would complain once more when it flushes at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(1)
+        except Exception as error:  # noqa: BLE001 - the last resort: shown in full, never swallowed
+            if _is_usage(error):
+                sys.exit(_refused(_usage_line(error), 2, as_json=as_json))
+            traceback.print_exception(error)
+            complain(f"this is a bug in p2pclust {version('p2pclust')}: please report it with the lines above")
+            sys.exit(1)
+        if code == _INTERRUPTED:
+            complain("interrupted")
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refused(message: str, code: int, *, as_json: bool) -> int:
+    for line in message.splitlines():
+        complain(line)
+    if as_json:
+        put_json({"error": message, "exit_code": code})
+    return code
+
+
+def _is_usage(error: Exception) -> bool:
+    """Whether typer itself refuses the command line. Told by shape: its versions have different classes for it."""
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")
+
+
+def _usage_line(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context is not None else ""
+    text = " ".join(str(error.format_message()).split()).rstrip(".")
+    return text[:1].lower() + text[1:] + hint
+
+
+app = typer.Typer(
+    cls=_Group,
+    add_completion=False,
+    # Plain help: the same on every terminal, in a pipe and in the documentation, and no rich to import for it.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"p2pclust {version('p2pclust')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Every peer ends with the clustering that pooling all the data would have given. No server, no row leaves its device.
+
+    \b
+    Example:
+      p2pclust run scenarios/quickstart.toml
+    """  # noqa: D301
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("run")(run.run)
+app.command("protocols")(protocols.protocols)
+app.command("simulate")(simulate.simulate)
+app.add_typer(keys.app, name="keys")
+app.command("peer")(peer.peer)
+app.command("doctor")(doctor.doctor)

@@ -1,0 +1,172 @@
+"""A run while it goes on: a live view on a terminal, else one line for each event that matters."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from p2pclust.cli.progress import JobView, PeerView, Progress
+
+__all__ = ["Watch", "sparkline", "table"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLAIN_BARS = "_.:-=+*#"
+_STYLES = {
+    "starting": "dim", "alive": "green", "finished": "bold green", "paused": "yellow", "down": "yellow", "lost": "red",
+    "left": "dim",
+}  # fmt: skip
+_LAST_EVENTS = 6
+
+
+class Watch:
+    """Shows a run; a context manager whose `take` is given every event.
+
+    Parameters
+    ----------
+    console : Console
+        Of standard error.
+    title : str
+    details : str
+        One line below the title.
+    progress : Progress
+    tol : sequence of float
+        For each job, the movement below which its centers count as still.
+    """
+
+    def __init__(
+        self, console: Console, title: str, details: str, progress: Progress, tol: Sequence[float] = ()
+    ) -> None:
+        self._console = console
+        self._title, self._details = title, details
+        self.progress = progress
+        self._tol = tuple(tol)
+        self._last: deque[tuple[float, str]] = deque(maxlen=_LAST_EVENTS)
+        # The view is drawn by a thread of its own, which must not meet a half-made change.
+        self._lock = threading.Lock()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Watch:
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self.render, refresh_per_second=8, transient=True,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self._live.start()
+        else:
+            self._say(self._title, self._details)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Follow one event."""
+        with self._lock:
+            line = self.progress.take(event)
+            if line:
+                self._last.append((float(event["t"]), line))
+        if line and self._live is None:
+            self._say(f"{event['t']:8.2f} s  {line}")
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._console.print(Text(line), soft_wrap=True)
+
+    # -- the live view ----------------------------------------------------------------------------------------------
+
+    def render(self) -> RenderableType:
+        """Draw everything, as wide and as high as the terminal allows."""
+        with self._lock:
+            job = self.progress.job
+            head = Text(self._title, style="bold", overflow="ellipsis", no_wrap=True)
+            details = Text(self._details, style="dim", overflow="ellipsis", no_wrap=True)
+            details.append(f"   {self.progress.t:.1f} s")
+            parts: list[RenderableType] = [head, details, Text(""), self._job_line(job), self._moves(job), Text("")]
+            events = [self._event_line(t, line) for t, line in self._last]
+            room = max(3, self._console.height - len(parts) - len(events) - 5)
+            parts += [self._peers(room), Text(""), *events]
+            return Group(*parts)
+
+    def _job_line(self, job: JobView | None) -> Text:
+        if job is None:
+            ready = sum(peer.status != "starting" for peer in self.progress.peers.values())
+            return Text(f"starting: {ready} of {len(self.progress.peers)} peers", no_wrap=True, overflow="ellipsis")
+        words = [f"job {self.progress.job_number} of {len(self.progress.jobs)}: {job.stages[-1]}"]
+        if job.round is not None:
+            words.append(f"round {job.round}")
+            words.append(f"stage {job.stage}" if job.stage != job.stages[-1] else "clustering")
+        if job.term is not None:
+            words.append(f"term {job.term}: {job.aggregator} aggregates")
+        if job.finished:
+            words.append(f"{len(job.finished)} finished")
+        return Text("   ".join(words), no_wrap=True, overflow="ellipsis")
+
+    def _moves(self, job: JobView | None) -> Text:
+        line = Text("centers move  ", no_wrap=True, overflow="ellipsis")
+        if job is None or not job.shifts:
+            return line.append("-", style="dim")
+        unicode = (self._console.encoding or "").lower().startswith("utf")
+        line.append(sparkline(job.shifts[-40:], _BARS if unicode else _PLAIN_BARS), style="cyan")
+        line.append(f"  {job.shifts[-1]:.3g}")
+        number = self.progress.job_number - 1
+        if number < len(self._tol) and self._tol[number] > 0:
+            line.append(f" (ends below {self._tol[number]:g})", style="dim")
+        return line
+
+    def _event_line(self, t: float, line: str) -> Text:
+        return Text.assemble((f"{t:7.2f} s  ", "dim"), line, no_wrap=True, overflow="ellipsis")
+
+    def _peers(self, room: int) -> Table:
+        shown = table(("peer", "left"), ("status", "left"), ("role", "left"), ("round", "right"))
+        everybody = list(self.progress.peers.values())
+        # Where not all fit, those that need attention come first.
+        kept = everybody if len(everybody) <= room else sorted(everybody, key=_attention)[: room - 1]
+        for peer in kept:
+            again = f", life {peer.lives}" if peer.lives > 1 else ""
+            shown.add_row(
+                peer.name,
+                Text(peer.status + again, style=_STYLES[peer.status]),
+                Text(f"aggregates term {peer.term}", style="bold") if peer.term is not None else "",
+                "" if peer.round is None else str(peer.round),
+            )
+        if len(kept) < len(everybody):
+            shown.add_row(f"and {len(everybody) - len(kept)} more", "", "", "")
+        return shown
+
+
+def table(*columns: tuple[str, str]) -> Table:
+    """Return an empty table without frames; each column is (heading, "left" or "right")."""
+    made = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for heading, justify in columns:
+        made.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True, overflow="ellipsis")
+    return made
+
+
+def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
+    """Draw positive numbers as a row of bars on a logarithmic scale.
+
+    Examples
+    --------
+    >>> sparkline([1.0, 0.1, 0.01])
+    '█▅▁'
+    """
+    least = min((value for value in values if value > 0), default=1.0)
+    logs = [math.log(max(value, least)) for value in values]
+    low, span = min(logs), max(logs) - min(logs)
+    return "".join(bars[round((log - low) / span * (len(bars) - 1)) if span else 0] for log in logs)
+
+
+def _attention(peer: PeerView) -> tuple[bool, bool, str]:
+    return peer.term is None, peer.status in ("alive", "finished"), peer.name

@@ -1,0 +1,34 @@
+"""Where output goes: people read standard error; standard output holds one JSON object, or nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["complain", "people", "put_json"]
+
+
+def people() -> Console:
+    """Return the console that people read: standard error, in colour on a terminal only."""
+    from rich.console import Console  # noqa: PLC0415 - half of what --help would otherwise have to import
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in console._environ:
+        # In a file nothing has to be cut to the 80 columns that are assumed where there is no terminal.
+        console = Console(stderr=True, highlight=False, width=120)
+    return console
+
+
+def complain(message: str) -> None:
+    """Write one line about what is wrong."""
+    sys.stderr.write(f"error: {message}\n")
+
+
+def put_json(value: Any) -> None:
+    """Write the one object of ``--json``."""
+    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+    sys.stdout.flush()

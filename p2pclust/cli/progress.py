@@ -1,0 +1,240 @@
+"""What the events of a run tell a person: the state of every peer and job, and one line for each event that matters.
+
+No terminal is in sight here; `p2pclust.cli.live` draws it, or prints the lines.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["JobView", "PeerView", "Progress"]
+
+Event = Mapping[str, Any]
+
+
+@dataclass
+class PeerView:
+    """One peer as it looks from outside. `status`: starting | alive | paused | down | lost | finished | left."""
+
+    name: str
+    status: str = "starting"
+    round: int | None = None
+    lives: int = 0
+    n_bytes: int | None = None
+    term: int | None = None  # of the current job, if it aggregates
+    noticed: bool = False  # its death was
+
+
+@dataclass
+class JobView:
+    """One job as it looks from outside. `stages` are the ids of its protocols, in order."""
+
+    stages: tuple[str, ...]
+    job_id: str = ""
+    n_peers: int = 0
+    stage: str = ""
+    round: int | None = None
+    term: int | None = None
+    aggregator: str = ""
+    shifts: list[float] = field(default_factory=list)
+    combined: list[int] = field(default_factory=list)
+    finished: dict[str, None] = field(default_factory=dict)
+
+
+class Progress:
+    """Follows a run.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of all peers.
+    stages : sequence of sequences of str
+        For each job, in the order in which they are handed in, the protocols of its stages.
+
+    Examples
+    --------
+    >>> progress = Progress(["a", "b", "c"], [["llf-cm"]])
+    >>> progress.take({"t": 0.1, "peer": "a", "verb": "submitted", "job": "j", "roster": ["a", "b", "c"]})
+    'job 1 of 1 handed in at a: llf-cm, 3 peers'
+    >>> progress.take({"t": 0.2, "peer": "b", "verb": "elected", "job": "j", "term": 1, "votes": 2, "of": 3})
+    'b aggregates term 1 (2 of 3 votes)'
+    """
+
+    def __init__(self, names: Sequence[str], stages: Sequence[Sequence[str]]) -> None:
+        self.peers = {name: PeerView(name) for name in names}
+        self.jobs = [JobView(tuple(of_job)) for of_job in stages]
+        self.t = 0.0
+        self._sees: dict[str, dict[str, None]] = {name: {} for name in names}
+        self._linked = False
+        self._waiting = ""
+        self._by_id: dict[str, JobView] = {}
+        self._verbs: dict[str, Callable[[Event], str]] = {
+            "started": self._started, "member": self._member, "submitted": self._submitted,
+            "elected": self._elected, "phase": self._phase, "combined": self._combined, "finished": self._finished,
+            "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
+            "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
+            "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
+            "failed": self._reason,
+        }  # fmt: skip
+
+    @property
+    def job(self) -> JobView | None:
+        """The job that is under way, or was last."""
+        return next(reversed(self._by_id.values())) if self._by_id else None
+
+    @property
+    def job_number(self) -> int:
+        """Its number, from 1; 0 before the first."""
+        return len(self._by_id)
+
+    def take(self, event: Event) -> str:
+        """Follow one event; return a line about it, or an empty string if people need not hear of it."""
+        self.t = max(self.t, float(event.get("t", 0.0)))
+        known = self._verbs.get(event["verb"])
+        line = "" if known is None else known(event)
+        if line and event["verb"] != "waiting":
+            self._waiting = ""
+        return line
+
+    # -- peers ------------------------------------------------------------------------------------------------------
+
+    def _started(self, event: Event) -> str:
+        peer = self.peers.get(event["peer"])
+        if peer is None:
+            return ""
+        peer.lives += 1
+        peer.status, peer.noticed = "alive", False
+        return "" if peer.lives == 1 else f"{peer.name} is back, from its disk"
+
+    def _member(self, event: Event) -> str:
+        reporter, member, status = event["peer"], event["member"], event["status"]
+        if reporter in self._sees:
+            if status == "alive":
+                self._sees[reporter][member] = None
+            elif status in ("dead", "left"):
+                self._sees[reporter].pop(member, None)
+        peer = self.peers.get(member)
+        if status == "dead" and peer is not None and not peer.noticed:
+            peer.noticed = True
+            if peer.status in ("alive", "starting"):
+                peer.status = "lost"
+            return f"{member} is noticed to be gone, by {reporter}"
+        if status == "alive" and peer is not None:
+            if peer.status in ("starting", "lost"):
+                peer.status = "alive"
+            peer.noticed = False
+        return self._link()
+
+    def _link(self) -> str:
+        others = len(self.peers) - 1
+        if self._linked or not others or any(len(seen) < others for seen in self._sees.values()):
+            return ""
+        self._linked = True
+        return f"{len(self.peers)} peers linked to each other"
+
+    def _fault(self, event: Event) -> str:
+        peer = self.peers.get(event["peer"])
+        done = {"kill": "killed", "restart": "killed, to come back", "pause": "paused", "resume": "resumed"}
+        if peer is not None:
+            peer.status = {"kill": "lost", "restart": "down", "pause": "paused", "resume": "alive"}[event["do"]]
+        when = f" while {event['phase']} round {event['round']}" if event.get("phase") else ""
+        return f"{event['peer']} {done[event['do']]}{when}"
+
+    def _resumed(self, event: Event) -> str:
+        self.peers[event["peer"]].status = "alive"
+        return f"{event['peer']} resumed"
+
+    def _exited(self, event: Event) -> str:
+        peer, code = self.peers[event["peer"]], int(event["code"])
+        if code == 0:
+            peer.status = "left" if peer.status != "finished" else "finished"
+            return ""
+        expected = peer.status in ("lost", "down")
+        if not expected:
+            peer.status = "lost"
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return "" if expected else f"{peer.name} ended {how}"
+
+    def _reason(self, event: Event) -> str:
+        words = {"refused": "refuses the job", "data-refused": "cannot use its data", "failed": "failed"}
+        return f"{event['peer']} {words[event['verb']]}: {event['reason']}"
+
+    def _damaged(self, event: Event) -> str:
+        return f"{event['peer']} found its store damaged and begins with an empty one; the old one is kept"
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+
+    def _view(self, event: Event) -> JobView | None:
+        return self._by_id.get(event["job"])
+
+    def _submitted(self, event: Event) -> str:
+        if len(self._by_id) == len(self.jobs):
+            return ""
+        job = self.jobs[len(self._by_id)]
+        self._by_id[event["job"]] = job
+        job.job_id, job.n_peers = event["job"], len(event["roster"])
+        for peer in self.peers.values():
+            peer.term = peer.round = None
+            if peer.status in ("starting", "finished"):
+                peer.status = "alive"
+        at = f" at {event['peer']}" if event["peer"] else ""
+        return f"job {self.job_number} of {len(self.jobs)} handed in{at}: {job.stages[-1]}, {job.n_peers} peers"
+
+    def _elected(self, event: Event) -> str:
+        job = self._view(event)
+        if job is None:
+            return ""
+        for peer in self.peers.values():
+            peer.term = event["term"] if peer.name == event["peer"] else None
+        job.term, job.aggregator = event["term"], event["peer"]
+        return f"{event['peer']} aggregates term {event['term']} ({event['votes']} of {event['of']} votes)"
+
+    def _phase(self, event: Event) -> str:
+        peer = self.peers.get(event["peer"])
+        if peer is not None:
+            peer.round = event["round"]
+        return ""
+
+    def _combined(self, event: Event) -> str:
+        job = self._view(event)
+        if job is None:
+            return ""
+        before, job.stage = job.stage, job.stages[min(event["stage"], len(job.stages) - 1)]
+        job.round = event["round"]
+        job.combined.append(event["round"])
+        line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"
+        if event.get("shift") is not None:
+            job.shifts.append(float(event["shift"]))
+            line += f", the centers moved by {event['shift']:.3g}"
+        if event["status"] == "failed":
+            return line + "; the job failed"
+        if event["status"] == "running" and before != job.stage:
+            line += f"; next is {job.stage}"
+        return line
+
+    def _finished(self, event: Event) -> str:
+        job = self._view(event)
+        if job is None:
+            return ""
+        first = not job.finished
+        job.finished[event["peer"]] = None
+        if event["peer"] in self.peers:
+            self.peers[event["peer"]].status = "finished"
+        return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
+
+    def _wait(self, event: Event) -> str:
+        line = f"waiting: {event['present']} of {event['of']} peers are here"
+        said, self._waiting = self._waiting, line
+        return "" if said == line else line
+
+    def _left_out(self, event: Event) -> str:
+        return f"round {event['round']} goes on without {event['peer']}, which stays silent"
+
+    def _relayed(self, event: Event) -> str:
+        return f"{event['peer']} stays silent in round {event['round']}: asked through {', '.join(event['via'])}"
+
+    def _proposer(self, event: Event) -> str:
+        return f"{event['proposer']} is asked in place of one that is gone"

@@ -1,0 +1,74 @@
+"""``p2pclust protocols``: what there is to run, and what each reveals."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from p2pclust.cli.output import people, put_json
+
+__all__ = ["PROTOCOLS", "ProtocolInfo", "protocols"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolInfo:
+    """What a person wants to know before choosing a protocol."""
+
+    paper_name: str
+    what: str
+    reveals: str
+    stops: str
+
+
+_STOPS = "the centers move by less than tol (Frobenius norm, scaled units), or max_rounds"
+
+PROTOCOLS = {
+    "llf-cm": ProtocolInfo(
+        "LLF-CM",
+        "k-means, equal to pooled k-means",
+        "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); "
+        "and its number of rows, up to the number of clusters",
+        _STOPS,
+    ),
+    "llf-fcm": ProtocolInfo(
+        "LLF-FCM, Federated FCM",
+        "fuzzy c-means, equal to pooled fuzzy c-means",
+        "each round, for each cluster: the sum of its rows' memberships and their weighted sum "
+        "(nothing with C (F + 1) / F rows or fewer); and its number of rows, up to the number of clusters",
+        _STOPS,
+    ),
+}
+"""By id."""
+
+
+def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """List the clustering protocols: what each peer reveals, and when it stops.
+
+    \b
+    Example:
+      p2pclust protocols
+    """  # noqa: D301
+    if as_json:
+        put_json({"protocols": [_plain(name, info) for name, info in PROTOCOLS.items()]})
+        return
+    from rich.table import Table  # noqa: PLC0415
+
+    shown = Table(box=None, padding=(0, 3, 1, 0), header_style="dim")
+    for heading, ratio in (("id", None), ("paper's name", None), ("what a peer reveals", 3), ("it stops when", 2)):
+        shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
+    for name, info in PROTOCOLS.items():
+        shown.add_row(name, info.paper_name, info.reveals, info.stops)
+    people().print(shown)
+
+
+def _plain(name: str, info: ProtocolInfo) -> dict[str, Any]:
+    from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - imports NumPy
+
+    kind: Any = protocol_class(name)
+    parameters = {
+        field.name: None if field.default is dataclasses.MISSING else field.default
+        for field in dataclasses.fields(kind)
+    }
+    return {"id": name, **dataclasses.asdict(info), "parameters": parameters}

@@ -1,0 +1,120 @@
+"""``p2pclust run``: a scenario from its file to its output directory."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.output import complain, people, put_json
+
+if TYPE_CHECKING:
+    from p2pclust.cli.live import Watch
+    from p2pclust.fleet.spec import Event, FleetSpec
+    from p2pclust.scenario.schema import Scenario
+
+__all__ = ["Backend", "run"]
+
+
+class Backend(StrEnum):
+    """What the peers are."""
+
+    PROCESSES = "processes"
+    SIMULATED = "simulated"
+    IN_PROCESS = "in-process"
+
+
+def run(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            help="Real processes on this machine, the same agents in virtual time, or the pure functions in this process."
+        ),
+    ] = Backend.PROCESSES,
+    seed: Annotated[int | None, typer.Option(help="Replaces the scenario's seed.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/NAME-YYYYmmdd-HHMMSS.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Run a scenario: start its fleet, do its jobs, carry out its faults, check what it expects.
+
+    Leaves result.json, centers.csv and events.jsonl in the output directory. Exits with 0 if the fleet finished and
+    all expectations held, with 1 if an expectation failed, with 3 if the fleet could not finish.
+
+    \b
+    Examples:
+      p2pclust run scenarios/quickstart.toml
+      p2pclust run scenarios/iris-kmeans.toml --backend simulated --set jobs.0.clusters=4 --json
+    """  # noqa: D301
+    from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
+    from p2pclust.scenario.report import default_directory  # noqa: PLC0415
+
+    checked = load_scenario(scenario, overrides or (), seed)
+    # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
+    directory = out or default_directory(scenario.stem, datetime.now())
+    result = _carry_out(checked, backend.value, directory, scenario.stem)
+    if as_json:
+        put_json(result)
+    if result["failure"]:
+        complain(f"{result['failure']} (see {directory / 'events.jsonl'})")
+        raise typer.Exit(3)
+    if not all(item["held"] for item in result["expectations"]):
+        raise typer.Exit(1)
+
+
+def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> dict[str, Any]:
+    """Run it, show it, and sum it up."""
+    from p2pclust.cli.live import Watch  # noqa: PLC0415
+    from p2pclust.cli.progress import Progress  # noqa: PLC0415
+    from p2pclust.cli.summary import summarise  # noqa: PLC0415
+    from p2pclust.scenario.run import carry_out  # noqa: PLC0415
+
+    console = people()
+    shown: list[Watch] = []
+    with ExitStack() as stack:
+
+        def ready(spec: FleetSpec) -> None:
+            progress = Progress(
+                [peer.name for peer in spec.peers],
+                [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
+            )
+            title = scenario.title or name
+            details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"
+            watch = Watch(console, title, details, progress, [job.tol for job in scenario.jobs])
+            shown.append(stack.enter_context(watch))
+
+        def tell(event: Event) -> None:
+            shown[0].take(event)
+
+        stack.enter_context(_ended_like_ctrl_c())
+        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, name=name)
+    summarise(console, result)
+    return result
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: after every peer has ended."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,159 @@
+"""The end of a run for people: what came of it, what it cost, and whether it was what the scenario expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from p2pclust.cli.live import table
+
+__all__ = ["size", "summarise"]
+
+_PEERS_SHOWN = 24
+
+Result = Mapping[str, Any]
+
+
+def summarise(console: Console, result: Result) -> None:
+    """Print the summary of a run.
+
+    Parameters
+    ----------
+    console : Console
+        Of standard error.
+    result : mapping
+        What ``result.json`` holds.
+    """
+    facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for number, job in enumerate(result["jobs"], start=1):
+        if number > 1:
+            facts.add_row("", "")
+        for name, value in _job_facts(job, number, len(result["jobs"]), result["peers"]):
+            facts.add_row(name, value)
+    facts.add_row("seconds", _seconds(result))
+    console.print()
+    console.print(facts)
+    console.print()
+    _peers(console, result["peers"])
+    if result["expectations"]:
+        console.print()
+        _expectations(console, result["expectations"])
+    for fault in result["unfired_faults"]:
+        console.print(Text(f"warning: this fault never happened: {fault}", style="yellow"), soft_wrap=True)
+    if any(job["replay_identical"] is False for job in result["jobs"]):
+        warning = "warning: the replay of the record has other bits than the fleet: please report this"
+        console.print(Text(warning, style="yellow"), soft_wrap=True)
+    console.print()
+    console.print(Text(f"output: {result['output']}"), soft_wrap=True)
+
+
+def size(n_bytes: float | None) -> str:
+    """Return a number of bytes as people read it.
+
+    Examples
+    --------
+    >>> size(999), size(12_345), size(6_789_000)
+    ('999 B', '12.3 kB', '6.8 MB')
+    """
+    if n_bytes is None:
+        return "-"
+    if n_bytes < 1000:
+        return f"{n_bytes:.0f} B"
+    units = ("kB", "MB", "GB", "TB")
+    for unit in units:
+        n_bytes /= 1000
+        if n_bytes < 999.95 or unit == units[-1]:
+            break
+    return f"{n_bytes:.1f} {unit}"
+
+
+def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tuple[str, str | Text]]:
+    name = f"job {number}" if n_jobs > 1 else "job"
+    facts: list[tuple[str, str | Text]] = [(name, f"{job['protocol']}, {job['parameters']['n_clusters']} clusters")]
+    if job["failure"]:
+        facts.append(("failed", Text(job["failure"], style="red")))
+    if job["rounds"] is not None:
+        how = "the centers stand still" if job["converged"] else "max_rounds was reached"
+        facts.append(("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")))
+    if job["terms"]:
+        facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
+    lost = [name for name, peer in peers.items() if peer["lost"]]
+    facts.append(("lost", ", ".join(lost) or "nobody"))
+    for reason, names in _abstained(job).items():
+        facts.append(("abstained", f"{', '.join(names)}: {reason}"))
+    if job["suppressed"]:
+        facts.append(("suppressed", f"{job['suppressed']} times, by privacy rules"))
+    if job["metrics"]:
+        facts.append(("ARI", f"{job['metrics']['ari']:.3f} (accuracy {job['metrics']['accuracy']:.3f})"))
+    if job["pooled"]:
+        relative = job["pooled"]["relative_difference"]
+        told = "not a number" if relative is None else f"{relative:.1e}"
+        facts.append(("pooled", f"differs by {told} of a feature's range at most, over the same contributors"))
+    if job["digests"]:
+        distinct = len(set(job["digests"].values()))
+        bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
+        facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
+    return facts
+
+
+def _abstained(job: Result) -> dict[str, list[str]]:
+    """Return who abstained in some round, by reason, leaving out those that were lost."""
+    found: dict[str, dict[str, None]] = {}
+    for of_round in job["abstained"]:
+        for name, reason in of_round.items():
+            found.setdefault(reason, {})[name] = None
+    return {reason: list(names) for reason, names in found.items()}
+
+
+def _seconds(result: Result) -> str:
+    wall = f"{result['wall_seconds']:.1f}"
+    virtual = result["virtual_seconds"]
+    return wall if virtual is None else f"{virtual:.1f} of virtual time, in {wall}"
+
+
+def _peers(console: Console, peers: Result) -> None:
+    shown = table(
+        ("peer", "left"), ("rows", "right"), ("finished", "left"), ("messages", "right"), ("sent", "right"),
+        ("received", "right"), ("memory", "right"),
+    )  # fmt: skip
+    for name, peer in list(peers.items())[:_PEERS_SHOWN]:
+        memory = peer.get("max_rss_mb")
+        status = Text("lost", style="red") if peer["lost"] else Text("yes" if peer["finished"] else "no")
+        shown.add_row(
+            name,
+            f"{peer['n_rows']}",
+            status,
+            _count(peer.get("messages_sent")),
+            size(peer.get("bytes_sent")),
+            size(peer.get("bytes_received")),
+            "-" if memory is None else f"{memory:.0f} MB",
+        )
+    if len(peers) > _PEERS_SHOWN:
+        shown.add_row(f"and {len(peers) - _PEERS_SHOWN} more", *[""] * 6)
+    console.print(shown)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value}"
+
+
+def _expectations(console: Console, expectations: Sequence[Result]) -> None:
+    shown = table(("expected", "left"), ("found", "right"), ("held", "left"))
+    for item in expectations:
+        held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
+        shown.add_row(item["what"], _value(item["value"]), held)
+    console.print(shown)
+
+
+def _value(value: float | bool | None) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

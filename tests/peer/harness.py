@@ -1,0 +1,354 @@
+"""A few real cores, a toy job, and a hand on every message and on the clock.
+
+Nothing here is random beyond each core's own seeded generator, and no time passes unless a test lets it. What a test
+wants to hold in its hand is named by `manual`; all other messages are delivered at once, in the order of sending.
+
+The toy job keeps states readable: round 0 is ``s0``, and combining peers 0 and 2 gives ``s1[0,2]``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.core import Core, Identity, Stored
+from p2pclust.peer.effects import CheckLink, Compute, Effect, Persist, Report, Send, SendChunk, Task
+from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Ref, Started, Submit, Woken
+from p2pclust.peer.job import Job
+from p2pclust.peer.messages import (
+    Ack,
+    BlobChunk,
+    BlobMissing,
+    BlobRequest,
+    FactDelta,
+    FactDigest,
+    Gossip,
+    MemberSync,
+    Message,
+    Ping,
+    PingRequest,
+    Refusal,
+    Relay,
+    decode,
+    encode,
+)  # fmt: skip
+from p2pclust.peer.rounds import NOT_ASKED
+from p2pclust.peer.timing import PRESETS, Limits, Timing
+from p2pclust.simulation.disk import Disk
+
+MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
+FACTS = (FactDigest, FactDelta)
+BLOBS = (BlobRequest, BlobChunk, BlobMissing)
+
+
+def is_of_job(message: Message) -> bool:
+    """Whether the message belongs to an election or a round."""
+    return not isinstance(message, (*MEMBERSHIP, *FACTS, *BLOBS, Relay))
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One message on its way."""
+
+    source: str
+    target: str
+    message: Message
+    via: str = ""
+
+
+def toy(rounds: int = 2, *, one: bool = False, pad: int = 0, abstainers: Iterable[int] = ()) -> bytes:
+    """A job whose states are readable; `pad` bytes make it large enough for blobs, `one` asks one proposer a round."""
+    return bytes(msgpack.packb([rounds, one, pad, sorted(abstainers)]))
+
+
+def _toy_info(job: list[Any], payload: bytes, n_peers: int) -> dict[str, Any]:
+    rounds, one, _, _ = job
+    final = _round_of(payload) >= rounds
+    asked = () if final else tuple(range(n_peers))
+    return {"final": final, "status": "done" if final else "running", "stage": 0, "asked": asked, "one": one}
+
+
+def _round_of(payload: bytes) -> int:
+    return int(payload.rstrip(b".").split(b"[")[0][1:])
+
+
+def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str, dict[str, Any]]:
+    """Do one toy task: result, why there is none, and what the core may know."""
+    if task.kind == "verify":
+        assert task.state is not None
+        return None, "", {"good": digest_of(read(task.state.digest)) == task.state.digest}
+    job = msgpack.unpackb(task.job)
+    pad, abstainers = b"." * job[2], job[3]
+    state = b"" if task.state is None else (task.state.payload or read(task.state.digest))
+    if task.kind == "contribute":
+        if task.proposer not in (-1, task.me):
+            return None, NOT_ASKED, {}
+        if task.me in abstainers:
+            return None, "gate", {}
+        return b"c%d of " % task.me + state + pad, "", {}
+    if task.kind == "begin":
+        state = b"s0" + pad
+    elif task.kind == "combine":
+        for _, ref in task.contributions:
+            assert (ref.payload or read(ref.digest)).startswith(b"c")
+        peers = ",".join(str(index) for index, _ in task.contributions)
+        state = f"s{_round_of(state) + 1}[{peers}]".encode() + pad
+    return state, "", _toy_info(job, state, task.n_peers)
+
+
+@dataclass
+class Peer:
+    """One peer over all its lives."""
+
+    name: str
+    disk: Disk
+    core: Core | None = None
+    life: int = 0
+    effects: list[Effect] = field(default_factory=list)
+
+
+class Net:
+    """The fleet p1, p2, ... . See the module's text."""
+
+    def __init__(
+        self, n: int = 3, *, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
+        manual: Callable[[Message], bool] = lambda message: False, fitness: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.now = 0.0
+        self.timing, self.limits, self.manual = timing, limits, manual
+        self.names = tuple(f"p{i + 1}" for i in range(n))
+        self.peers = {name: Peer(name, Disk(f"store-{name}")) for name in self.names}
+        self.flight: list[Packet] = []  # messages that a test has to deliver or drop
+        self.tasks: list[tuple[str, int, Compute]] = []  # work that a test has to do, if `hold_work`
+        self.hold_work: Callable[[str, Compute], bool] = lambda name, effect: False
+        self.lost: Callable[[Packet], bool] = lambda packet: False
+        self.reports: list[tuple[str, Report]] = []
+        self.sent: list[Packet] = []  # everything, for tests that look back
+        self._fitness = fitness or {}
+        self._auto: deque[Callable[[], None]] = deque()
+        self._pumping = False
+
+    # -- lives ------------------------------------------------------------------------------------------------------
+
+    def start(self, *names: str) -> None:
+        """Begin a life of each peer, from what its disk holds."""
+        for name in names or self.names:
+            peer = self.peers[name]
+            peer.life += 1
+            addresses = {other: f"{other}:1" for other in self.names}
+            identity = Identity(name, addresses[name], self.names, addresses, self._fitness.get(name, 0.5))
+            rng = np.random.default_rng([self.names.index(name), peer.life])
+            peer.core = Core(identity, peer.disk.load(), self.timing, self.limits, rng)
+            self.step(name, Started())
+
+    def crash(self, name: str, *, wiped: bool = False) -> None:
+        """Kill the peer; with `wiped` its store is lost too."""
+        peer = self.peers[name]
+        peer.core = None
+        peer.disk.crash()
+        if wiped:
+            peer.disk = Disk(f"store-{name}-{peer.life}")
+
+    def meet(self) -> None:
+        """Start everybody and wait until all see all."""
+        self.start()
+        self.until(lambda: all(len(self.core(name).membership.alive()) == len(self.names) for name in self.names))
+
+    def core(self, name: str) -> Core:
+        """A running core."""
+        core = self.peers[name].core
+        assert core is not None, f"{name} is down"
+        return core
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+
+    def submit(self, at: str, job: bytes | None = None, **fields: Any) -> str:
+        """Hand in a toy job and return its name."""
+        self.step(at, Submit(toy() if job is None else job, **fields))
+        verb = [r for name, r in self.reports if name == at and r.verb in ("submitted", "refused")][-1]
+        assert verb.verb == "submitted", verb
+        return str(verb.fields["job"])
+
+    def job(self, name: str, job: str) -> Job:
+        """One peer's machine of a job."""
+        return self.core(name).jobs.jobs[job]
+
+    def states(self, job: str) -> dict[str, str]:
+        """The state that each running peer that knows the job has in its register, readable."""
+        found = {}
+        for name, peer in self.peers.items():
+            if peer.core is not None and job in peer.core.jobs.jobs:
+                ref = peer.core.jobs.jobs[job].ledger.register.ref
+                payload = b"" if ref is None else (ref.payload or b"".join(peer.disk.blob(ref.digest)))
+                found[name] = payload.rstrip(b".").decode()
+        return found
+
+    def finished(self, job: str) -> list[str]:
+        """The running peers that have finished the job."""
+        return [n for n, p in self.peers.items() if p.core and job in p.core.jobs.jobs and self.job(n, job).ledger.finished]
+
+    def aggregator(self, job: str) -> str:
+        """The only peer that aggregates now, or an empty name."""
+        found = [
+            n for n, p in self.peers.items()
+            if p.core and job in p.core.jobs.jobs and self.job(n, job).election.role.value == "aggregator"
+        ]  # fmt: skip
+        return found[0] if len(found) == 1 else ""
+
+    def verbs(self, *wanted: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """Who reported it, and what."""
+        return [(name, report.fields) for name, report in self.reports if report.verb in wanted]
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def arrive(self, source: str, target: str, message: Message, via: str = "") -> list[Effect]:
+        """Deliver a message made up by the test; returns the effects of that very step."""
+        before = len(self.peers[target].effects)
+        self.step(target, Arrived(source, message, via))
+        return self.peers[target].effects[before:]
+
+    def deliver(self, where: Callable[[Packet], bool] = lambda packet: True) -> list[Packet]:
+        """Deliver those messages in flight at this moment that fit; returns them."""
+        chosen = [packet for packet in self.flight if where(packet)]
+        self.flight = [packet for packet in self.flight if not where(packet)]
+        for packet in chosen:
+            self._transmit(packet)
+        return chosen
+
+    def drop(self, where: Callable[[Packet], bool] = lambda packet: True) -> list[Packet]:
+        """Lose those messages in flight that fit."""
+        dropped = [packet for packet in self.flight if where(packet)]
+        self.flight = [packet for packet in self.flight if not where(packet)]
+        return dropped
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: timers fire, messages that are not manual arrive at once."""
+        end = self.now + seconds
+        while (due := self._next()) is not None and due[0] <= end:
+            self.now = max(self.now, due[0])
+            self.step(due[1], Woken())
+        self.now = end
+
+    def until(self, reached: Callable[[], bool], limit_s: float = 60.0) -> None:
+        """Let time pass until something holds."""
+        end = self.now + limit_s
+        while not reached():
+            due = self._next()
+            assert due is not None and due[0] <= end, f"not reached within {limit_s} s"
+            self.now = max(self.now, due[0])
+            self.step(due[1], Woken())
+
+    def _next(self) -> tuple[float, str] | None:
+        waking = [(peer.core.wake_at, name) for name, peer in self.peers.items() if peer.core is not None]
+        return min(waking, default=None)
+
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def step(self, name: str, event: Event) -> None:
+        """Give one core one event, perform its effects, and whatever follows from them without waiting."""
+        peer = self.peers[name]
+        if peer.core is None:
+            return
+        for effect in peer.core.step(self.now, event):
+            peer.effects.append(effect)
+            self._perform(peer, effect)
+        peer.disk.sync()
+        if not self._pumping:
+            self._pumping = True
+            while self._auto:
+                self._auto.popleft()()
+            self._pumping = False
+
+    def _perform(self, peer: Peer, effect: Effect) -> None:
+        name = peer.name
+        match effect:
+            case Send():
+                self._send(name, effect)
+            case SendChunk():
+                data = peer.disk.chunk(effect.digest, effect.index)
+                answer = BlobMissing(effect.digest) if data is None else BlobChunk(effect.digest, effect.index, (data,))
+                self._send(name, Send(effect.to, answer, bulk=True))
+            case Persist():
+                peer.disk.write(effect.table, effect.key, effect.value)
+            case Report():
+                self.reports.append((name, effect))
+            case CheckLink():
+                life = peer.life
+                self._auto.append(lambda: self._checked(name, life, effect.peer))
+            case Compute():
+                self._compute(peer, effect)
+            case _ if type(effect).__name__ == "StoreChunk":
+                peer.disk.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)  # type: ignore[attr-defined]
+            case _ if type(effect).__name__ == "DropBlob":
+                peer.disk.drop_blob(effect.digest)  # type: ignore[attr-defined]
+
+    def _send(self, name: str, effect: Send) -> None:
+        # Encoded and decoded, so that nothing can be sent here that a real peer would refuse.
+        message = decode(encode(effect.message))
+        packets = [Packet(name, effect.to, message)] if not effect.via else []
+        if isinstance(message, Relay):
+            packets = [Packet(message.origin, effect.to, decode(message.inner), name)]
+        packets += [Packet(name, via, Relay(name, effect.to, b"", tuple(encode(message)))) for via in effect.via]
+        for packet in packets:
+            self.sent.append(packet)
+            if self.lost(packet):
+                continue
+            if self.manual(packet.message):
+                self.flight.append(packet)
+            else:
+                self._auto.append(lambda packet=packet: self._transmit(packet))  # type: ignore[misc]
+
+    def _transmit(self, packet: Packet) -> None:
+        self.step(packet.target, Arrived(packet.source, packet.message, packet.via))
+
+    def _checked(self, name: str, life: int, target: str) -> None:
+        there, back = Packet(name, target, Gossip(())), Packet(target, name, Gossip(()))
+        if self.peers[name].life == life and not self.lost(there) and not self.lost(back):
+            self.step(name, LinkChecked(target, self.peers[target].core is None))
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def _compute(self, peer: Peer, effect: Compute) -> None:
+        if self.hold_work(peer.name, effect):
+            self.tasks.append((peer.name, peer.life, effect))
+        else:
+            self._auto.append(lambda: self._work(peer.name, peer.life, effect))
+
+    def do_work(self, where: Callable[[str, Compute], bool] = lambda name, effect: True) -> None:
+        """Do the work that was held back and fits."""
+        chosen = [task for task in self.tasks if where(task[0], task[2])]
+        self.tasks = [task for task in self.tasks if not where(task[0], task[2])]
+        for task in chosen:
+            self._work(*task)
+
+    def _work(self, name: str, life: int, effect: Compute) -> None:
+        peer = self.peers[name]
+        if peer.core is None or peer.life != life:
+            return
+        payload, abstains, info = work(effect.task, lambda digest: b"".join(peer.disk.blob(digest)))
+        ref = None
+        if payload is not None:
+            digest, inline = digest_of(payload), len(payload) <= self.limits.inline_bytes
+            if not inline:
+                peer.disk.store_blob(digest, payload, self.limits.chunk_bytes)
+            ref = Ref(digest, len(payload), payload if inline else None)
+        self.step(name, Computed(effect.token, ref, abstains, info))
+
+
+def alone(
+    name: str = "p1", *, fleet: int = 3, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
+    stored: Stored | None = None,
+) -> Core:  # fmt: skip
+    """One core by itself, started at time 0, that knows only its own address."""
+    roster = tuple(f"p{i + 1}" for i in range(fleet))
+    core = Core(Identity(name, f"{name}:1", roster), stored or Stored(f"store-{name}"), timing, limits, np.random.default_rng(0))
+    core.step(0.0, Started())
+    return core
