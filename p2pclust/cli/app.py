@@ -101,14 +101,14 @@ def top(
     \b
     Example:
       p2pclust run scenarios/quickstart.toml
-    """  # noqa: D301
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
-app.command("run")(run.run)
-app.command("protocols")(protocols.protocols)
-app.command("simulate")(simulate.simulate)
-app.add_typer(keys.app, name="keys")
-app.command("peer")(peer.peer)
-app.command("doctor")(doctor.doctor)
+app.command("run", short_help="Run a scenario and check what it expects.")(run.run)
+app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
+app.command("simulate", short_help="Try the agent in simulated misfortunes.")(simulate.simulate)
+app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
+app.command("peer", short_help="Run one peer beside this device's data.")(peer.peer)
+app.command("doctor", short_help="Check that this machine can run peers.")(doctor.doctor)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from p2pclust.cli.output import people
+from p2pclust.errors import UsageError
 
 __all__ = ["app"]
 
@@ -26,16 +27,19 @@ def keys(context: typer.Context) -> None:
     Example:
       p2pclust keys init fleet
       p2pclust keys device meter-01 meter-02 --fleet fleet
-    """  # noqa: D301
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 @app.command()
 def init(
-    directory: Annotated[Path, typer.Argument(help="The fleet's directory, to be made.")] = Path("fleet"),
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory, to be made.")] = Path(
+        "fleet"
+    ),
     encrypt: Annotated[
-        bool, typer.Option("--encrypt", help=f"Encrypt the signing key; asks for a passphrase, or takes ${_PASSPHRASE}.")
+        bool,
+        typer.Option("--encrypt", help=f"Encrypt the signing key; asks for a passphrase, or takes ${_PASSPHRASE}."),
     ] = False,
 ) -> None:
     """Make a fleet: its signing key (fleet.key) and an empty signed roster (roster.json).
@@ -43,7 +47,7 @@ def init(
     \b
     Example:
       p2pclust keys init fleet --encrypt
-    """  # noqa: D301
+    """
     from p2pclust.transport.keys import init_fleet  # noqa: PLC0415
 
     public = init_fleet(directory, _passphrase(confirm=True) if encrypt else None)
@@ -62,16 +66,25 @@ def device(
     \b
     Example:
       p2pclust keys device meter-01 meter-02 --fleet fleet
-    """  # noqa: D301
-    from p2pclust.errors import UsageError  # noqa: PLC0415
-    from p2pclust.transport.keys import FLEET_KEY, add_device, check_name, load_roster  # noqa: PLC0415
+    """
+    from p2pclust.transport.key_files import read  # noqa: PLC0415
+    from p2pclust.transport.keys import FLEET_KEY, add_device, check_name  # noqa: PLC0415
 
     for name in names:
-        check_name(name)
-    if len(set(names)) < len(names):
-        raise UsageError("a device is named twice: give every device its own name")
-    passphrase = _passphrase(confirm=False) if _is_encrypted(fleet / FLEET_KEY) else None
-    _refuse_taken(fleet, names)
+        check_name(name)  # all of them, before the first is enrolled
+    encrypted = b"ENCRYPTED" in read(fleet / FLEET_KEY, "fleet signing key")
+    passphrase = _passphrase(confirm=False) if encrypted else None
+    console = people()
     for name in names:
         bundle = add_device(fleet, name, passphrase)
-        people().print(f"{name}: copy {bundle} and {fleet / 'roster.json'} to it", soft_wrap=True)
+        console.print(f"enrolled {name}: copy {bundle} and {fleet / 'roster.json'} to it", soft_wrap=True)
+
+
+def _passphrase(*, confirm: bool) -> str:
+    """Take it from the environment, or ask: on a command line everybody on the machine could read it."""
+    given = os.environ.get(_PASSPHRASE)
+    if given:
+        return given
+    if not sys.stdin.isatty():
+        raise UsageError(f"there is no terminal to ask for the passphrase: set {_PASSPHRASE}")
+    return str(typer.prompt("passphrase of the signing key", hide_input=True, confirmation_prompt=confirm, err=True))

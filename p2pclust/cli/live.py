@@ -148,7 +148,7 @@ class Watch:
 
 def table(*columns: tuple[str, str]) -> Table:
     """Return an empty table without frames; each column is (heading, "left" or "right")."""
-    made = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
     for heading, justify in columns:
         made.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True, overflow="ellipsis")
     return made

@@ -39,9 +39,13 @@ class JobView:
     round: int | None = None
     term: int | None = None
     aggregator: str = ""
-    shifts: list[float] = field(default_factory=list)
-    combined: list[int] = field(default_factory=list)
+    shift_of: dict[int, float] = field(default_factory=dict)
     finished: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def shifts(self) -> list[float]:
+        """How far the centers moved in each round so far."""
+        return list(self.shift_of.values())
 
 
 class Progress:
@@ -140,7 +144,8 @@ class Progress:
         done = {"kill": "killed", "restart": "killed, to come back", "pause": "paused", "resume": "resumed"}
         if peer is not None:
             peer.status = {"kill": "lost", "restart": "down", "pause": "paused", "resume": "alive"}[event["do"]]
-        when = f" while {event['phase']} round {event['round']}" if event.get("phase") else ""
+        round_ = event.get("round", event.get("planned"))
+        when = f" while {event['phase']} round {round_}" if event.get("phase") else ""
         return f"{event['peer']} {done[event['do']]}{when}"
 
     def _resumed(self, event: Event) -> str:
@@ -204,10 +209,11 @@ class Progress:
             return ""
         before, job.stage = job.stage, job.stages[min(event["stage"], len(job.stages) - 1)]
         job.round = event["round"]
-        job.combined.append(event["round"])
+        # A round that is done again, by another aggregator, replaces what came of it before.
+        job.shift_of = {round_: shift for round_, shift in job.shift_of.items() if round_ < event["round"]}
         line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"
         if event.get("shift") is not None:
-            job.shifts.append(float(event["shift"]))
+            job.shift_of[event["round"]] = float(event["shift"])
             line += f", the centers moved by {event['shift']:.3g}"
         if event["status"] == "failed":
             return line + "; the job failed"

@@ -49,13 +49,13 @@ def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
     \b
     Example:
       p2pclust protocols
-    """  # noqa: D301
+    """
     if as_json:
         put_json({"protocols": [_plain(name, info) for name, info in PROTOCOLS.items()]})
         return
     from rich.table import Table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 3, 1, 0), header_style="dim")
+    shown = Table(box=None, padding=(0, 3, 1, 0), pad_edge=False, header_style="dim")
     for heading, ratio in (("id", None), ("paper's name", None), ("what a peer reveals", 3), ("it stops when", 2)):
         shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
     for name, info in PROTOCOLS.items():

@@ -36,10 +36,11 @@ def run(
     backend: Annotated[
         Backend,
         typer.Option(
-            help="Real processes on this machine, the same agents in virtual time, or the pure functions in this process."
+            metavar="processes|simulated|in-process",
+            help="Real processes on this machine, the same agents in virtual time, or the pure functions in this process.",
         ),
     ] = Backend.PROCESSES,
-    seed: Annotated[int | None, typer.Option(help="Replaces the scenario's seed.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
@@ -58,7 +59,7 @@ def run(
     Examples:
       p2pclust run scenarios/quickstart.toml
       p2pclust run scenarios/iris-kmeans.toml --backend simulated --set jobs.0.clusters=4 --json
-    """  # noqa: D301
+    """
     from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
     from p2pclust.scenario.report import default_directory  # noqa: PLC0415
 

@@ -28,7 +28,7 @@ def summarise(console: Console, result: Result) -> None:
     result : mapping
         What ``result.json`` holds.
     """
-    facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
+    facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for number, job in enumerate(result["jobs"], start=1):

@@ -70,7 +70,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     lines = Lines(1) if config["control"] == "stdio" else None
     watch = _watcher(lines, name)
     bundle = load_bundle(config["bundle"])
-    roster = load_roster(config["roster"], bundle.fleet_public)
+    roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
     local = _load(Path(config["data"]), watch)
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
@@ -122,6 +122,8 @@ def _watcher(lines: Lines | None, name: str) -> Any:
     loop = asyncio.get_running_loop()
 
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
+        if verb == "phase" and fields["phase"] == "adopting":
+            return  # every peer in every round: the aggregator's own words are enough for whoever watches
         if lines is not None:
             lines.write({"t": loop.time(), "verb": verb, **fields})
         else:

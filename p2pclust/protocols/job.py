@@ -10,7 +10,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgpack
@@ -151,6 +151,14 @@ class RoundRecord:
         object.__setattr__(self, "contributors", tuple(self.contributors))
         object.__setattr__(self, "abstained", dict(sorted(self.abstained.items())))
 
+    @cached_property
+    def packed(self) -> bytes:
+        """Its bytes in an encoded state; remembered, because every round encodes the whole log again."""
+        mask = sum(1 << peer for peer in self.contributors)
+        abstained = [part for item in self.abstained.items() for part in item]
+        contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+        return bytes(msgpack.packb([self.stage, contributors, abstained], use_bin_type=True))
+
 
 @dataclass(frozen=True)
 class JobState:
@@ -198,7 +206,7 @@ class JobState:
                     self.reason,
                     self.converged,
                     self.empty_rounds,
-                    b"".join(_pack_record(record) for record in self.log),
+                    b"".join([record.packed for record in self.log]),
                     self.arrays.pack(),
                 ],
                 use_bin_type=True,
@@ -243,13 +251,6 @@ class JobState:
         return state
 
 
-def _pack_record(record: RoundRecord) -> bytes:
-    mask = sum(1 << peer for peer in record.contributors)
-    abstained = [part for item in record.abstained.items() for part in item]
-    contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
-    return bytes(msgpack.packb([record.stage, contributors, abstained], use_bin_type=True))
-
-
 def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
     unpacker = msgpack.Unpacker(
         raw=False,
@@ -274,6 +275,12 @@ def _record(item: object) -> RoundRecord:
     stage, mask, abstained = item
     if not _is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
         raise WireError("job state: malformed log")
+    return _checked_record(stage, mask, tuple(abstained))
+
+
+@lru_cache(maxsize=1024)
+def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...]) -> RoundRecord:
+    """Most rounds of a job have the same record, and every state brings all of them again."""
     peers, reasons = abstained[0::2], abstained[1::2]
     if len(peers) != len(reasons) or not all(_is_count(peer) and peer < MAX_PEERS for peer in peers):
         raise WireError("job state: malformed log")

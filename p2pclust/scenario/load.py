@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from p2pclust.data import DataSet, load, split
 from p2pclust.data.registry import is_file
@@ -18,11 +15,10 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
 from p2pclust.protocols.streams import splitting
+from p2pclust.scenario.explain import explain
 from p2pclust.scenario.schema import Scenario
 
-__all__ = ["check_backend", "load_data", "load_scenario", "make_job"]
-
-LINES_MAX = 5
+__all__ = ["check_backend", "load_data", "load_scenario", "make_job", "read_toml"]
 
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
@@ -49,7 +45,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
         few errors, with the file, the table and the key.
     """
     file = Path(path)
-    document = _document(file)
+    document = read_toml(file)
     for override in overrides:
         _apply(document, override)
     if seed is not None:
@@ -58,10 +54,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        lines = [f"{path}: {line}" for line in _lines(error)]
-        if len(lines) > LINES_MAX:
-            lines[LINES_MAX:] = [f"{path}: and {len(lines) - LINES_MAX} more errors"]
-        raise UsageError("\n".join(lines)) from error
+        raise UsageError(explain(str(path), error, Scenario)) from error
 
 
 def load_data(scenario: Scenario) -> dict[str, DataSet]:
@@ -196,7 +189,14 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
             )
 
 
-def _document(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    UsageError
+        If it is missing or no TOML; with the line and column.
+    """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -259,96 +259,3 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
         data["source"] = str(folder / Path(source).expanduser())
     if isinstance(files, list):
         data["files"] = [str(folder / Path(name).expanduser()) if isinstance(name, str) else name for name in files]
-
-
-def _lines(error: ValidationError) -> list[str]:
-    """Say each error in one line: the table, the key, what was given, what is expected."""
-    lines = []
-    for detail in error.errors(include_url=False):
-        location = tuple(detail["loc"])
-        kind = detail["type"]
-        if kind == "wrong_table":
-            where = _table(location)
-            lines += [where + problem for problem in detail["msg"].split("\n")]
-        elif kind == "extra_forbidden":
-            lines.append(f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location)}")
-        elif kind == "missing":
-            lines.append(f"{_table(location[:-1])}key {location[-1]!r} is missing")
-        else:
-            key, table = _key(location)
-            lines.append(f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}")
-    return lines
-
-
-def _table(location: Sequence[str | int]) -> str:
-    return f"[{'.'.join(str(step) for step in location)}]: " if location else ""
-
-
-def _key(location: Sequence[str | int]) -> tuple[str, Sequence[str | int]]:
-    """Split a location into the key, with the position in its list if it has one, and the table that holds it."""
-    if len(location) > 1 and isinstance(location[-1], int):
-        return f"{location[-2]}.{location[-1]}", location[:-2]
-    return str(location[-1]), location[:-1]
-
-
-def _suggestion(location: Sequence[str | int]) -> str:
-    known = _known_keys(location[:-1])
-    near = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(known)}"
-
-
-def _known_keys(location: Sequence[str | int]) -> list[str]:
-    """Return the keys of the table at a location, found through the annotations of the schema."""
-    model: type[BaseModel] = Scenario
-    for step in location:
-        if isinstance(step, str):
-            model = next(_models(model.model_fields[step].annotation))
-    return list(model.model_fields)
-
-
-def _models(annotation: Any) -> Any:
-    """Yield the models inside an annotation such as ``tuple[JobSpec, ...]`` or ``LinkSpec | None``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _models(part)
-
-
-_KINDS = {
-    "int_type": "expected an integer",
-    "float_type": "expected a number",
-    "finite_number": "expected a finite number",
-    "bool_type": "expected true or false",
-    "string_type": "expected text",
-    "tuple_type": "expected a list",
-    "model_type": "expected a table",
-    "string_too_short": "expected a name",
-}
-_LIMITS = {
-    "greater_than_equal": ("at least", "ge"),
-    "greater_than": ("more than", "gt"),
-    "less_than_equal": ("at most", "le"),
-    "less_than": ("less than", "lt"),
-}
-
-
-def _expected(kind: str, detail: Mapping[str, Any]) -> str:
-    if kind == "tuple_type" and isinstance(detail["input"], dict):
-        return f"expected a list: write [[{'.'.join(str(step) for step in detail['loc'])}]], with two brackets"
-    if kind in _KINDS:
-        return _KINDS[kind]
-    context = detail.get("ctx", {})
-    if kind in _LIMITS:
-        words, limit = _LIMITS[kind]
-        return f"expected {words} {context[limit]:g}"
-    if kind == "literal_error":
-        options = re.findall(r"'([^']*)'", context["expected"])
-        near = difflib.get_close_matches(str(detail["input"]), options, n=1)
-        return f"expected {context['expected']}" + (f" (did you mean {near[0]!r}?)" if near else "")
-    return str(detail["msg"])
-
-
-def _shown(value: object) -> str:
-    """Write a value much as the file does, in at most 40 characters."""
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -101,7 +101,7 @@ def carry_out(
     result = _result(scenario, jobs, shares, found)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["expectations"] = [item.to_dict() for item in check(scenario.expect, result)]
-    result = report.plain({key: result[key] for key in _ORDER})
+    result = {key: report.plain(result[key]) for key in _ORDER}
     report.write_result(out, result)
     report.write_centers(out, next(iter(shares.values())).feature_names, result)
     return result
@@ -121,9 +121,7 @@ def fleet_spec(scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence
     """
     timing = preset(scenario.fleet.timing)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
-    peers = tuple(
-        PeerSpec(device.name, shares[device.name].X, fitness(device), _link(device)) for device in devices
-    )
+    peers = tuple(PeerSpec(device.name, shares[device.name].X, fitness(device), _link(device)) for device in devices)
     requests = tuple(
         JobRequest(job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0)
         for job, spec in zip(jobs, scenario.jobs, strict=True)
@@ -134,7 +132,7 @@ def fleet_spec(scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence
     faults: list[Fault] = []
     for fault in scenario.faults:
         victims = scenario.victims(fault, rng)
-        faults += [_fault(fault, who, down_s) for who in ([(name,) for name in victims] or [()])]
+        faults += [_fault(fault, who, down_s) for who in _each(victims)]
     return FleetSpec(
         peers,
         requests,
@@ -156,6 +154,11 @@ def fitness(device: Device) -> float:
     1.0
     """
     return 0.3 + 0.4 * device.mains + 0.3 * min(device.cores or 1, 8) / 8
+
+
+def _each(victims: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return one tuple of names per fault: one for each victim, or the empty one, which means the aggregator."""
+    return [(name,) for name in victims] or [()]
 
 
 def _link(device: Device) -> Link:
@@ -205,4 +208,3 @@ def _result(
 
 def _peer(share: DataSet, told: Mapping[str, Any]) -> dict[str, Any]:
     return {"finished": False, "lost": None, "n_rows": share.n_rows, **told}
-

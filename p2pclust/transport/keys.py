@@ -4,7 +4,8 @@ A fleet directory holds ``fleet.key`` (the signing key, to be kept off the devic
 belongs to the fleet, signed) and ``NAME.bundle`` (secret: what one device is given beside the roster). Every file is
 written whole, synced and renamed into place, so that a crash leaves the old file or the new one and nothing between.
 
-``cryptography`` is imported only where secrets are made or used: it costs 8 MB, which a running peer does not spend.
+``cryptography`` is imported only where it is used: it costs 8 MB for the rest of a process's life. The process that
+checks a peer's configuration verifies the roster's signature, and then becomes the light process that runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import zmq
 from zmq.utils import z85
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.ed25519 import verify
 from p2pclust.transport.key_files import exclusive, load_signing_key, read_json, to_pem, write
 
 if TYPE_CHECKING:
@@ -258,8 +258,17 @@ def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bun
             write(directory / f"{name}.bundle", bundle.to_bytes(), 0o600, durable=False)
 
 
-def load_roster(path: Path | str, fleet_public_key: bytes) -> Roster:
-    """Read a fleet roster and verify its signature; costs 2 ms and no import of ``cryptography``.
+def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = False) -> Roster:
+    """Read a fleet roster and verify its signature.
+
+    Parameters
+    ----------
+    path : Path or str
+        The roster file.
+    fleet_public_key : bytes
+        Of the fleet that the device belongs to, from its bundle.
+    verified : bool
+        The signature was verified just before, by the process that checked this peer's configuration.
 
     Raises
     ------
@@ -322,6 +331,17 @@ def _new_device(name: str, fleet_public: bytes) -> tuple[RosterPeer, Bundle]:
     sign_public = sign.public_key().public_bytes_raw()
     bundle = Bundle(name, curve_public, curve_secret, sign_public, sign.private_bytes_raw(), fleet_public)
     return RosterPeer(name, curve_public, sign_public), bundle
+
+
+def _is_signed(fleet_public: bytes, roster: Roster) -> bool:
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+    try:
+        Ed25519PublicKey.from_public_bytes(fleet_public).verify(roster.signature, _to_sign(roster))
+    except InvalidSignature:
+        return False
+    return True
 
 
 def _fleet_id(fleet_public: bytes) -> str:

@@ -1,0 +1,77 @@
+"""Writes docs/cli.md from the commands themselves: ``python -m p2pclust.cli.reference > docs/cli.md``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+__all__ = ["reference"]
+
+_HEAD = """# The command line
+
+<!-- Made from the commands' own help by `python -m p2pclust.cli.reference`; a test compares. -->
+
+People read standard error; with `--json`, standard output holds exactly one object, also when a command is refused.
+
+| exit code | meaning |
+|---|---|
+| 0 | done, and all expectations held |
+| 1 | an expectation failed, a check warned, or a seed found a fault |
+| 2 | bad usage or input; one line says what, where, and what to do |
+| 3 | the fleet could not finish |
+| 130 | interrupted; every peer has ended |
+
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    from p2pclust.cli.app import app  # noqa: PLC0415 - so that importing this module stays light
+
+    top: Any = typer.main.get_command(app)
+    return _HEAD + "\n".join(text for name, command in _commands("p2pclust", top) for text in _section(name, command))
+
+
+def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for below, item in getattr(command, "commands", {}).items():
+        yield from _commands(f"{name} {below}", item)
+
+
+def _section(name: str, command: Any) -> Iterator[str]:
+    arguments = [item for item in command.params if item.param_type_name == "argument"]
+    options = [item for item in command.params if item.param_type_name == "option"]
+    places = " ".join(item.metavar or item.name.upper() for item in arguments)
+    yield f"## {name}\n"
+    yield "```\n" + " ".join(filter(None, [name, "[OPTIONS]", places])) + "\n```\n"
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        if paragraph.startswith("\b"):
+            title, *lines = paragraph.removeprefix("\b").strip("\n").split("\n")
+            yield f"{title}\n\n```\n" + inspect.cleandoc("\n".join(lines)) + "\n```\n"
+        else:
+            yield " ".join(paragraph.split()) + "\n"
+    if arguments or options:
+        yield "| | |\n|---|---|"
+        yield from (_row(item.metavar or item.name.upper(), item) for item in arguments)
+        yield from (_row(_spelling(item), item) for item in options)
+        yield ""
+
+
+def _spelling(option: Any) -> str:
+    # Every option that takes a value names it; typer's own names for types differ from version to version.
+    return ", ".join(option.opts) + (f" {option.metavar}" if option.metavar else "")
+
+
+def _row(spelling: str, item: Any) -> str:
+    default = getattr(item.default, "value", item.default)
+    spelling = spelling.replace("|", "\\|")
+    shown = "" if item.required or default in (None, False, ()) or callable(default) else f" Default: `{default}`."
+    return f"| `{spelling}` | {item.help or ''}{shown} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,144 @@
+"""``p2pclust simulate``: swarm testing of the agent in virtual time, over many seeds on all cores."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from p2pclust.cli.output import people, put_json
+from p2pclust.cli.swarm import Finding, explore
+from p2pclust.errors import UsageError
+
+__all__ = ["simulate"]
+
+_STORIES = 3
+
+
+def simulate(
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="The seeds from A up to, but without, B.")],
+    mutant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Plant this bug, to see that it is found; a wrong name lists them."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
+    ] = None,
+    seed_trace: Annotated[
+        bool, typer.Option("--seed-trace", help="Print each seed with the hash of everything that happened.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Let fleets of simulated peers meet loss, cuts, crashes and lost disks, and check that nothing wrong ever happens.
+
+    Each seed draws a fleet, its network and its misfortunes. Prints how often each of them happened; for what fails,
+    the story and the command that replays it. Exits with 1 if a seed failed.
+
+    \b
+    Examples:
+      p2pclust simulate --seeds 0:300
+      p2pclust simulate --seeds 17:18
+    """
+    first, last = _range(seeds)
+    _check_mutant(mutant)
+    if seed_trace and as_json:
+        raise UsageError("--seed-trace and --json both claim standard output: choose one")
+    findings: list[Finding] = []
+    n_workers = min(jobs or len(os.sched_getaffinity(0)), last - first)
+    with _bar(last - first) as advance:
+        for finding in explore(first, last, mutant, n_workers):
+            findings.append(finding)
+            advance()
+    findings.sort(key=lambda finding: finding.seed)
+    if seed_trace:
+        for finding in findings:
+            typer.echo(f"{finding.seed} {finding.trace}")
+    if as_json:
+        put_json(_summary(first, last, mutant, findings))
+    else:
+        _show(findings, mutant)
+    if any(finding.failure for finding in findings):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal; elsewhere nothing."""
+    console = people()
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("seeds", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(f"--seeds {text}: expected A:B with A below B, such as 0:300")
+    return int(match[1]), int(match[2])
+
+
+def _check_mutant(name: str | None) -> None:
+    if name is None:
+        return
+    from p2pclust.simulation.mutants import MUTANTS  # noqa: PLC0415
+
+    if name not in MUTANTS:
+        raise UsageError(f"--mutant {name}: expected one of {', '.join(MUTANTS)}")
+
+
+def _replay(seed: int, mutant: str | None) -> str:
+    return f"p2pclust simulate --seeds {seed}:{seed + 1}" + (f" --mutant {mutant}" if mutant else "")
+
+
+def _counts(findings: list[Finding]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for finding in findings:
+        total.update(finding.counts)
+    return dict(sorted(total.items()))
+
+
+def _summary(first: int, last: int, mutant: str | None, findings: list[Finding]) -> dict[str, Any]:
+    failed = [finding for finding in findings if finding.failure]
+    return {
+        "seeds": [first, last],
+        "mutant": mutant,
+        "counts": _counts(findings),
+        "virtual_seconds": sum(finding.virtual_s for finding in findings),
+        "events": sum(finding.n_events for finding in findings),
+        "failed": [
+            {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, mutant)}
+            for finding in failed
+        ],
+    }
+
+
+def _show(findings: list[Finding], mutant: str | None) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.cli.live import table  # noqa: PLC0415
+
+    console = people()
+    shown = table(("what happened", "left"), ("times", "right"))
+    for what, times in _counts(findings).items():
+        shown.add_row(what, f"{times}")
+    console.print(shown)
+    failed = [finding for finding in findings if finding.failure]
+    for finding in failed[:_STORIES]:
+        console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)
+        console.print(Text(f"replay it: {_replay(finding.seed, mutant)}", style="bold"), soft_wrap=True)
+    for finding in failed[_STORIES:]:
+        line = f"seed {finding.seed} failed too: {_replay(finding.seed, mutant)}"
+        console.print(Text(line), soft_wrap=True)
+    virtual_h = sum(finding.virtual_s for finding in findings) / 3600
+    console.print(f"\n{len(findings)} seeds, {virtual_h:.1f} hours of virtual time: {len(failed)} failed")

@@ -1,0 +1,117 @@
+"""Many seeds of the simulator on many cores: workers are processes of their own, and talk in lines of JSON.
+
+A worker is ``python -m p2pclust.cli.swarm FIRST LAST STEP [MUTANT]``. One that dies is noticed, whatever it died of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+
+from p2pclust.errors import FleetError
+
+__all__ = ["Finding", "explore", "try_seeds"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one seed; `failure` is empty if nothing was wrong."""
+
+    seed: int
+    failure: str
+    trace: str
+    virtual_s: float
+    n_events: int
+    counts: Mapping[str, int]
+
+
+def try_seeds(seeds: range, mutant: str | None = None) -> Iterator[Finding]:
+    """Run seeds one after another in this process.
+
+    Examples
+    --------
+    >>> [finding.failure for finding in try_seeds(range(2))]
+    ['', '']
+    """
+    from p2pclust.simulation import swarm  # noqa: PLC0415 - NumPy and all of the agent
+    from p2pclust.simulation.mutants import planted  # noqa: PLC0415
+
+    with planted(mutant) if mutant else contextlib.nullcontext():
+        for seed in seeds:
+            try:
+                outcome = swarm.run(seed)
+            except Exception:  # noqa: BLE001 - a crash of the agent is a finding like any other, and told in full
+                yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {})
+            else:
+                yield Finding(
+                    seed, outcome.failure, outcome.trace, outcome.virtual_s, outcome.n_events, dict(outcome.counts)
+                )
+
+
+def explore(first: int, last: int, mutant: str | None, n_workers: int) -> Iterator[Finding]:
+    """Run the seeds from `first` up to `last`, in no particular order.
+
+    Raises
+    ------
+    FleetError
+        If a worker died.
+    """
+    if n_workers <= 1:
+        # In this very process, so that one seed can be looked at in a debugger.
+        yield from try_seeds(range(first, last), mutant)
+        return
+    workers = [_start(first + number, last, n_workers, mutant) for number in range(n_workers)]
+    lines: SimpleQueue[str | None] = SimpleQueue()
+    for worker in workers:
+        threading.Thread(target=_read, args=(worker, lines), daemon=True).start()
+    try:
+        ended = 0
+        while ended < n_workers:
+            line = lines.get()
+            if line is None:
+                ended += 1
+            else:
+                yield Finding(**json.loads(line))
+        dead = next((worker for worker in workers if worker.wait() != 0), None)
+        if dead is not None:
+            raise FleetError(f"a worker ended with exit code {dead.returncode}: run again with --jobs 1 to see why")
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+
+
+def _start(first: int, last: int, step: int, mutant: str | None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "p2pclust.cli.swarm", str(first), str(last), str(step)]
+    # In a session of its own, so that a Ctrl-C at the terminal reaches the parent alone, which ends its workers.
+    return subprocess.Popen(
+        command + ([mutant] if mutant else []), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def _read(worker: subprocess.Popen[str], lines: SimpleQueue[str | None]) -> None:
+    assert worker.stdout is not None
+    with worker.stdout:
+        for line in worker.stdout:
+            lines.put(line)
+    lines.put(None)
+
+
+def _main() -> None:
+    first, last, step = (int(text) for text in sys.argv[1:4])
+    mutant = sys.argv[4] if len(sys.argv) > 4 else None
+    for finding in try_seeds(range(first, last, step), mutant):
+        # A parent that is gone reads no more, and the write fails: no worker outlives it for longer than one seed.
+        sys.stdout.write(json.dumps(asdict(finding)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,128 @@
+"""What is wrong with a document, in one line per error: the table, the key, what was given, what is expected."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["explain"]
+
+_LINES_MAX = 5
+
+
+def explain(where: str, error: ValidationError, model: type[BaseModel]) -> str:
+    """Say what is wrong with a document.
+
+    Parameters
+    ----------
+    where : str
+        The file, or what else the document came from; begins each line.
+    error : ValidationError
+    model : type
+        Of the whole document: unknown keys are compared with its keys.
+
+    Returns
+    -------
+    str
+        One line for each of the first few errors.
+    """
+    lines = [f"{where}: {line}" for line in _lines(error, model)]
+    if len(lines) > _LINES_MAX:
+        lines[_LINES_MAX:] = [f"{where}: and {len(lines) - _LINES_MAX} more errors"]
+    return "\n".join(lines)
+
+
+def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    lines = []
+    for detail in error.errors(include_url=False):
+        location = tuple(detail["loc"])
+        kind = detail["type"]
+        if kind == "wrong_table":
+            where = _table(location)
+            lines += [where + problem for problem in detail["msg"].split("\n")]
+        elif kind == "extra_forbidden":
+            lines.append(f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location, model)}")
+        elif kind == "missing":
+            lines.append(f"{_table(location[:-1])}key {location[-1]!r} is missing")
+        else:
+            key, table = _key(location)
+            lines.append(f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}")
+    return lines
+
+
+def _table(location: Sequence[str | int]) -> str:
+    return f"[{'.'.join(str(step) for step in location)}]: " if location else ""
+
+
+def _key(location: Sequence[str | int]) -> tuple[str, Sequence[str | int]]:
+    """Split a location into the key, with the position in its list if it has one, and the table that holds it."""
+    if len(location) > 1 and isinstance(location[-1], int):
+        return f"{location[-2]}.{location[-1]}", location[:-2]
+    return str(location[-1]), location[:-1]
+
+
+def _suggestion(location: Sequence[str | int], model: type[BaseModel]) -> str:
+    known = _known_keys(location[:-1], model)
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(known)}"
+
+
+def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
+    """Return the keys of the table at a location, found through the annotations of the schema."""
+    for step in location:
+        if isinstance(step, str):
+            model = next(_models(model.model_fields[step].annotation))
+    return list(model.model_fields)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models inside an annotation such as ``tuple[JobSpec, ...]`` or ``LinkSpec | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+_KINDS = {
+    "int_type": "expected an integer",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_type": "expected true or false",
+    "string_type": "expected text",
+    "tuple_type": "expected a list",
+    "model_type": "expected a table",
+    "string_too_short": "expected a name",
+}
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+def _expected(kind: str, detail: Mapping[str, Any]) -> str:
+    if kind == "tuple_type" and isinstance(detail["input"], dict):
+        return f"expected a list: write [[{'.'.join(str(step) for step in detail['loc'])}]], with two brackets"
+    if kind in _KINDS:
+        return _KINDS[kind]
+    context = detail.get("ctx", {})
+    if kind in _LIMITS:
+        words, limit = _LIMITS[kind]
+        return f"expected {words} {context[limit]:g}"
+    if kind == "literal_error":
+        options = re.findall(r"'([^']*)'", context["expected"])
+        near = difflib.get_close_matches(str(detail["input"]), options, n=1)
+        return f"expected {context['expected']}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    return str(detail["msg"])
+
+
+def _shown(value: object) -> str:
+    """Write a value much as the file does, in at most 40 characters."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else text[:37] + "..."
