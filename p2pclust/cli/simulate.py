@@ -137,8 +137,8 @@ def _show(findings: list[Finding], mutant: str | None) -> None:
     for finding in failed[:_STORIES]:
         console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)
         console.print(Text(f"replay it: {_replay(finding.seed, mutant)}", style="bold"), soft_wrap=True)
-    for finding in failed[_STORIES:]:
-        line = f"seed {finding.seed} failed too: {_replay(finding.seed, mutant)}"
-        console.print(Text(line), soft_wrap=True)
+    if len(failed) > _STORIES:
+        seeds = ", ".join(f"{finding.seed}" for finding in failed[_STORIES:])
+        console.print(Text(f"\nthese failed too: {seeds}"), soft_wrap=True)
     virtual_h = sum(finding.virtual_s for finding in findings) / 3600
     console.print(f"\n{len(findings)} seeds, {virtual_h:.1f} hours of virtual time: {len(failed)} failed")

@@ -283,7 +283,8 @@ def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = F
     except ValueError as error:
         raise UsageError(f"{path} is not a fleet roster ({error}): copy it again from the fleet's directory") from None
     roster = Roster(document["fleet_id"], document["serial"], peers, signature)
-    if not verify(fleet_public_key, signature, _to_sign(roster)):
+    ours = roster.fleet_id == _fleet_id(fleet_public_key)
+    if not ours or not (verified or _is_signed(fleet_public_key, roster)):
         raise UsageError(
             f"{path} does not carry the signature of this fleet: it was changed, or belongs to another fleet; "
             "copy it again from the fleet's directory"

@@ -113,7 +113,7 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + '[[fleet.devices]]\nname = "a b"\n' + JOB,
-        '[fleet.devices.0]: name = "a b": expected letters, digits, "-" and "_", 40 at most, and not "aggregator"',
+        '[fleet.devices.0]: name = "a b": expected small letters, digits, "-" and "_", 40 at most, and not "aggregator"',
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 3 }\ndo = "kill"\nwho = { any = 2 }\n',
@@ -168,6 +168,11 @@ ONE_LINE: list[tuple[str, str]] = [
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 1, phase = "combining" }\ndo = "kill"\nwho = "peer-01"\n',
         "[faults.0]: phase 'combining' is the aggregator's: expected who = 'aggregator', or another phase",
     ),
+    (
+        HEAD + FLEET + JOB + '[[faults]]\nat = { round = 1, phase = "closing" }\ndo = "kill"\nwho = "peer-01"\n',
+        "[faults.0]: phase 'closing' is the aggregator's: expected who = 'aggregator', or another phase",
+    ),
+    (HEAD + FLEET.replace("4", "4\ngive_up_s = 0") + JOB, "[fleet]: give_up_s = 0: expected more than 0"),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 1 }\ndo = "resume"\nwho = "peer-01"\n',
         "[faults.0]: a paused peer cannot resume itself at a round: expected at = { seconds = ... }",
