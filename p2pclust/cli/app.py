@@ -36,8 +36,7 @@ class _Group(TyperGroup):
         except P2PClustError as error:
             sys.exit(_refused(str(error), error.exit_code, as_json=as_json))
         except (KeyboardInterrupt, typer.Abort):
-            complain("interrupted")
-            sys.exit(_INTERRUPTED)
+            sys.exit(_refused("interrupted", _INTERRUPTED, as_json=as_json))
         except BrokenPipeError:
             # Whoever read our output has enough. The interpreter would complain once more when it flushes at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -48,8 +47,8 @@ class _Group(TyperGroup):
             traceback.print_exception(error)
             complain(f"this is a bug in p2pclust {version('p2pclust')}: please report it with the lines above")
             sys.exit(1)
-        if code == _INTERRUPTED:
-            complain("interrupted")
+        if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
+            _refused("interrupted", _INTERRUPTED, as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -75,7 +75,8 @@ class Watch:
         """Follow one event."""
         with self._lock:
             line = self.progress.take(event)
-            if line:
+            # The view shows rounds elsewhere; their lines would push out everything else.
+            if line and event["verb"] != "combined":
                 self._last.append((float(event["t"]), line))
         if line and self._live is None:
             self._say(f"{event['t']:8.2f} s  {line}")
@@ -138,12 +139,19 @@ class Watch:
             shown.add_row(
                 peer.name,
                 Text(peer.status + again, style=_STYLES[peer.status]),
-                Text(f"aggregates term {peer.term}", style="bold") if peer.term is not None else "",
+                _role(peer),
                 "" if peer.round is None else str(peer.round),
             )
         if len(kept) < len(everybody):
             shown.add_row(f"and {len(everybody) - len(kept)} more", "", "", "")
         return shown
+
+
+def _role(peer: PeerView) -> Text:
+    if peer.term is None:
+        return Text("")
+    gone = peer.status in ("down", "lost", "left")
+    return Text(f"{'aggregated' if gone else 'aggregates'} term {peer.term}", style="dim" if gone else "bold")
 
 
 def table(*columns: tuple[str, str]) -> Table:

@@ -23,7 +23,6 @@ class PeerView:
     status: str = "starting"
     round: int | None = None
     lives: int = 0
-    n_bytes: int | None = None
     term: int | None = None  # of the current job, if it aggregates
     noticed: bool = False  # its death was
 
@@ -209,6 +208,9 @@ class Progress:
             return ""
         before, job.stage = job.stage, job.stages[min(event["stage"], len(job.stages) - 1)]
         job.round = event["round"]
+        for name in event["contributors"]:
+            if name in self.peers:
+                self.peers[name].round = event["round"]
         # A round that is done again, by another aggregator, replaces what came of it before.
         job.shift_of = {round_: shift for round_, shift in job.shift_of.items() if round_ < event["round"]}
         line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"

@@ -38,6 +38,11 @@ def summarise(console: Console, result: Result) -> None:
             facts.add_row(name, value)
     facts.add_row("seconds", _seconds(result))
     console.print()
+    if console.is_terminal:
+        # Where there was a live view, it is gone now, and the title with it.
+        console.print(Text(result["title"] or result["scenario"], style="bold"))
+        console.print(Text(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim"))
+        console.print()
     console.print(facts)
     console.print()
     _peers(console, result["peers"])

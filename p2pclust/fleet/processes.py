@@ -79,7 +79,7 @@ class ProcessFleet:
                 failure = await self.finish(job)
                 if failure:
                     break
-            await self._ask_counters()
+            await self.counters()
         finally:
             await self.stop()
         return self._result(failure)
@@ -200,11 +200,13 @@ class ProcessFleet:
         expected = [name for name in job.roster if self._counts(name)]
         return bool(job.digests) and all(name in job.digests for name in expected)
 
-    async def _ask_counters(self) -> None:
+    async def counters(self) -> dict[str, dict[str, Any]]:
+        """What every peer that answers has sent, received and used."""
         asked = [child for child in self.children.values() if child.alive and child.name not in self._paused]
         for child in asked:
             child.tell({"do": "counters"})
         await self._until(lambda: all(c.name in self._counters or not c.alive for c in asked), _ANSWER_S)
+        return self._counters
 
     # -- faults -------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import os
 import resource
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from p2pclust.peer.events import Submit
@@ -129,6 +130,19 @@ class Control:
                 "bytes_sent": counters.bytes_sent,
                 "bytes_received": counters.bytes_received,
                 "dropped": counters.dropped,
-                "max_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "max_rss_mb": _max_rss_mb(),
             }
         )
+
+
+def _max_rss_mb() -> float:
+    """The most memory that this process ever had resident.
+
+    Not `ru_maxrss` where it can be helped: on Linux a new program inherits that figure from whoever started it.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

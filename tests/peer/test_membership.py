@@ -138,7 +138,7 @@ def test_who_has_left_does_not_refute() -> None:
 def test_a_suspicion_ends_dead() -> None:
     """A suspected member that does not refute within the timeout is declared faulty. Reference: SWIM, section 4.2."""
     core = fleet_of(5)
-    knows(core, claim("p2", "suspect", 1, by="p3"), source="p3")
+    knows(core, claim("p2", "suspect", 1, by="p1"), source="p3")
     longest = 4 * TIMING.suspicion_s(5)
     until(core, longest - 0.01)
     assert core.membership.status("p2") == "suspect"
@@ -150,7 +150,7 @@ def test_a_suspicion_ends_dead() -> None:
 def test_confirmations_shorten_the_suspicion(confirmations: int, factor: float) -> None:
     """Timeout = max(min, max - (max - min) log(C + 1) / log(K + 1)). Reference: Lifeguard, section IV-B."""
     core = fleet_of(8)
-    knows(core, claim("p2", "suspect", 1, by="p3"), source="p3")
+    knows(core, claim("p2", "suspect", 1, by="p1"), source="p3")
     for i in range(confirmations):
         knows(core, claim("p2", "suspect", 1, by=f"p{4 + i}"), source=f"p{4 + i}")
     ends_at = factor * TIMING.suspicion_s(8)
@@ -164,7 +164,8 @@ def test_the_same_view_twice_is_one_confirmation() -> None:
     """Only independent suspicions count. Reference: Lifeguard, section IV-B."""
     core = fleet_of(8)
     for source in ("p3", "p4", "p5", "p6"):
-        knows(core, claim("p2", "suspect", 1, by="p3"), source=source)  # one suspicion, told by four
+        # By p1 itself, whose own probes are silent too.
+        knows(core, claim("p2", "suspect", 1, by="p1"), source=source)  # one suspicion, told by four
     until(core, 4 * TIMING.suspicion_s(8) - 0.01)
     assert core.membership.status("p2") == "suspect"
 

@@ -1,0 +1,233 @@
+"""Large objects: pulled in chunks, within a window, resumed, verified."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import Net, alone, toy
+
+from p2pclust.peer.blobs import Blobs, digest_of
+from p2pclust.peer.context import Context
+from p2pclust.peer.core import Stored
+from p2pclust.peer.effects import Compute, DropBlob, Effect, Send, SendChunk, StoreChunk
+from p2pclust.peer.events import Arrived
+from p2pclust.peer.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.timing import PRESETS, Limits
+
+CHUNK, WINDOW = 100, 3
+DATA = bytes(range(256)) * 4  # 1024 bytes: ten chunks of 100 and one of 24
+DIGEST = digest_of(DATA)
+CHUNKS = [DATA[i : i + CHUNK] for i in range(0, len(DATA), CHUNK)]
+
+
+class Puller:
+    """A `Blobs` machine by itself."""
+
+    def __init__(self, stored: dict[bytes, tuple[int, tuple[int, ...]]] | None = None, blob_bytes: int = 4096) -> None:
+        limits = Limits(chunk_bytes=CHUNK, window=WINDOW, blob_bytes=blob_bytes)
+        self.ctx = Context("p1", PRESETS["fast"], limits, np.random.default_rng(0), "s")
+        self.blobs = Blobs(self.ctx, stored or {})
+
+    def effects(self) -> list[Effect]:
+        effects, self.ctx.effects = self.ctx.effects, []
+        return effects
+
+    def pull(self, *sources: str, size: int = len(DATA)) -> list[tuple[str, int]]:
+        self.blobs.pull(DIGEST, size, list(sources))
+        return self.asked()
+
+    def asked(self) -> list[tuple[str, int]]:
+        return [
+            (e.to, e.message.index) for e in self.effects()
+            if isinstance(e, Send) and isinstance(e.message, BlobRequest)
+        ]  # fmt: skip
+
+    def hear(self, message: Message, source: str = "p2") -> None:
+        self.blobs.receive(source, message)
+
+    def time_out(self) -> list[tuple[str, int]]:
+        self.ctx.now = self.ctx.timers.next_at()
+        key = self.ctx.timers.pop_due(self.ctx.now)
+        assert key is not None
+        self.blobs.fire(key[0:])
+        return self.asked()
+
+
+def test_no_more_than_the_window_is_asked_for() -> None:
+    puller = Puller()
+    assert puller.pull("p2") == [("p2", 0), ("p2", 1), ("p2", 2)]
+    puller.hear(BlobChunk(DIGEST, 1, (CHUNKS[1],)))
+    assert puller.asked() == [("p2", 3)]
+
+
+def test_a_blob_is_here_when_a_worker_has_hashed_it() -> None:
+    puller = Puller()
+    puller.pull("p2")
+    for index, chunk in enumerate(CHUNKS):
+        assert not puller.blobs.has(DIGEST)
+        puller.hear(BlobChunk(DIGEST, index, (chunk,)))
+    effects = puller.effects()
+    assert [e.index for e in effects if isinstance(e, StoreChunk)] == list(range(11))
+    assert [e.task.kind for e in effects if isinstance(e, Compute)] == ["verify"]
+    assert not puller.blobs.has(DIGEST)
+    puller.blobs.verified(DIGEST, True)
+    assert puller.blobs.has(DIGEST)
+    assert puller.ctx.timers.next_at() == float("inf"), "no timer is left behind"
+
+
+@pytest.mark.parametrize(
+    ("index", "data"),
+    [
+        pytest.param(0, (CHUNKS[0][:-1],), id="too-short"),
+        pytest.param(0, (CHUNKS[0] + b"x",), id="too-long"),
+        pytest.param(10, (bytes(CHUNK),), id="the-last-as-long-as-the-others"),
+        pytest.param(11, (CHUNKS[0],), id="behind-the-end"),
+        pytest.param(-1, (CHUNKS[0],), id="before-the-beginning"),
+        pytest.param(0, (), id="nothing"),
+        pytest.param(0, (CHUNKS[0], CHUNKS[0]), id="two"),
+    ],
+)
+def test_a_chunk_of_the_wrong_size_is_ignored(index: int, data: tuple[bytes, ...]) -> None:
+    puller = Puller()
+    puller.pull("p2")
+    puller.hear(BlobChunk(DIGEST, index, data))
+    assert puller.effects() == []
+
+
+def test_a_chunk_twice_is_stored_once() -> None:
+    puller = Puller()
+    puller.pull("p2")
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    puller.effects()
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    assert puller.effects() == []
+
+
+def test_what_nobody_asked_for_is_ignored() -> None:
+    puller = Puller()
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    puller.hear(BlobMissing(DIGEST))
+    assert puller.effects() == []
+
+
+def test_a_wrong_hash_is_dropped_and_fetched_again() -> None:
+    puller = Puller()
+    puller.pull("p2")
+    for index, chunk in enumerate(CHUNKS):
+        puller.hear(BlobChunk(DIGEST, index, (chunk if index else bytes(CHUNK),)))
+    puller.effects()
+    puller.blobs.verified(DIGEST, False)
+    assert DropBlob(DIGEST) in puller.effects()
+    assert not puller.blobs.has(DIGEST)
+    assert puller.pull("p3") == [("p3", 0), ("p3", 1), ("p3", 2)]
+
+
+def test_after_a_restart_only_what_is_missing_is_asked_for() -> None:
+    puller = Puller({DIGEST: (11, (0, 1, 2, 5))})
+    assert puller.pull("p2") == [("p2", 3), ("p2", 4), ("p2", 6)]
+    for index in (3, 4, 6, 7, 8, 9, 10):
+        puller.hear(BlobChunk(DIGEST, index, (CHUNKS[index],)))
+    assert any(isinstance(e, Compute) for e in puller.effects())
+
+
+def test_the_next_source_is_asked_when_the_first_does_not_have_it() -> None:
+    puller = Puller()
+    puller.pull("p2", "p3")
+    puller.hear(BlobMissing(DIGEST), "p2")
+    assert puller.asked() == [("p3", 0), ("p3", 1), ("p3", 2)]
+    puller.hear(BlobMissing(DIGEST), "p4")  # who was never asked
+    assert puller.asked() == []
+    puller.hear(BlobMissing(DIGEST), "p3")  # the last source is kept: it may have it later
+    assert puller.time_out() == [("p3", 0), ("p3", 1), ("p3", 2)]
+
+
+def test_the_next_source_is_asked_when_the_first_is_silent() -> None:
+    puller = Puller()
+    puller.pull("p2", "p3")
+    assert puller.time_out() == [("p3", 0), ("p3", 1), ("p3", 2)]
+    assert puller.time_out() == [("p2", 0), ("p2", 1), ("p2", 2)]
+
+
+def test_a_new_source_goes_first_without_starting_anew() -> None:
+    puller = Puller()
+    puller.pull("p2")
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    puller.effects()
+    assert puller.pull("p3") == []
+    puller.hear(BlobChunk(DIGEST, 1, (CHUNKS[1],)))
+    assert puller.asked() == [("p3", 4)]
+
+
+def test_a_blob_larger_than_allowed_is_not_pulled() -> None:
+    puller = Puller(blob_bytes=1000)
+    assert puller.pull("p2") == []
+    assert puller.ctx.timers.next_at() == float("inf")
+
+
+def test_what_is_here_is_not_pulled() -> None:
+    puller = Puller()
+    puller.blobs.made(DIGEST)
+    assert puller.pull("p2") == []
+
+
+def test_dropping_ends_the_pull() -> None:
+    puller = Puller()
+    puller.pull("p2")
+    puller.blobs.drop(DIGEST)
+    assert DropBlob(DIGEST) in puller.effects()
+    assert puller.ctx.timers.next_at() == float("inf")
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    assert puller.effects() == []
+
+
+def test_who_has_it_gives_it_and_who_has_not_says_so() -> None:
+    core = alone(stored=Stored("s", 0, {}, {}))
+    core.blobs.made(DIGEST)
+    assert SendChunk("p2", DIGEST, 4) in core.step(1.0, Arrived("p2", BlobRequest(DIGEST, 4)))
+    other = bytes(32)
+    assert Send("p2", BlobMissing(other)) in core.step(1.0, Arrived("p2", BlobRequest(other, 0)))
+
+
+# -- in a fleet -------------------------------------------------------------------------------------------------------
+
+SMALL = Limits(inline_bytes=64, chunk_bytes=32)
+
+
+def test_large_states_and_contributions_travel_as_blobs() -> None:
+    net = Net(3, limits=SMALL)
+    net.meet()
+    job = net.submit("p1", toy(3, pad=200))
+    net.until(lambda: len(net.finished(job)) == 3)
+    assert set(net.states(job).values()) == {"s3[0,1,2]"}
+    assert all(len(f) <= 64 for p in net.sent for f in getattr(p.message, "state", ()) + getattr(p.message, "payload", ()))
+
+
+def test_a_pull_survives_a_crash_of_the_puller() -> None:
+    net = Net(3, limits=SMALL, manual=lambda message: isinstance(message, BlobChunk))
+    net.meet()
+    job = net.submit("p1", toy(3, pad=200), aggregator="p1")
+    net.advance(0.1)
+    net.deliver(lambda packet: packet.target == "p2")
+    digest = next(p.message.digest for p in net.sent if p.target == "p1" and isinstance(p.message, BlobRequest))
+    have = [i for i in range(7) if net.peers["p2"].disk.chunk(digest, i) is not None]
+    assert 0 < len(have) < 7
+    net.crash("p2")
+    net.drop()
+    seen = len(net.sent)
+    net.start("p2")
+    net.manual = lambda message: False
+    net.until(lambda: len(net.finished(job)) == 3)
+    asked = [p.message.index for p in net.sent[seen:] if isinstance(p.message, BlobRequest)
+             and p.source == "p2" and p.message.digest == digest]  # fmt: skip
+    assert asked
+    assert not set(asked) & set(have)
+
+
+def test_a_state_is_fetched_from_others_when_the_aggregator_is_gone() -> None:
+    """Whoever adopted a state can give it."""
+    net = Net(5, limits=SMALL)
+    net.meet()
+    net.lost = lambda packet: packet.source == "p1" and packet.target == "p5" and isinstance(packet.message, BlobChunk)
+    job = net.submit("p1", toy(2, pad=200), aggregator="p1")
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert len(set(net.states(job).values())) == 1
