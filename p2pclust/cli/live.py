@@ -96,7 +96,7 @@ class Watch:
             details.append(f"   {self.progress.t:.1f} s")
             parts: list[RenderableType] = [head, details, Text(""), self._job_line(job), self._moves(job), Text("")]
             events = [self._event_line(t, line) for t, line in self._last]
-            room = max(3, self._console.height - len(parts) - len(events) - 5)
+            room = max(3, self._console.height - len(parts) - len(events) - 3)
             parts += [self._peers(room), Text(""), *events]
             return Group(*parts)
 

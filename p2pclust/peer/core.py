@@ -83,7 +83,12 @@ class Core:
         self.blobs = Blobs(self._ctx, dict(stored.blobs))
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
-        self._statuses = dict.fromkeys(self.membership.members, "unknown")
+        self._machines: dict[str, Membership | Facts | Blobs | Jobs] = {
+            "member": self.membership,
+            "fact": self.facts,
+            "blob": self.blobs,
+            "job": self.jobs,
+        }
 
     @property
     def wake_at(self) -> float:
@@ -160,17 +165,14 @@ class Core:
             self.jobs.computed(event)
 
     def _fire_due(self) -> None:
-        machines = {"member": self.membership, "fact": self.facts, "blob": self.blobs, "job": self.jobs}
         while (key := self._ctx.timers.pop_due(self._ctx.now)) is not None:
-            machines[key[0]].fire(key)  # type: ignore[attr-defined]
+            self._machines[key[0]].fire(key)
 
     def _settle(self) -> None:
         """Let what one machine learnt reach the others: changed members, new facts."""
-        for name, member in self.membership.members.items():
-            if member.status != self._statuses[name]:
-                before, self._statuses[name] = self._statuses[name], member.status
-                if member.status == "alive" and before != "suspect":
-                    self.facts.greet(name)
-                self.jobs.member_changed(name)
+        for name, before in self.membership.take_changes():
+            if self.membership.status(name) == "alive" and before != "suspect":
+                self.facts.greet(name)
+            self.jobs.member_changed(name)
         for fact in self.facts.take_news():
             self.jobs.learn(fact)

@@ -69,6 +69,7 @@ class Membership:
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
         self._health = 0
         self._left = False
+        self._changes: list[tuple[str, str]] = []
 
     # -- what others ask --------------------------------------------------------------------------------------------
 
@@ -87,6 +88,11 @@ class Membership:
     def store_id(self, name: str) -> str:
         """The id of the member's store, empty if not known."""
         return self._ctx.store_id if name == self._ctx.me else self.members[name].store_id
+
+    def take_changes(self) -> list[tuple[str, str]]:
+        """Members whose status changed since the last call, with the status before, oldest first."""
+        changes, self._changes = self._changes, []
+        return changes
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -273,7 +279,8 @@ class Membership:
         self._end_suspicion(member)
         if update.status == "suspect":
             self._begin_suspicion(member, update.by)
-        if before != member.status or update.incarnation:
+        if before != member.status:
+            self._changes.append((member.name, before))
             self._ctx.report(
                 "member", member=member.name, status=member.status, before=before, incarnation=member.incarnation
             )

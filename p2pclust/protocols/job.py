@@ -241,7 +241,7 @@ class JobState:
             reason,
             converged,
             empty_rounds,
-            _unpack_log(log),
+            _log_reader.read(log),
             Arrays.unpack(arrays),
         )
         if len(state.log) != state.round or stage >= _MAX_STAGES or any(r.stage > stage for r in state.log):
@@ -249,6 +249,24 @@ class JobState:
         if state.encode() != data:
             raise WireError("job state: not in canonical form")
         return state
+
+
+class _LogReader:
+    """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, tuple[RoundRecord, ...]] = (b"", ())
+
+    def read(self, data: bytes) -> tuple[RoundRecord, ...]:
+        packed, records = self._last
+        if not data.startswith(packed):
+            packed, records = b"", ()
+        log = (*records, *_unpack_log(data[len(packed) :]))
+        self._last = (data, log)
+        return log
+
+
+_log_reader = _LogReader()
 
 
 def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:

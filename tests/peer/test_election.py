@@ -165,6 +165,7 @@ def test_an_aggregator_without_a_majority_resigns() -> None:
     """A leader steps down if an election timeout elapses without a round to a majority. Reference: section 6.2."""
     net = Net(5)
     net.meet()
+    net.hold_work = lambda name, effect: True
     job = net.submit("p1", toy(9), aggregator="p1")
     net.lost = lambda packet: packet.source == "p1" or packet.target == "p1"
     net.advance(net.timing.election_max_s + 2 * net.timing.heartbeat_s)
@@ -176,12 +177,11 @@ def test_a_minority_elects_nobody() -> None:
     """A candidate needs votes from a majority of the full cluster. Reference: section 3.4."""
     net = Net(5)
     net.meet()
+    net.hold_work = lambda name, effect: True
     job = net.submit("p1", toy(2), aggregator="p5")
-    net.crash("p3")
-    net.crash("p4")
-    net.crash("p5")
-    net.start("p5")
-    net.crash("p5")
+    for name in ("p3", "p4", "p5"):
+        net.crash(name)
+    net.hold_work = lambda name, effect: False
     net.advance(60)
     assert net.aggregator(job) == ""
     assert net.finished(job) == []
@@ -284,7 +284,6 @@ def test_a_wiped_store_neither_stands_nor_counts() -> None:
     net.hold_work = lambda name, effect: False
     net.advance(30)
     assert net.aggregator(job) == "", "one intact store of three is no majority"
-    assert [f for name, f in net.verbs("elected") if name != "p1"] in ([], [f for _, f in net.verbs("elected")][:1])
     assert net.finished(job) == []
 
 

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+import typer
+
+from p2pclust.cli.app import app
+from p2pclust.cli.reference import _commands
+
+from .conftest import ROOT, Cli
+
+COMMANDS = dict(_commands("p2pclust", typer.main.get_command(app)))
+
+
+def test_version(cli: Cli) -> None:
+    ended = cli("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"p2pclust {version('p2pclust')}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help(cli: Cli, arguments: tuple[str, ...]) -> None:
+    ended = cli(*arguments)
+    assert ended.code == 0
+    for name in ("run", "protocols", "simulate", "keys", "peer", "doctor"):
+        assert f"  {name}  " in ended.out
+    assert "..." not in ended.out.split("Commands:")[1], "a short help is cut off"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_an_example_that_begins_like_it(cli: Cli, name: str) -> None:
+    ended = cli(*name.split()[1:], "--help")
+    assert ended.code == 0
+    examples = ended.out.split("Example", 1)[1].split("\n\n")[0].splitlines()[1:]
+    assert examples[0].strip().startswith(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained_and_names_its_value(name: str) -> None:
+    for item in COMMANDS[name].params:
+        assert item.help, item.name
+        assert getattr(item, "is_flag", False) or item.metavar, item.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("rum",), "error: no such command 'rum'"),
+        (("run",), "error: missing argument 'SCENARIO.toml'"),
+        (("run", "s.toml", "--sed", "3"), "error: no such option: --sed"),
+        (("run", "s.toml", "--seed", "many"), "error: invalid value for '--seed'"),
+        (("run", "s.toml", "--backend", "cloud"), "error: invalid value for '--backend'"),
+        (("keys", "forge"), "error: no such command 'forge'"),
+        (("simulate",), "error: missing option '--seeds'"),
+    ],
+)
+def test_wrong_usage_is_one_line(cli: Cli, arguments: tuple[str, ...], line: str) -> None:
+    ended = cli(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(line)
+    assert ended.err.count("\n") == 1
+    assert "--help)" in ended.err
+
+
+def test_with_json_a_refusal_is_an_object_too(cli: Cli) -> None:
+    ended = cli("run", "absent.toml", "--json")
+    assert ended.code == 2
+    assert json.loads(ended.out) == {"error": "absent.toml: no such file", "exit_code": 2}
+    assert ended.err == "error: absent.toml: no such file\n"
+
+
+def test_a_bug_shows_its_traceback_and_asks_to_be_reported(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("p2pclust.cli.doctor.examine", broken)
+    ended = cli("doctor")
+    assert (ended.code, ended.out) == (1, "")
+    assert "Traceback" in ended.err
+    assert "ZeroDivisionError: a bug" in ended.err
+    assert "please report it" in ended.err.splitlines()[-1]
+
+
+def test_an_interrupt_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> list[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("p2pclust.cli.doctor.examine", interrupted)
+    ended = cli("doctor", "--json")
+    assert ended.code == 130
+    assert json.loads(ended.out) == {"error": "interrupted", "exit_code": 130}
+    assert ended.err.strip() == "error: interrupted"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["protocols"]])
+def test_starts_light(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom p2pclust.cli import main\n"
+        f"sys.argv[1:] = {arguments!r}\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'torch', 'networkx', 'zmq'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m p2pclust simulate --seeds 0:3 --jobs 1 --seed-trace | head -0"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

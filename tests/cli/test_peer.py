@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from p2pclust.cli import peer
+from p2pclust.cli.peer_config import PeerConfig, load_config
+from p2pclust.transport.keys import throwaway_fleet, write_fleet
+
+from .conftest import Cli
+
+CONFIG = {
+    "name": "meter-01",
+    "listen": "127.0.0.1:7001",
+    "join": ["meter-02@127.0.0.1:7002"],
+    "roster": "keys/roster.json",
+    "bundle": "keys/meter-01.bundle",
+    "data": "rows.csv",
+    "state_dir": "state",
+    "timing": "fast",
+    "fitness": 0.7,
+}
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    """Everything that a device needs, and the configuration of meter-01."""
+    write_fleet(tmp_path / "keys", *throwaway_fleet(["meter-01", "meter-02"]))
+    (tmp_path / "rows.csv").write_text("w,h\n1,2\n3,4\n", encoding="utf-8")
+    write_toml(tmp_path / "peer.toml", CONFIG)
+    return tmp_path
+
+
+def write_toml(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()), encoding="utf-8")
+
+
+def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
+    config = load_config(device / "peer.toml", {})
+    assert config == CONFIG | {
+        "join": {"meter-02": "127.0.0.1:7002"},
+        "roster": str(device / "keys/roster.json"),
+        "bundle": str(device / "keys/meter-01.bundle"),
+        "data": str(device / "rows.csv"),
+        "state_dir": str(device / "state"),
+        "faults": [],
+        "control": "",
+    }
+
+
+def test_options_replace_the_file_and_are_enough(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[Mapping[str, Any]] = []
+    monkeypatch.setattr("p2pclust.cli.peer.become", became.append)
+    assert cli("peer", "--config", "peer.toml", "--timing", "wan", "--fitness", "0.1").code == 0
+    assert (became[0]["timing"], became[0]["fitness"], became[0]["name"]) == ("wan", 0.1, "meter-01")
+    options: list[str] = []
+    for key, value in CONFIG.items():
+        for item in value if isinstance(value, list) else [value]:
+            options += [f"--{key.replace('_', '-')}", str(item)]
+    assert cli("peer", *options).code == 0
+    assert became[1] == load_config(device / "peer.toml", {})
+
+
+def test_every_key_has_an_option() -> None:
+    import inspect
+
+    assert set(PeerConfig.model_fields) <= set(inspect.signature(peer.peer).parameters)
+
+
+def test_check_starts_nothing(cli: Cli, device: Path) -> None:
+    ended = cli("peer", "--config", "peer.toml", "--check")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert not (device / "state").exists()
+
+
+def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: calls.append(arguments))
+    config = load_config(device / "peer.toml", {})
+    peer.become(config)
+    ((_, *arguments),) = calls
+    assert arguments == ["-m", "p2pclust.peer.main", str(device / "state" / "peer.json")]
+    assert json.loads((device / "state" / "peer.json").read_text()) == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"nam": "x"}, "peer.toml: unknown key 'nam' (did you mean 'name'?)"),
+        ({"listen": "7001"}, 'peer.toml: listen = "7001": expected HOST:PORT, with a port from 1 to 65535'),
+        ({"listen": "h:70000"}, 'peer.toml: listen = "h:70000": expected HOST:PORT, with a port from 1 to 65535'),
+        ({"join": ["127.0.0.1:7002"]}, 'peer.toml: join.0 = "127.0.0.1:7002": expected NAME@HOST:PORT'),
+        ({"join": ["x@h:1"]}, "peer.toml: join: 'x' is not on the fleet roster keys/roster.json"),
+        ({"timing": "quick"}, "peer.toml: timing = \"quick\": expected 'default', 'wan' or 'fast'"),
+        ({"fitness": 2.0}, "peer.toml: fitness = 2.0: expected at most 1"),
+        ({"data": "absent.csv"}, "absent.csv: no such file"),
+        ({"bundle": "absent.bundle"}, "device bundle absent.bundle does not exist"),
+        (
+            {"name": "meter-02"},
+            "peer.toml: name = 'meter-02', but keys/meter-01.bundle is the bundle of 'meter-01'",
+        ),
+    ],
+)
+def test_refusals(cli: Cli, device: Path, changes: dict[str, Any], line: str) -> None:
+    write_toml(device / "peer.toml", CONFIG | changes)
+    ended = cli("peer", "--config", "peer.toml")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {line}")
+    assert ended.err.count("\n") == 1
+    assert not (device / "state").exists()
+
+
+def test_what_is_missing_is_named(cli: Cli) -> None:
+    ended = cli("peer", "--name", "a")
+    assert ended.code == 2
+    assert ended.err.splitlines()[0] == "error: options: key 'listen' is missing"
+
+
+def test_a_key_that_is_not_on_the_roster(cli: Cli, device: Path) -> None:
+    strangers, bundles = throwaway_fleet(["meter-01"])
+    write_fleet(device / "other", strangers, bundles)
+    write_toml(device / "peer.toml", CONFIG | {"bundle": "other/meter-01.bundle"})
+    ended = cli("peer", "--config", "peer.toml")
+    assert ended.code == 2
+    assert "does not carry the signature of this fleet" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_nan_is_refused_before_the_peer_joins(cli: Cli, device: Path) -> None:
+    (device / "rows.csv").write_text("w,h\n1,nan\n", encoding="utf-8")
+    ended = cli("peer", "--config", "peer.toml")
+    assert ended.code == 2
+    assert ended.err.startswith("error: rows.csv: row 2, column 2 (h): nan is not a finite number")

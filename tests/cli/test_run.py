@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Cli
+
+SMALL = """
+title = "Three peers"
+[data]
+source = "iris"
+[fleet]
+peers = 3
+timing = "fast"
+[[jobs]]
+protocol = "llf-cm"
+clusters = 3
+suppress_singletons = false
+[expect]
+pooled_relative_difference_below = 1e-9
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    (tmp_path / "small.toml").write_text(SMALL, encoding="utf-8")
+    return "small.toml"
+
+
+def test_done(cli: Cli, small: str, tmp_path: Path) -> None:
+    ended = cli("run", small, "--backend", "in-process")
+    assert (ended.code, ended.out) == (0, "")
+    (out,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"small-\d{8}-\d{6}", out.name)
+    assert sorted(path.name for path in out.iterdir()) == ["centers.csv", "events.jsonl", "result.json"]
+    lines = ended.err.splitlines()
+    assert lines[:2] == ["Three peers", "3 peers, in-process, timing fast, seed 0"]
+    assert lines[-1] == f"output: runs/{out.name}"
+    assert any(line.startswith("pooled") and "over the same contributors" in line for line in lines)
+    assert any(re.fullmatch(r"relative difference .* below 1e-09 +\S+ +yes *", line) for line in lines)
+
+
+def test_json_is_the_result_and_nothing_else(cli: Cli, small: str, tmp_path: Path) -> None:
+    ended = cli("run", small, "--backend", "simulated", "--seed", "4", "--out", "o", "--json")
+    assert ended.code == 0
+    told = json.loads(ended.out)
+    assert told == json.loads((tmp_path / "o" / "result.json").read_text())
+    assert (told["seed"], told["backend"], told["scenario"], told["output"]) == (4, "simulated", "small", "o")
+
+
+def test_an_expectation_that_fails_is_exit_1(cli: Cli, small: str) -> None:
+    ended = cli("run", small, "--backend", "in-process", "--set", "expect.ari_at_least=0.99")
+    assert (ended.code, ended.out) == (1, "")
+    assert re.search(r"adjusted Rand index is at least 0\.99 +0\.\d+ +NO\n", ended.err)
+
+
+def test_a_fleet_that_loses_its_majority_is_exit_3(cli: Cli, scenarios: Path, tmp_path: Path) -> None:
+    ended = cli("run", scenarios / "lost-majority.toml", "--backend", "simulated", "--out", "o", "--json")
+    assert ended.code == 3
+    told = json.loads(ended.out)
+    assert "lost its majority" in told["failure"]
+    assert told["jobs"][0]["centers"] is None
+    assert not (tmp_path / "o" / "centers.csv").exists()
+    assert ended.err.splitlines()[-1].startswith("error: the fleet lost its majority: waiting: 2 of 5 peers")
+
+
+def test_a_job_that_nobody_may_contribute_to_is_exit_3(cli: Cli, small: str) -> None:
+    more = ("--set", "jobs.0.protocol=llf-fcm", "--set", "jobs.0.clusters=100", "--set", "jobs.0.init=uniform")
+    (Path(small)).write_text(SMALL.replace("suppress_singletons = false\n", ""), encoding="utf-8")
+    ended = cli("run", small, "--backend", "in-process", *more)
+    assert ended.code == 3
+    assert "privacy gate" in ended.err.splitlines()[-1]
+    assert "peer-01" in ended.err.splitlines()[-1]
+
+
+def test_a_fault_that_never_happens_is_told(cli: Cli, small: str) -> None:
+    faults = '[{at={round=900}, do="kill", who="peer-01"}]'
+    ended = cli("run", small, "--backend", "simulated", "--set", f"faults={faults}")
+    assert ended.code == 0
+    assert "warning: this fault never happened: kill" in ended.err
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
+    ended = real_cli("run", scenarios / "iris-kmeans.toml", "--json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert all(item["held"] for item in told["expectations"])
+    assert told["unfired_faults"] == []
+    assert told["jobs"][0]["replay_identical"] is True
+    assert "greenhouse-02 killed, to come back" in ended.err
+    assert "greenhouse-02 is back, from its disk" in ended.err
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "p2pclust", "run", small, "--json", "--out", "o"]
+    forever = ["--set", "jobs.0.tol=0", "--set", "jobs.0.max_rounds=1000000"]
+    run = subprocess.Popen(command + forever, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stderr is not None
+    for line in run.stderr:
+        if "aggregates term 1" in line:
+            break
+    run.send_signal(number)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert json.loads(out) == {"error": "interrupted", "exit_code": 130}
+    assert err.splitlines()[-1] == "error: interrupted"
+    started = [event for event in events(tmp_path / "o") if event["verb"] == "started"]
+    assert len(started) == 3
+    for event in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(event["pid"], 0)
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "events.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,310 @@
+"""Thousands of well-formed but wrong messages into living cores: nothing escapes, nothing falls, nothing grows.
+
+They come from an enrolled peer that lies about everything (the shell vouches only for who it is) and from strangers.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import Net, toy
+
+from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.messages import (
+    Ack,
+    Adopted,
+    BlobChunk,
+    BlobMissing,
+    BlobRequest,
+    Close,
+    CloseReply,
+    FactDelta,
+    FactDigest,
+    Gossip,
+    Heartbeat,
+    HeartbeatReply,
+    MemberSync,
+    Message,
+    Open,
+    Ping,
+    PingRequest,
+    PreVote,
+    PreVoteReply,
+    Refusal,
+    Relay,
+    RequestVote,
+    StaleTerm,
+    Synced,
+    Update,
+    VoteReply,
+    decode,
+    encode,
+)  # fmt: skip
+from p2pclust.peer.timing import Limits
+
+HONEST, LIAR, STRANGER = ("p1", "p2", "p3"), "p4", "zz"
+
+
+@dataclass
+class Liar:
+    """Draws messages that are well-formed; what it knows of the job makes them hit where it hurts."""
+
+    rng: np.random.Generator
+    job: str
+    digests: list[bytes]
+    terms: tuple[int, int] = (0, 6)
+    said: list[tuple[str, Message]] = field(default_factory=list)
+
+    def pick(self, *values: Any) -> Any:
+        return values[int(self.rng.integers(len(values)))]
+
+    def number(self) -> int:
+        return int(self.pick(-1, 0, 1, 2, 3, 7, 255, 2**31))
+
+    def term(self) -> int:
+        return int(self.rng.integers(*self.terms))
+
+    def name(self) -> str:
+        return str(self.pick("p1", "p2", "p3", "p4", "zz", "", "p1 "))or "p9"
+
+    def digest(self) -> bytes:
+        return bytes(self.pick(*self.digests, b"", bytes(32), self.rng.bytes(32)))
+
+    def which(self) -> str:
+        return str(self.pick(self.job, self.job, self.job, "job-000000000000", self.name()))
+
+    def frames(self) -> tuple[bytes, ...]:
+        return tuple(self.pick((), (b"s1[0]",), (b"",), (b"x" * 32,), (b"a", b"b", b"c")))
+
+    def updates(self) -> tuple[Update, ...]:
+        status = ("unknown", "alive", "suspect", "dead", "left", "asleep")
+        return tuple(
+            Update(self.name(), str(self.pick(*status)), self.number(), str(self.pick("", "h:1")), "s", self.name())
+            for _ in range(int(self.rng.integers(0, 4)))
+        )
+
+    def message(self) -> Message:
+        """One message of any kind."""
+        kind = int(self.rng.integers(0, 24))
+        seq, job, term = self.number(), self.which(), self.term()
+        state, frames = self.digest(), self.frames()
+        if frames and self.rng.random() < 0.5:
+            state = digest_of(frames[0])
+        match kind:
+            case 0:
+                return Ping(seq, self.updates())
+            case 1:
+                return Ack(seq, bool(self.pick(True, False)), self.updates())
+            case 2:
+                return PingRequest(seq, self.name(), self.updates())
+            case 3:
+                return Gossip(self.updates())
+            case 4:
+                return MemberSync(bool(self.pick(True, False)), self.updates())
+            case 5:
+                return Refusal(self.name(), seq)
+            case 6:
+                return FactDigest(bool(self.pick(True, False)), (self.name(), self.name()), (seq, self.number()))
+            case 7:
+                key = str(self.pick("a", "b", "job/" + self.job, "job/x"))
+                return FactDelta(self.name(), self.number(), (key,), (seq,), (frames or (b"",))[:1])
+            case 8:
+                return Synced(job)
+            case 9:
+                return PreVote(job, term, self.term(), self.number())
+            case 10:
+                return PreVoteReply(job, term, True, self.term(), "store-p4")
+            case 11:
+                return RequestVote(job, term, self.term(), self.number())
+            case 12:
+                return VoteReply(job, term, True, "store-p4")
+            case 13:
+                return StaleTerm(job, term)
+            case 14 | 15:
+                final, proposer = bool(self.pick(True, False, False)), int(self.pick(-1, -1, 0, 3))
+                return Open(job, term, self.number(), state, len(frames[0]) if frames else seq, final, proposer, frames)
+            case 16 | 17:
+                said = self.digest()
+                return Adopted(job, term, self.number(), state, self.pick("store-p4", "s"), self.pick("", "", "no"), said,
+                               seq, frames)  # fmt: skip
+            case 18:
+                return Heartbeat(job, term, self.number())
+            case 19:
+                return HeartbeatReply(job, term, term, self.number(), "store-p4", bool(self.pick(True, False)))
+            case 20:
+                return CloseReply(job, bool(self.pick(True, False)))
+            case 21:
+                return BlobRequest(state, seq)
+            case 22:
+                return self.pick(BlobChunk(state, seq, frames), BlobMissing(state))
+            case _:
+                return Relay(self.name(), self.name(), b"", frames)
+
+
+class Watch:
+    """The promises that a ledger makes, checked after every step."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.terms: dict[str, int] = {}
+        self.votes: dict[tuple[str, int], str] = {}
+        self.positions: dict[str, tuple[int, int]] = {}
+
+    def check(self, job: str) -> None:
+        for name in HONEST:
+            core = self.net.peers[name].core
+            if core is None or job not in core.jobs.jobs:
+                continue
+            ledger: Ledger = core.jobs.jobs[job].ledger
+            assert ledger.term >= self.terms.get(name, 0), f"{name}: term fell"
+            self.terms[name] = ledger.term
+            if ledger.voted_for:
+                first = self.votes.setdefault((name, ledger.term), ledger.voted_for)
+                assert first == ledger.voted_for, f"{name}: two votes in term {ledger.term}"
+            if not ledger.finished:  # the end may be learnt from a peer of any term
+                assert ledger.register.position >= self.positions.get(name, (0, 0)), f"{name}: register fell"
+                self.positions[name] = ledger.register.position
+            armed = core.wake_at < float("inf")
+            assert armed, f"{name} waits without a timer"
+
+
+def attack(net: Net, job: str, liar: Liar, n: int, source: str = LIAR) -> Watch:
+    watch = Watch(net)
+    for i in range(n):
+        message = decode(encode(liar.message()))
+        target = str(liar.pick(*HONEST))
+        net.arrive(source, target, message, via=str(liar.pick("", "", "", "p2" if target != "p2" else "p3", "zz")))
+        watch.check(job)
+        if i % 5 == 0:
+            net.advance(float(liar.pick(0.0, 0.001, 0.01, 0.1)))
+            watch.check(job)
+    return watch
+
+
+def fleet(*, limits: Limits = Limits()) -> tuple[Net, str]:  # noqa: B008
+    net = Net(4, limits=limits)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind == "combine"
+    job = net.submit("p1", toy(40))
+    net.until(lambda: net.aggregator(job) != "")
+    net.crash(LIAR)  # from now on the test speaks for it
+    return net, job
+
+
+def liar_of(net: Net, job: str, seed: int) -> Liar:
+    ref = net.job("p1", job).ledger.register.ref
+    return Liar(np.random.default_rng(seed), job, [ref.digest if ref else bytes(32)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_liar_on_the_roster_breaks_no_promise(seed: int) -> None:
+    net, job = fleet()
+    attack(net, job, liar_of(net, job, seed), 1500)
+
+
+def test_a_liar_breaks_no_promise_across_restarts() -> None:
+    net, job = fleet()
+    liar, watch = liar_of(net, job, 9), Watch(net)
+    for i in range(1200):
+        net.arrive(LIAR, str(liar.pick(*HONEST)), liar.message()) if i % 7 else net.advance(0.05)
+        if i % 100 == 99:
+            name = str(liar.pick(*HONEST))
+            net.crash(name)
+            net.start(name)
+        watch.check(job)
+
+
+def test_a_stranger_changes_nothing_at_all() -> None:
+    net, job = fleet()
+    liar = liar_of(net, job, 5)
+    before = [net.job(name, job).ledger.register for name in HONEST]
+    for _ in range(1000):
+        assert net.arrive(STRANGER, str(liar.pick(*HONEST)), liar.message()) == []
+    assert [net.job(name, job).ledger.register for name in HONEST] == before
+    assert net.flight == []
+
+
+def test_the_job_ends_when_the_liar_is_gone() -> None:
+    """Lies of the kinds that an election survives do not stop the honest majority for good."""
+    net, job = fleet()
+    liar = liar_of(net, job, 3)
+    for i in range(600):
+        message = liar.message()
+        # A liar that opens states of its own as an aggregator, or tells a false end, can spoil a result: not promised.
+        if not isinstance(message, (Open, Close, Adopted, Relay)):
+            net.arrive(LIAR, str(liar.pick(*HONEST)), message)
+        if i % 20 == 0:
+            net.advance(0.05)
+    net.hold_work = lambda name, effect: False
+    net.do_work()
+    net.until(lambda: net.finished(job) == list(HONEST), limit_s=120)
+    assert len({net.states(job)[name] for name in HONEST}) == 1
+
+
+@dataclass
+class Census:
+    """How much a core holds: every container that is reachable from it, and its size."""
+
+    total: int = 0
+    largest: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, net: Net, name: str) -> Census:
+        census, seen, queue = cls(), set(), [net.core(name)]
+        while queue:
+            thing: Any = queue.pop()
+            if id(thing) in seen or isinstance(thing, (type, str, bytes, int, float)) or callable(thing):
+                continue
+            seen.add(id(thing))
+            module = type(thing).__module__
+            if isinstance(thing, (dict, list, set, tuple)):
+                census.total += len(thing)
+                queue += list(thing.values()) if isinstance(thing, dict) else list(thing)
+            elif module.startswith("p2pclust"):
+                queue += [r for r in gc.get_referents(thing) if not isinstance(r, type)]
+        return census
+
+
+def test_what_a_liar_says_over_and_over_does_not_pile_up() -> None:
+    """Beyond what has its own tests below: whatever is keyed by what the network sends must be bounded."""
+    net, job = fleet()
+    liar = liar_of(net, job, 11)
+
+    def harmless(message: Message) -> bool:
+        return not isinstance(message, (Open, Close, Adopted))
+
+    def storm(n: int) -> int:
+        for i in range(n):
+            message = liar.message()
+            if harmless(message):
+                net.arrive(LIAR, "p1", message)
+            if i % 5 == 0:
+                net.advance(0.02)
+        net.advance(2.0)
+        return Census.of(net, "p1").total
+
+    storm(500)
+    before = storm(500)
+    after = storm(2000)
+    assert after <= before * 1.2 + 50
+
+
+@pytest.mark.parametrize("changed", ["term", "round", "digest", "store_id"])
+def test_answers_that_are_made_up_do_not_complete_a_round(changed: str) -> None:
+    net, job = fleet()
+    aggregator = net.aggregator(job)
+    assert aggregator
+    register = net.job(aggregator, job).ledger.register
+    assert register.ref is not None
+    right = Adopted(job, register.term, register.round, register.ref.digest, "store-p4", "", digest_of(b"c3"), 2, (b"c3",))
+    wrong = {"term": register.term + 1, "round": register.round + 1, "digest": bytes(32), "store_id": "another"}[changed]
+    before = len(net.tasks)
+    for _ in range(50):
+        net.arrive(LIAR, aggregator, replace(right, **{changed: wrong}))
+    assert len(net.tasks) <= before + 1
+    assert net.finished(job) == []

@@ -1,0 +1,150 @@
+"""The watcher itself: each invariant is broken by hand once, because one that never fires proves nothing."""
+
+from __future__ import annotations
+
+import msgpack
+import numpy as np
+import pytest
+
+from p2pclust.peer.effects import Compute, Persist, Report, Send, Task
+from p2pclust.peer.events import Submit
+from p2pclust.peer.messages import Adopted, VoteReply
+from p2pclust.peer.timing import Limits, preset
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.local import Local
+from p2pclust.simulation.invariants import Invariants
+from p2pclust.simulation.network import Conditions, Network
+from p2pclust.simulation.world import Peer, World
+
+ONE, TWO = b"1" * 32, b"2" * 32
+
+
+class Stage:
+    """A fleet of three with a job in the middle of its rounds, and a pen to forge what its peers do."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.watcher = Invariants()
+        locals_ = {name: Local(rng.normal(size=(8, 2))) for name in ("a", "b", "c")}
+        network = Network(Conditions(), np.random.default_rng(1))
+        self.world = World(locals_, network, preset("fast"), Limits(), np.random.default_rng(2), (self.watcher,))
+        for name in self.world.peers:
+            self.world.start(name)
+        assert self.world.run_until(10.0, lambda: all(len(p.core.membership.alive()) == 3 for p in self.peers))
+        job = cluster_job("llf-cm", n_clusters=2, tol=0.0, max_rounds=10**6, suppress_singletons=False)
+        self.world.step(self.world.peers["a"], Submit(msgpack.packb(job.to_dict())))
+        assert self.world.run_until(20.0, lambda: self._round() > 5)
+        (self.job,) = self.world.peers["a"].core.jobs.jobs  # type: ignore[union-attr]
+
+    @property
+    def peers(self) -> list[Peer]:
+        return list(self.world.peers.values())
+
+    def _round(self) -> int:
+        return max((job.ledger.register.round for p in self.peers for job in p.core.jobs.jobs.values()), default=0)  # type: ignore[union-attr]
+
+    def does(self, name: str, effect: object) -> None:
+        self.watcher.effect(self.world, self.world.peers[name], effect)  # type: ignore[arg-type]
+
+    def adopts(self, name: str, term: int, round_: int, digest: bytes, *, finished: bool = False) -> None:
+        """Write the register as `name` would, and sync it."""
+        row = msgpack.packb([term, round_, digest, 1, b"x", finished, finished])
+        self.does(name, Persist("register", self.job, row))
+        peer = self.world.peers[name]
+        peer.disk.write("register", self.job, row)
+        peer.disk.sync()
+        self.watcher.synced(self.world, peer)
+
+    def breaks(self, name: str) -> pytest.RaisesExc[AssertionError]:
+        return pytest.raises(AssertionError, match=f"^{name}: ")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_s1_two_aggregators_of_one_term(stage: Stage) -> None:
+    elected = next(key for key in stage.watcher._aggregators)
+    other = "a" if stage.watcher._aggregators[elected] != "a" else "b"
+    with stage.breaks("S1"):
+        stage.does(other, Report("elected", {"job": elected[0], "term": elected[1]}))
+
+
+def test_s1_an_aggregator_without_votes_on_disk(stage: Stage) -> None:
+    with stage.breaks("S1"):
+        stage.does("a", Report("elected", {"job": stage.job, "term": 99}))
+
+
+def test_s2_a_peer_in_a_sum_twice(stage: Stage) -> None:
+    task = Task("combine", b"", 3, contributions=((0, None), (1, None), (0, None)))  # type: ignore[arg-type]
+    with stage.breaks("S2"):
+        stage.does("a", Compute(("job", stage.job, "combine", "1"), task))
+
+
+def test_s3_two_majorities_that_are_not_of_one_line(stage: Stage) -> None:
+    stage.adopts("a", 50, 100, ONE)
+    stage.adopts("b", 51, 100, TWO)
+    with stage.breaks("S3"):
+        stage.adopts("c", 51, 100, TWO)
+
+
+def test_s4_two_states_of_one_term_and_round(stage: Stage) -> None:
+    stage.adopts("a", 50, 100, ONE)
+    with stage.breaks("S4"):
+        stage.adopts("b", 50, 100, TWO)
+
+
+def test_s5_two_ends(stage: Stage) -> None:
+    stage.watcher._final[stage.job] = ONE
+    with stage.breaks("S5"):
+        stage.does("a", Report("finished", {"job": stage.job, "digest": TWO.hex()}))
+
+
+def test_s6_a_vote_and_an_adoption_that_are_not_on_disk(stage: Stage) -> None:
+    store_id = stage.world.peers["a"].disk.store_id
+    with stage.breaks("S6"):
+        stage.does("a", Send("b", VoteReply(stage.job, 99, True, store_id)))
+    with stage.breaks("S6"):
+        stage.does("a", Send("b", Adopted(stage.job, 99, 9, ONE, store_id, "", b"", 0, ())))
+
+
+def test_s6_an_end_that_is_not_on_disk(stage: Stage) -> None:
+    with stage.breaks("S6"):
+        stage.does("a", Report("finished", {"job": stage.job, "digest": ONE.hex()}))
+
+
+def test_s7_incarnation_term_and_register_never_fall(stage: Stage) -> None:
+    with stage.breaks("S7"):
+        stage.does("a", Persist("self", "incarnation", b"0"))
+    stage.does("a", Persist("ballot", stage.job, msgpack.packb([60, "a"])))
+    with stage.breaks("S7"):
+        stage.does("a", Persist("ballot", stage.job, msgpack.packb([59, "a"])))
+    with stage.breaks("S7"):
+        stage.adopts("a", 59, 10**6, ONE)
+    stage.adopts("b", 50, 100, ONE)
+    with stage.breaks("S7"):
+        stage.adopts("b", 50, 99, ONE)
+
+
+def test_s8_an_end_before_a_majority_has_it(stage: Stage) -> None:
+    stage.adopts("a", 50, 100, ONE, finished=True)
+    with stage.breaks("S8"):
+        stage.does("a", Report("finished", {"job": stage.job, "digest": ONE.hex()}))
+
+
+def test_l5_a_peer_that_waits_without_a_timer(stage: Stage) -> None:
+    peer = stage.world.peers["a"]
+    assert peer.core is not None
+    timers = peer.core._ctx.timers
+    while timers.pop_due(float("inf")) is not None:
+        pass
+    with stage.breaks("L5"):
+        stage.watcher.stepped(stage.world, peer)
+
+
+def test_a_broken_invariant_tells_the_story_before_it(stage: Stage) -> None:
+    with pytest.raises(AssertionError) as caught:
+        stage.does("a", Report("elected", {"job": stage.job, "term": 99}))
+    story = str(caught.value).splitlines()[1:]
+    assert any("elected" in line for line in story)

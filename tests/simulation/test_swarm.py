@@ -1,0 +1,168 @@
+"""Three hundred seeds of the swarm, the bugs that it must find, and the seeds that once found one."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from p2pclust.simulation import swarm
+from p2pclust.simulation.mutants import MUTANTS, planted
+
+SEEDS = range(300)
+
+#: What the seeds must have met often enough to prove anything.
+AT_LEAST_20 = (
+    "aggregator crashed while opening",
+    "aggregator crashed while combining",
+    "aggregator crashed while closing",
+    "deposed aggregator's late message",
+    "restart with lost writes",
+    "wiped store",
+)
+#: What they must have met at all.
+MET = (
+    "peer crashed while adopting", "aggregator deposed", "blob pulled", "cut", "cut one way", "late answer",
+    "message carried for others", "message cut", "message delayed", "message duplicated", "message lost",
+    "message relayed through others", "minority waited", "pause", "peer left out", "proposer replaced", "refuted",
+)  # fmt: skip
+
+
+def replay_command(seed: int, mutant: str = "") -> str:
+    return f"p2pclust simulate --seeds {seed}:{seed + 1}" + (f" --mutant {mutant}" if mutant else "")
+
+
+def check(seed: int) -> swarm.Outcome:
+    outcome = swarm.run(seed)
+    assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay it: {replay_command(seed)}"
+    return outcome
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_three_hundred_seeds_break_no_promise_and_meet_every_misfortune() -> None:
+    # Interpreters of their own: nothing of this process, of other tests or of a fork can leak into a run.
+    n_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    counts: Counter[str] = Counter()
+    failed: list[str] = []
+    with ProcessPoolExecutor(min(n_workers, 8), mp_context=multiprocessing.get_context("spawn")) as pool:
+        runs = {seed: pool.submit(swarm.run, seed) for seed in SEEDS}
+        for seed, run in runs.items():
+            error = run.exception()
+            failure = repr(error) if error is not None else run.result().failure
+            if failure:
+                failed.append(f"seed {seed}: {failure}\nreplay it: {replay_command(seed)}")
+            else:
+                counts += run.result().counts
+    assert not failed, f"{len(failed)} of {len(SEEDS)} seeds failed\n\n" + "\n\n".join(failed[:5])
+    rare = {what: counts[what] for what in AT_LEAST_20 if counts[what] < 20}
+    assert not rare, f"met fewer than 20 times: {rare}"
+    missing = [what for what in MET if not counts[what]]
+    assert not missing, f"never met: {missing}"
+    # A job whose only holder was wiped before anybody else had it is no job any more; that is rare.
+    assert counts["finished"] >= 0.95 * len(SEEDS)
+
+
+#: The bug -> a seed that finds it, tried before the others, and the invariants that may break under it.
+FOUND_BY = {
+    "vote-not-synced": (0, ("S6", "S1", "second vote")),
+    "no-fence-by-term": (14, ("S7", "S1", "S3", "S4", "second vote")),
+    "finished-before-a-majority": (0, ("S8",)),
+    "wiped-store-counted": (9, ("S1", "S3", "S8")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_planted_bug_is_found_and_the_broken_invariant_named(mutant: str) -> None:
+    first, names = FOUND_BY[mutant]
+    with planted(mutant):
+        for seed in (first, *SEEDS):
+            failure = swarm.run(seed).failure
+            if failure:
+                break
+        else:
+            pytest.fail(f"{len(SEEDS)} seeds do not find {mutant}")
+    told = failure.splitlines()[0]
+    assert any(name in told for name in names), f"seed {seed}: {told}"
+    assert not swarm.run(seed).failure, f"without the bug: {replay_command(seed)}"
+
+
+def test_every_planted_bug_is_looked_for() -> None:
+    assert set(FOUND_BY) == set(MUTANTS)
+
+
+@pytest.mark.slow
+def test_a_failing_seed_tells_the_command_that_replays_it(capfd: pytest.CaptureFixture[str]) -> None:
+    command = replay_command(0, "finished-before-a-majority")
+    ran = subprocess.run(
+        [sys.executable, "-m", *command.split()], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert command in " ".join(ran.stderr.split())
+    assert "S8: " in ran.stderr
+
+
+class TestRepetition:
+    SEEDS = range(12)
+
+    @staticmethod
+    def _traces(hash_seed: str) -> dict[str, list[object]]:
+        code = (
+            "import json, sys\n"
+            "from p2pclust.simulation import swarm\n"
+            "outcomes = {seed: swarm.run(seed) for seed in map(int, sys.argv[1:])}\n"
+            "print(json.dumps({s: [o.trace, o.n_events, sorted(o.counts.items())] for s, o in outcomes.items()}))\n"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", code, *map(str, TestRepetition.SEEDS)], env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True, text=True, timeout=100, check=True,
+        )  # fmt: skip
+        traces: dict[str, list[object]] = json.loads(ran.stdout)
+        return traces
+
+    @pytest.mark.slow
+    def test_a_seed_is_the_same_run_whatever_the_order_of_hashes(self) -> None:
+        one, other = self._traces("1"), self._traces("4242")
+        assert one == other
+        assert len({str(trace) for trace, *_ in one.values()}) == len(self.SEEDS), "a trace tells runs apart"
+
+    def test_a_seed_is_the_same_run_a_second_time(self) -> None:
+        once, again = swarm.run(5), swarm.run(5)
+        assert (once.trace, once.n_events, once.counts) == (again.trace, again.n_events, again.counts)
+
+    def test_a_plan_is_a_function_of_the_seed(self) -> None:
+        assert swarm.draw(8) == swarm.draw(8)
+        assert swarm.draw(8) != replace(swarm.draw(9), seed=8)
+
+
+class TestSeedsThatOnceFoundABug:
+    """They stay for ever. What each met is asserted, so that a changed draw cannot quietly empty them."""
+
+    def test_27_a_wiped_submitter_gets_its_own_facts_back_and_routes_through_relays_expire(self) -> None:
+        assert check(27).counts["wiped store"] == 1
+
+    def test_149_a_named_aggregator_with_a_wiped_store_does_not_aggregate_in_term_1_again(self) -> None:
+        outcome = check(149)
+        assert outcome.plan.named_aggregator
+        assert outcome.counts["wiped store"] == 1
+
+    def test_181_a_busy_flag_does_not_outlive_the_life_of_its_peer(self) -> None:
+        outcome = check(181)
+        assert outcome.plan.missing == "all"
+        assert outcome.counts["restart"] >= 2
+
+    def test_7_a_wiped_peer_still_learns_the_end(self) -> None:
+        assert check(7).counts["wiped store"] >= 1
+
+    def test_1_a_wiped_peer_learns_the_job_from_the_restart_of_others(self) -> None:
+        outcome = check(1)
+        assert outcome.counts["wiped store"] == 1
+        assert outcome.counts["restart"] >= 2

@@ -1,0 +1,223 @@
+"""Virtual time: order, lives, freezing, and what a crash in the middle of a list of effects takes with it."""
+
+from __future__ import annotations
+
+import msgpack
+import numpy as np
+import pytest
+
+from p2pclust.peer.effects import Effect, Persist, Report, Send
+from p2pclust.peer.events import Submit
+from p2pclust.peer.timing import Limits, preset
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.local import Local
+from p2pclust.simulation.network import Conditions, Network
+from p2pclust.simulation.world import Observer, Peer, World
+
+
+class Diary(Observer):
+    """Remembers when each peer took a step, and its lives and reports."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[float, str]] = []
+        self.lives: list[tuple[str, str]] = []
+        self.reports: list[tuple[float, str, Report]] = []
+
+    def stepped(self, world: World, peer: Peer) -> None:
+        self.steps.append((world.now, peer.name))
+
+    def started(self, world: World, peer: Peer) -> None:
+        self.lives.append(("start", peer.name))
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        self.lives.append(("crash", peer.name))
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Report):
+            self.reports.append((world.now, peer.name, effect))
+
+    def verbs(self, verb: str) -> list[tuple[float, str, Report]]:
+        return [item for item in self.reports if item[2].verb == verb]
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture
+def world(diary: Diary) -> World:
+    rng = np.random.default_rng(0)
+    locals_ = {name: Local(rng.normal(size=(8, 2))) for name in ("a", "b", "c")}
+    network = Network(Conditions(), np.random.default_rng(1))
+    return World(locals_, network, preset("fast"), Limits(), np.random.default_rng(2), (diary,))
+
+
+def all_linked(world: World) -> bool:
+    return all(p.core is not None and len(p.core.membership.alive()) == 3 for p in world.peers.values())
+
+
+def start(world: World) -> None:
+    for name in world.peers:
+        world.start(name)
+    assert world.run_until(10.0, lambda: all_linked(world))
+
+
+def submit(world: World, name: str = "a") -> None:
+    job = cluster_job("llf-cm", n_clusters=2, tol=0.0, max_rounds=3, suppress_singletons=False)
+    world.step(world.peers[name], Submit(msgpack.packb(job.to_dict())))
+
+
+class TestTime:
+    def test_equal_instants_happen_in_the_order_in_which_they_were_planned(self, world: World) -> None:
+        happened: list[int] = []
+        for number in (3, 1, 2):
+            world.at(1.0, lambda number=number: happened.append(number))  # type: ignore[misc]
+        world.at(0.5, lambda: happened.append(0))
+        world.run_until(2.0)
+        assert happened == [0, 3, 1, 2]
+        assert world.now == 2.0
+
+    def test_what_is_planned_for_later_waits(self, world: World) -> None:
+        happened: list[float] = []
+        world.at(1.5, lambda: happened.append(world.now))
+        world.run_until(1.0)
+        assert (world.now, happened) == (1.0, [])
+        world.run_until(1.5)
+        assert happened == [1.5]
+
+    def test_a_condition_stops_time_at_the_event_that_made_it_true(self, world: World) -> None:
+        happened: list[int] = []
+        world.at(1.0, lambda: happened.append(1))
+        world.at(1.0, lambda: happened.append(2))
+        assert world.run_until(9.0, lambda: bool(happened))
+        assert (world.now, happened) == (1.0, [1])
+        assert not world.run_until(3.0, lambda: False)
+
+
+class TestFreezing:
+    def test_a_frozen_peer_notices_nothing_and_then_everything(self, world: World, diary: Diary) -> None:
+        start(world)
+        began = world.now
+        world.freeze("b", 3.0)
+        sent_before = world.peers["b"].counters["messages_sent"]
+        world.run_until(began + 2.999)
+        assert not [t for t, name in diary.steps if name == "b" and t > began]
+        assert world.peers["b"].counters["messages_sent"] == sent_before
+        assert [t for t, name in diary.steps if name == "a" and t > began], "the others live on"
+        world.run_until(began + 3.0)
+        assert [t for t, name in diary.steps if name == "b" and t > began] != []
+        assert world.run_until(began + 20.0, lambda: all_linked(world))
+
+    def test_two_freezes_last_as_long_as_the_longer(self, world: World) -> None:
+        start(world)
+        now = world.now
+        world.freeze("b", 3.0)
+        world.freeze("b", 1.0)
+        assert world.peers["b"].frozen_until == now + 3.0
+
+    def test_a_restart_thaws_and_forgets_what_waited(self, world: World, diary: Diary) -> None:
+        start(world)
+        world.freeze("b", 50.0)
+        world.run_until(world.now + 1.0)
+        world.crash("b")
+        world.start("b")
+        restarted = world.now
+        assert world.peers["b"].frozen_until == 0.0
+        assert world.run_until(restarted + 10.0, lambda: all_linked(world))
+
+
+class TestLives:
+    def test_a_peer_that_is_down_hears_nothing_and_refuses_connections(self, world: World, diary: Diary) -> None:
+        start(world)
+        world.crash("c")
+        received = world.peers["c"].counters["messages_received"]
+        assert world.run_until(
+            world.now + 10.0, lambda: "c" not in world.peers["a"].core.membership.alive()  # type: ignore[union-attr]
+        )  # fmt: skip
+        assert world.peers["c"].counters["messages_received"] == received
+        assert diary.lives[-1] == ("crash", "c")
+
+    def test_a_restart_goes_on_from_the_disk_with_a_higher_incarnation(self, world: World) -> None:
+        start(world)
+        for expected in (1, 2, 3):
+            assert world.peers["c"].disk.load().incarnation == expected
+            world.crash("c")
+            world.start("c")
+        assert world.peers["c"].life == 4
+
+    def test_starting_or_crashing_twice_changes_nothing(self, world: World, diary: Diary) -> None:
+        start(world)
+        world.start("c")
+        world.crash("c")
+        world.crash("c")
+        assert diary.lives[-2:] == [("start", "c"), ("crash", "c")]
+
+    def test_a_wiped_store_has_another_id(self, world: World) -> None:
+        start(world)
+        world.crash("c")
+        before = world.peers["c"].disk.store_id
+        world.wipe("c")
+        assert world.peers["c"].disk.store_id != before
+        assert world.peers["c"].disk.load().incarnation == 0
+        assert world.peers["c"].wiped
+
+    def test_the_store_of_a_peer_that_runs_cannot_be_wiped(self, world: World) -> None:
+        start(world)
+        with pytest.raises(AssertionError, match="c runs"):
+            world.wipe("c")
+
+
+class TestCrashPoints:
+    def test_what_comes_after_the_crash_in_a_list_of_effects_never_happens(self, world: World, diary: Diary) -> None:
+        start(world)
+        seen: list[Effect] = []
+
+        def at_first_send_of_the_job(peer: Peer, effect: Effect) -> bool:
+            if peer.name == "a":
+                seen.append(effect)
+            return peer.name == "a" and isinstance(effect, Report) and effect.verb == "job"
+
+        world.crash_point = at_first_send_of_the_job
+        submit(world)
+        assert world.peers["a"].core is None
+        assert isinstance(seen[-1], Report)
+        assert not [effect for effect in seen if isinstance(effect, Send)], "nobody heard of it"
+        assert not diary.verbs("job")
+
+    def test_a_row_that_was_written_but_not_synced_is_lost(self, world: World) -> None:
+        start(world)
+        written: list[Persist] = []
+
+        def right_after_the_row(peer: Peer, effect: Effect) -> bool:
+            if peer.name == "a" and written:
+                return True
+            if isinstance(effect, Persist) and effect.table == "job":
+                written.append(effect)
+            return False
+
+        world.crash_point = right_after_the_row
+        submit(world)
+        assert len(written) == 1
+        assert world.peers["a"].disk.read_synced("job", written[0].key) is None
+
+    def test_a_job_runs_to_its_end(self, world: World, diary: Diary) -> None:
+        start(world)
+        submit(world)
+        assert world.run_until(world.now + 20.0, lambda: len(diary.verbs("finished")) == 3)
+        digests = {item[2].fields["digest"] for item in diary.verbs("finished")}
+        assert len(digests) == 1
+
+
+def test_the_trace_tells_two_worlds_apart() -> None:
+    def trace(seed: int) -> str:
+        locals_ = {name: Local(np.zeros((2, 1))) for name in ("a", "b", "c")}
+        network = Network(Conditions(), np.random.default_rng(seed))
+        world = World(locals_, network, preset("fast"), Limits(), np.random.default_rng(0))
+        for name in world.peers:
+            world.start(name)
+        world.run_until(2.0)
+        return world.trace
+
+    assert trace(1) == trace(1)
+    assert trace(1) != trace(2)
