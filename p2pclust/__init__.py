@@ -1,1 +1,47 @@
-"""p2pclust: every peer ends with the clustering that pooling all the data would have given."""
+"""p2pclust: peers beside their data end with the clustering that pooling all the data would have given.
+
+The names below are the whole promise of the package; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
+    from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
+
+__all__ = [
+    "DataError",
+    "FleetError",
+    "LosslessCMeans",
+    "LosslessFuzzyCMeans",
+    "P2PClustError",
+    "UsageError",
+    "WireError",
+    "__version__",
+]
+
+_HOMES = {
+    "DataError": "errors",
+    "FleetError": "errors",
+    "LosslessCMeans": "estimators",
+    "LosslessFuzzyCMeans": "estimators",
+    "P2PClustError": "errors",
+    "UsageError": "errors",
+    "WireError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version("p2pclust")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'p2pclust' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"p2pclust.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

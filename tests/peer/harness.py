@@ -16,6 +16,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from p2pclust.errors import WireError
 from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.core import Core, Identity, Stored
 from p2pclust.peer.effects import CheckLink, Compute, Effect, Persist, Report, Send, SendChunk, Task
@@ -295,7 +296,7 @@ class Net:
         message = decode(encode(effect.message))
         packets = [Packet(name, effect.to, message)] if not effect.via else []
         if isinstance(message, Relay):
-            packets = [Packet(message.origin, effect.to, decode(message.inner), name)]
+            packets = self._opened(message, effect.to, name)
         packets += [Packet(name, via, Relay(name, effect.to, b"", tuple(encode(message)))) for via in effect.via]
         for packet in packets:
             self.sent.append(packet)
@@ -305,6 +306,14 @@ class Net:
                 self.flight.append(packet)
             else:
                 self._auto.append(lambda packet=packet: self._transmit(packet))  # type: ignore[misc]
+
+    @staticmethod
+    def _opened(relay: Relay, target: str, via: str) -> list[Packet]:
+        """What the target's shell makes of a relayed message; none if it is nonsense."""
+        try:
+            return [Packet(relay.origin, target, decode(relay.inner), via)]
+        except WireError:
+            return []
 
     def _transmit(self, packet: Packet) -> None:
         self.step(packet.target, Arrived(packet.source, packet.message, packet.via))

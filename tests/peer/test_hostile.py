@@ -58,7 +58,19 @@ class Liar:
     job: str
     digests: list[bytes]
     terms: tuple[int, int] = (0, 6)
-    said: list[tuple[str, Message]] = field(default_factory=list)
+    round: int = 0
+
+    def look_at(self, net: Net, name: str) -> None:
+        """Aim at what the victim holds now: its terms, and the state in its register."""
+        ledger = net.job(name, self.job).ledger
+        self.terms = (max(0, ledger.term - 2), ledger.term + 3)
+        if ledger.register.ref is not None:
+            self.digests = [ledger.register.ref.digest]
+        self.round = ledger.register.round
+
+    def near(self) -> int:
+        """A round near the victim's, or any."""
+        return self.round + int(self.pick(0, 0, 1, -1)) if self.rng.random() < 0.7 else self.number()
 
     def pick(self, *values: Any) -> Any:
         return values[int(self.rng.integers(len(values)))]
@@ -80,6 +92,9 @@ class Liar:
 
     def frames(self) -> tuple[bytes, ...]:
         return tuple(self.pick((), (b"s1[0]",), (b"",), (b"x" * 32,), (b"a", b"b", b"c")))
+
+    def size(self) -> int:
+        return int(self.pick(-1, 0, 5, 300, 100_000))
 
     def updates(self) -> tuple[Update, ...]:
         status = ("unknown", "alive", "suspect", "dead", "left", "asleep")
@@ -116,32 +131,34 @@ class Liar:
             case 8:
                 return Synced(job)
             case 9:
-                return PreVote(job, term, self.term(), self.number())
+                return PreVote(job, term, self.term(), max(-1, self.near()))
             case 10:
                 return PreVoteReply(job, term, True, self.term(), "store-p4")
             case 11:
-                return RequestVote(job, term, self.term(), self.number())
+                return RequestVote(job, term, self.term(), max(-1, self.near()))
             case 12:
                 return VoteReply(job, term, True, "store-p4")
             case 13:
                 return StaleTerm(job, term)
             case 14 | 15:
+                # States that a worker can read: what it does with others is the worker's test.
+                opened = tuple(self.pick((), (b"s0",), (b"s1[0]",), (b"s2[3]",)))
+                state = digest_of(opened[0]) if opened and self.rng.random() < 0.8 else state
                 final, proposer = bool(self.pick(True, False, False)), int(self.pick(-1, -1, 0, 3))
-                return Open(job, term, self.number(), state, len(frames[0]) if frames else seq, final, proposer, frames)
+                return Open(job, term, max(-1, self.near()), state, self.size(), final, proposer, opened)
             case 16 | 17:
-                said = self.digest()
-                return Adopted(job, term, self.number(), state, self.pick("store-p4", "s"), self.pick("", "", "no"), said,
-                               seq, frames)  # fmt: skip
+                store, reason, said = str(self.pick("store-p4", "s")), str(self.pick("", "", "no")), self.digest()
+                return Adopted(job, term, max(-1, self.near()), state, store, reason, said, self.size(), frames)
             case 18:
-                return Heartbeat(job, term, self.number())
+                return Heartbeat(job, term, max(-1, self.near()))
             case 19:
-                return HeartbeatReply(job, term, term, self.number(), "store-p4", bool(self.pick(True, False)))
+                return HeartbeatReply(job, term, term, max(-1, self.near()), "store-p4", bool(self.pick(True, False)))
             case 20:
                 return CloseReply(job, bool(self.pick(True, False)))
             case 21:
                 return BlobRequest(state, seq)
             case 22:
-                return self.pick(BlobChunk(state, seq, frames), BlobMissing(state))
+                return BlobChunk(state, seq, frames) if self.pick(True, False) else BlobMissing(state)
             case _:
                 return Relay(self.name(), self.name(), b"", frames)
 
@@ -176,9 +193,10 @@ class Watch:
 def attack(net: Net, job: str, liar: Liar, n: int, source: str = LIAR) -> Watch:
     watch = Watch(net)
     for i in range(n):
-        message = decode(encode(liar.message()))
         target = str(liar.pick(*HONEST))
-        net.arrive(source, target, message, via=str(liar.pick("", "", "", "p2" if target != "p2" else "p3", "zz")))
+        liar.look_at(net, target)
+        message = decode(encode(liar.message()))
+        net.arrive(source, target, message, via=str(liar.pick("", "", "", "p2" if target != "p2" else "p3")))
         watch.check(job)
         if i % 5 == 0:
             net.advance(float(liar.pick(0.0, 0.001, 0.01, 0.1)))
@@ -211,7 +229,11 @@ def test_a_liar_breaks_no_promise_across_restarts() -> None:
     net, job = fleet()
     liar, watch = liar_of(net, job, 9), Watch(net)
     for i in range(1200):
-        net.arrive(LIAR, str(liar.pick(*HONEST)), liar.message()) if i % 7 else net.advance(0.05)
+        target = str(liar.pick(*HONEST))
+        liar.look_at(net, target)
+        net.arrive(LIAR, target, liar.message())
+        if i % 7 == 0:
+            net.advance(0.05)
         if i % 100 == 99:
             name = str(liar.pick(*HONEST))
             net.crash(name)
@@ -285,6 +307,7 @@ def test_what_a_liar_says_over_and_over_does_not_pile_up() -> None:
                 net.arrive(LIAR, "p1", message)
             if i % 5 == 0:
                 net.advance(0.02)
+                liar.look_at(net, "p1")
         net.advance(2.0)
         return Census.of(net, "p1").total
 

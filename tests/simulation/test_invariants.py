@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import msgpack
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ class Stage:
         peer.disk.sync()
         self.watcher.synced(self.world, peer)
 
-    def breaks(self, name: str) -> pytest.RaisesExc[AssertionError]:
+    def breaks(self, name: str) -> AbstractContextManager[object]:
         return pytest.raises(AssertionError, match=f"^{name}: ")
 
 

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# This folder shares `runs` with tests/processes; pytest's importlib mode puts no test folder on the path by itself.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from runs import assert_nothing_left  # noqa: E402
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """Where a fleet of processes may live; afterwards none of them does, and their ports are free."""
+    yield tmp_path
+    assert_nothing_left(tmp_path)

@@ -1,0 +1,139 @@
+"""What tests of fleets share: small fleets, the two questions about the bits, and whether anything was left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.protocols import engine
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.job import Job
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import pooled, replay
+
+OFF = {"llf-cm": {"suppress_singletons": False}, "llf-fcm": {"privacy_gate": False}}
+
+
+def rows(n_peers: int = 4, *, offset: float = 0.0, seed: int = 0, n_features: int = 3) -> list[NDArray[np.float64]]:
+    """Some rows for each peer, with features of different ranges."""
+    rng = np.random.default_rng(seed)
+    middles = rng.uniform(-5, 5, (3, n_features))
+    spread = 10.0 ** np.arange(n_features)
+    return [
+        offset + spread * (middles[rng.integers(0, 3, size)] + rng.normal(size=(size, n_features)))
+        for size in rng.integers(20, 40, n_peers)
+    ]
+
+
+def a_job(protocol: str = "llf-fcm", **options: Any) -> Job:
+    """A job of exactly `max_rounds` rounds that holds nothing back."""
+    given = {"n_clusters": 3, "scaling": "minmax", "tol": 0.0, "max_rounds": 6, "seed": 1} | OFF[protocol] | options
+    return cluster_job(protocol, **given)
+
+
+def a_fleet(
+    arrays: Sequence[NDArray[np.float64]], jobs: Job | Sequence[Job], *faults: Fault, home: Path | None = None,
+    request: dict[str, Any] | None = None, **options: Any,
+) -> FleetSpec:  # fmt: skip
+    """Peers p00, p01, ... over these arrays."""
+    peers = tuple(PeerSpec(f"p{number:02d}", X) for number, X in enumerate(arrays))
+    jobs = (jobs,) if isinstance(jobs, Job) else tuple(jobs)
+    requests = tuple(JobRequest(job, **(request or {})) for job in jobs)
+    return FleetSpec(peers, requests, faults=faults, directory=home, **options)
+
+
+def carry_out(name: str, spec: FleetSpec, on_event: Callable[[Event], None] = lambda event: None) -> FleetResult:
+    """Run the spec on the backend of that name."""
+    return backend(name).carry_out(spec, on_event)
+
+
+def by_verb(result: FleetResult, verb: str) -> list[Event]:
+    """The events of one kind."""
+    return [event for event in result.events if event["verb"] == verb]
+
+
+def is_replay(spec: FleetSpec, result: FleetResult, number: int = 0) -> bool:
+    """Whether the job's final state has the bits of the in-process replay of its own record."""
+    state, locals_ = result.jobs[number].state, [Local(peer.X) for peer in spec.peers]
+    assert state is not None
+    return replay(spec.jobs[number].job, locals_, state.log).encode() == state.encode()
+
+
+def relative_difference(spec: FleetSpec, result: FleetResult, number: int = 0) -> float:
+    """The largest difference to the pooled algorithm, over the feature's range in the data."""
+    state, locals_ = result.jobs[number].state, [Local(peer.X) for peer in spec.peers]
+    assert state is not None
+    X = np.concatenate([local.X for local in locals_])
+    difference = engine.raw_centers(state) - pooled(spec.jobs[number].job, locals_, state.log)
+    return float((np.abs(difference).max(axis=0) / np.ptp(X, axis=0)).max())
+
+
+def assert_kept_promises(spec: FleetSpec, result: FleetResult, *, gone: Iterable[str] = ()) -> None:
+    """Everybody but `gone` finished with the same bits, and they are those of the replay and of the pooled algorithm."""
+    assert result.failure == ""
+    assert result.unfired_faults == ()
+    gone = set(gone)
+    for number, job in enumerate(result.jobs):
+        assert job.state is not None
+        assert job.state.status == "done", job.state.reason
+        assert set(job.digests) >= {peer.name for peer in spec.peers} - gone
+        assert len(set(job.digests.values())) == 1, job.digests
+        assert is_replay(spec, result, number)
+        assert relative_difference(spec, result, number) <= 1e-9
+    for name, peer in result.peers.items():
+        assert peer["finished"] or name in gone, name
+        assert peer["lost"] == (name in gone), name
+
+
+# -- nothing is left behind -------------------------------------------------------------------------------------------
+
+
+def until(condition: Callable[[], Any], within_s: float = 10.0, what: str = "") -> None:
+    """Return when the condition holds; fail when it does not within the deadline."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, what or f"not within {within_s} s"
+        select.select([], [], [], 0.02)
+
+
+def peers_alive(home: Path) -> dict[int, str]:
+    """Peer processes whose configuration lies under `home`, by process id, whoever their parent is now."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # it ended while we looked
+        if "p2pclust.peer.main" in words and any(word.startswith(f"{home}{os.sep}") for word in words) and state != "Z":
+            found[int(entry.name)] = " ".join(words)
+    return found
+
+
+def assert_nothing_left(home: Path) -> None:
+    """No process of the fleet lives, none is an unburied child of this process, and every port can be bound again."""
+    assert peers_alive(home) == {}
+    configs = [json.loads(path.read_text()) for path in sorted(home.rglob("peer.json"))]
+    for config in configs:
+        host, _, port = config["listen"].rpartition(":")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, int(port)))
+            probe.listen()
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    if children.exists():
+        for pid in children.read_text().split():
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            assert b"p2pclust.peer.main" not in words, f"process {pid} is left"
+            assert words, f"process {pid} was not waited for"

@@ -1,0 +1,214 @@
+"""Without faults the three backends give the same bits."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.fleet import BACKENDS, Backend, backend
+from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+
+JOBS = [
+    a_job(protocol, init=init, participation=participation, seed=seed)
+    for seed, (protocol, init, participation) in enumerate(
+        product(("llf-cm", "llf-fcm"), ("k-means++", "random", "uniform"), (1.0, 0.6))
+    )
+]
+
+
+def states(name: str, spec: FleetSpec) -> list[bytes]:
+    result = carry_out(name, spec)
+    assert_kept_promises(spec, result)
+    return [job.state.encode() for job in result.jobs if job.state is not None]
+
+
+class TestSameBits:
+    def test_in_virtual_time(self) -> None:
+        spec = a_fleet(rows(4), JOBS)
+        assert states("simulated", spec) == states("in-process", spec)
+
+    @pytest.mark.processes
+    @pytest.mark.slow
+    def test_as_processes(self, home: Path) -> None:
+        # One fleet for all jobs: that one job after another works on living peers is part of what is tested.
+        spec = a_fleet(rows(4), JOBS, home=home)
+        assert states("processes", spec) == states("in-process", spec)
+
+    @pytest.mark.parametrize("scaling", ["none", "minmax", "zscore"])
+    @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+    def test_far_from_the_origin(self, protocol: str, scaling: str) -> None:
+        spec = a_fleet(rows(4, offset=1e6), a_job(protocol, scaling=scaling))
+        assert states("simulated", spec) == states("in-process", spec)
+
+    def test_whatever_the_seed_of_the_simulation(self) -> None:
+        job = a_job("llf-cm")
+        assert states("simulated", a_fleet(rows(3), job, seed=1)) == states("simulated", a_fleet(rows(3), job, seed=2))
+
+    def test_whatever_the_timing_and_whoever_aggregates(self) -> None:
+        job = a_job("llf-cm")
+        reference = states("in-process", a_fleet(rows(3), job))
+        for options in ({"timing": "default"}, {"timing": "wan"}, {"request": {"aggregator": "p02"}}):
+            assert states("simulated", a_fleet(rows(3), job, **options)) == reference  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("missing", ["all", "wait", "drop"])
+    def test_whatever_the_rule_for_missing_peers_if_none_is_missing(self, missing: str) -> None:
+        spec = a_fleet(rows(3), a_job(), request={"missing": missing, "deadline_s": 30.0})
+        assert states("simulated", spec) == states("in-process", spec)
+
+    def test_states_that_travel_as_blobs(self) -> None:
+        # 40 clusters of 128 features make states of more than 32 KiB.
+        arrays = [np.random.default_rng(i).normal(size=(60, 128)) for i in range(3)]
+        spec = a_fleet(arrays, a_job("llf-cm", n_clusters=40, max_rounds=3))
+        reference = states("in-process", spec)
+        assert len(reference[0]) > 32 * 1024
+        assert states("simulated", spec) == reference
+
+    @pytest.mark.processes
+    @pytest.mark.slow
+    def test_states_that_travel_as_blobs_between_processes(self, home: Path) -> None:
+        arrays = [np.random.default_rng(i).normal(size=(60, 128)) for i in range(3)]
+        spec = a_fleet(arrays, a_job("llf-cm", n_clusters=40, max_rounds=3), home=home)
+        assert states("processes", spec) == states("in-process", spec)
+
+    def test_one_peer_alone(self) -> None:
+        spec = a_fleet(rows(1), a_job())
+        assert states("simulated", spec) == states("in-process", spec)
+
+    def test_in_the_order_of_names_whatever_the_order_given(self) -> None:
+        arrays, job = rows(3), a_job("llf-cm", init="random")
+        forth = a_fleet(arrays, job)
+        back = FleetSpec(tuple(reversed(forth.peers)), forth.jobs)
+        one, other = carry_out("in-process", forth), carry_out("in-process", back)
+        assert one.jobs[0].state == other.jobs[0].state
+        assert carry_out("simulated", back).jobs[0].state == one.jobs[0].state
+
+
+class TestWhatIsTold:
+    @pytest.mark.parametrize("name", ["in-process", "simulated"])
+    def test_events_come_while_they_happen_and_are_kept(self, name: str) -> None:
+        heard: list[object] = []
+        result = carry_out(name, a_fleet(rows(3), a_job()), heard.append)
+        assert list(result.events) == heard
+        assert result.n_events == len(heard)
+        assert [event["t"] for event in result.events] == sorted(event["t"] for event in result.events)
+        combined = by_verb(result, "combined")
+        assert result.jobs[0].state is not None
+        assert len(combined) == result.jobs[0].state.round
+        assert combined[-1]["contributors"] == ["p00", "p01", "p02"]
+        assert sum("shift" in event for event in combined) == 6 - (name == "in-process") * 0
+
+    def test_virtual_and_real_seconds(self) -> None:
+        spec = a_fleet(rows(3), a_job())
+        assert carry_out("in-process", spec).virtual_seconds is None
+        simulated = carry_out("simulated", spec)
+        assert simulated.virtual_seconds is not None
+        assert 0 < simulated.jobs[0].seconds < simulated.virtual_seconds
+
+    def test_a_simulated_run_is_the_same_run_a_second_time(self) -> None:
+        spec = a_fleet(rows(3), a_job(), seed=3)
+        assert carry_out("simulated", spec).events == carry_out("simulated", spec).events
+
+    def test_every_peer_is_told_of(self) -> None:
+        result = carry_out("simulated", a_fleet(rows(3), a_job()))
+        assert list(result.peers) == ["p00", "p01", "p02"]
+        for peer in result.peers.values():
+            assert min(peer["messages_sent"], peer["messages_received"], peer["bytes_sent"], peer["bytes_received"]) > 0
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("request_", "reason"),
+        [
+            ({"aggregator": "nobody"}, "aggregator = 'nobody' is not on the roster"),
+            ({"missing": "ignore"}, "missing = 'ignore': expected one of all, wait, drop"),
+            ({"missing": "drop"}, "deadline_s"),
+        ],
+    )
+    def test_a_job_that_cannot_be(self, request_: dict[str, str], reason: str) -> None:
+        with pytest.raises(FleetError) as caught:
+            carry_out("simulated", a_fleet(rows(3), a_job(), request=request_))
+        assert str(caught.value).startswith("p00 refused the job: ")
+        assert reason in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.processes
+    @pytest.mark.slow
+    def test_by_real_processes_which_all_end(self, home: Path) -> None:
+        with pytest.raises(FleetError, match="^p00 refused the job: aggregator = 'nobody' is not on the roster$"):
+            carry_out("processes", a_fleet(rows(3), a_job(), home=home, request={"aggregator": "nobody"}))
+
+
+class TestBackend:
+    @pytest.mark.parametrize("name", BACKENDS)
+    def test_by_name(self, name: str) -> None:
+        assert backend(name) == Backend(name)
+
+    def test_an_unknown_one_names_the_known(self) -> None:
+        with pytest.raises(UsageError) as caught:
+            backend("threads")
+        assert str(caught.value) == "backend = 'threads': expected one of processes, simulated, in-process"
+
+    @pytest.mark.parametrize("name", ["in-process", "simulated"])
+    def test_run_gives_the_state(self, name: str) -> None:
+        arrays, job = rows(12), a_job("llf-cm")
+        state = backend(name).run(job, arrays)
+        # Twelve peers: names keep the order of the arrays beyond the tenth.
+        assert state == carry_out("in-process", a_fleet(arrays, job)).jobs[0].state
+
+    def test_run_gives_the_state_of_a_job_that_failed(self) -> None:
+        state = backend("simulated").run(a_job(n_clusters=50), [np.zeros((2, 1)) + i for i in range(3)])
+        assert state.status == "failed"
+        assert "ask for at most 6" in state.reason
+
+
+@pytest.mark.parametrize("name", ["in-process", "simulated"])
+def test_a_job_that_nobody_can_contribute_to_fails_and_says_why(name: str) -> None:
+    arrays = [np.full((4, 2), np.nan)] * 3
+    result = carry_out(name, a_fleet(arrays, a_job()))
+    state = result.jobs[0].state
+    assert state is not None
+    assert state.status == "failed"
+    assert "peer 0: row 0, column 0 is nan" in state.reason
+
+
+class TestOnePeersBadData:
+    BAD = (np.array([[1.0, 2.0, np.nan]] * 3), np.array([[1.0, 2.0, np.inf]] * 3), np.empty((0, 3)), np.ones((9, 2)))
+
+    def check(self, name: str, bad: np.ndarray, home: Path | None = None) -> None:
+        arrays = rows(4)
+        arrays[2] = bad
+        spec = a_fleet(arrays, a_job(), home=home)
+        result = carry_out(name, spec)
+        state = result.jobs[0].state
+        assert result.failure == ""
+        assert state is not None
+        assert state.status == "done", state.reason
+        assert {record.contributors for record in state.log if record.stage == 3} == {(0, 1, 3)}
+        assert all(set(record.abstained) <= {2} for record in state.log)
+        assert all(record.abstained[2] for record in state.log if record.stage == 3), "it is named, with a reason"
+        assert len(set(result.jobs[0].digests.values())) == 1
+        assert set(result.jobs[0].digests) == {"p00", "p01", "p02", "p03"}, "it finishes like everybody"
+        others = [peer for number, peer in enumerate(spec.peers) if number != 2]
+        alone = carry_out("in-process", FleetSpec(tuple(others), (JobRequest(a_job(init="uniform")),)))
+        assert alone.jobs[0].state is not None
+
+    @pytest.mark.parametrize("bad", BAD, ids=["nan", "inf", "empty", "columns"])
+    @pytest.mark.parametrize("name", ["in-process", "simulated"])
+    def test_it_abstains_by_name_and_stops_nobody(self, name: str, bad: np.ndarray) -> None:
+        self.check(name, bad)
+
+    @pytest.mark.processes
+    @pytest.mark.slow
+    @pytest.mark.parametrize("bad", [BAD[0], BAD[2], BAD[3]], ids=["nan", "empty", "columns"])
+    def test_among_processes(self, bad: np.ndarray, home: Path) -> None:
+        self.check("processes", bad, home)
+
+
+def test_a_device_spec_has_a_link_and_a_fitness() -> None:
+    peer = PeerSpec("a", np.zeros((1, 1)))
+    assert (peer.fitness, peer.link.latency_ms, peer.link.loss) == (0.5, 1.0, 0.0)

@@ -1,0 +1,25 @@
+"""The public names are what they say, and importing the package is light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import p2pclust
+
+
+def test_every_public_name_is_importable_and_sorted():
+    assert p2pclust.__all__ == sorted(p2pclust.__all__)
+    for name in p2pclust.__all__:
+        assert getattr(p2pclust, name) is not None, name
+    assert dir(p2pclust) == p2pclust.__all__
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(p2pclust, "KMeans")
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    program = "import sys, p2pclust; print(sorted({'numpy', 'sklearn', 'scipy', 'zmq', 'pydantic'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
