@@ -55,7 +55,7 @@ class Watch:
         self._live: Live | None = None
 
     def __enter__(self) -> Watch:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(
                 console=self._console, get_renderable=self.render, refresh_per_second=8, transient=True,
                 redirect_stdout=False, redirect_stderr=False,

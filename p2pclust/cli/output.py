@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,10 @@ def people() -> Console:
     """Return the console that people read: standard error, in colour on a terminal only."""
     from rich.console import Console  # noqa: PLC0415 - half of what --help would otherwise have to import
 
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal and "COLUMNS" not in console._environ:
-        # In a file nothing has to be cut to the 80 columns that are assumed where there is no terminal.
-        console = Console(stderr=True, highlight=False, width=120)
-    return console
+    # In a file nothing has to be cut to the 80 columns that rich assumes where there is no terminal.
+    width = None if sys.stderr.isatty() or "COLUMNS" in os.environ else 120
+    # Names of files and scenarios are shown as they are: brackets in them are no markup.
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
 
 
 def complain(message: str) -> None:

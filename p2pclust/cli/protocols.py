@@ -55,7 +55,7 @@ def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
         return
     from rich.table import Table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 3, 1, 0), pad_edge=False, header_style="dim")
+    shown = Table(box=None, padding=(0, 3, 1, 0), pad_edge=False, header_style="dim", expand=True)
     for heading, ratio in (("id", None), ("paper's name", None), ("what a peer reveals", 3), ("it stops when", 2)):
         shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
     for name, info in PROTOCOLS.items():

@@ -40,8 +40,8 @@ def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict
     Returns
     -------
     dict
-        See docs/cli.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that made a
-        step, ``contributors`` and ``abstained`` one item per round of any stage.
+        See scenarios/README.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that
+        made a step, ``contributors`` and ``abstained`` one item per round of any stage.
     """
     entry = empty_entry(job) | {
         "job": found.job_id,

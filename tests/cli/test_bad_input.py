@@ -30,7 +30,7 @@ CASES = {
     ),
     "an unknown protocol": (
         {"s.toml": IRIS + JOB.replace("llf-fcm", "llf-fmc")},
-        's.toml: [jobs.0]: protocol = "llf-fmc": unknown protocol; did you mean \'llf-fcm\'? known are llf-cm, llf-fcm',
+        "s.toml: [jobs.0]: protocol = \"llf-fmc\": unknown protocol; did you mean 'llf-fcm'? known are llf-cm, llf-fcm",
     ),
     "more clusters than points": (
         {"s.toml": IRIS + JOB.replace("2", "151")},
@@ -44,7 +44,10 @@ CASES = {
         {"s.toml": IRIS.replace("iris", "iriss") + JOB},
         "unknown data set 'iriss' (did you mean 'iris'?)",
     ),
-    "an output directory that is a file": ({"s.toml": IRIS + JOB, "out": ""}, "output directory out: cannot be written"),
+    "an output directory that is a file": (
+        {"s.toml": IRIS + JOB, "out": ""},
+        "output directory out: cannot be written",
+    ),
 }
 
 

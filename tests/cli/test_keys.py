@@ -21,6 +21,10 @@ def test_a_fleet_and_its_devices(cli: Cli, tmp_path: Path) -> None:
     assert bundle.curve_secret.decode() not in ended.err
 
 
+def test_brackets_in_names_are_no_markup(cli: Cli) -> None:
+    assert "[bold]f/fleet.key" in cli("keys", "init", "[bold]f").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -143,7 +143,7 @@ def test_the_view_fits_and_lines_up(width: int) -> None:
     assert "aggregates term 1" in rows[0]
     assert rows[1].split()[:2] == [long[9], "lost"]
     assert any("more" in line for line in lines)
-    assert any("█▇▆▅▄▄▃▂▁  0.00391" in line for line in lines)
+    assert any("█▇▆▅▅▄▃▂▁  0.00391" in line for line in lines)
 
 
 def test_without_a_terminal_there_are_lines() -> None:

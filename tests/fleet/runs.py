@@ -87,8 +87,9 @@ def assert_kept_promises(spec: FleetSpec, result: FleetResult, *, gone: Iterable
     for number, job in enumerate(result.jobs):
         assert job.state is not None
         assert job.state.status == "done", job.state.reason
-        assert set(job.digests) >= {peer.name for peer in spec.peers} - gone
-        assert len(set(job.digests.values())) == 1, job.digests
+        if by_verb(result, "finished"):  # nobody says so in process, where there are no peers
+            assert set(job.digests) >= {peer.name for peer in spec.peers} - gone
+            assert len(set(job.digests.values())) == 1, job.digests
         assert is_replay(spec, result, number)
         assert relative_difference(spec, result, number) <= 1e-9
     for name, peer in result.peers.items():

@@ -192,7 +192,9 @@ class Net:
 
     def finished(self, job: str) -> list[str]:
         """The running peers that have finished the job."""
-        return [n for n, p in self.peers.items() if p.core and job in p.core.jobs.jobs and self.job(n, job).ledger.finished]
+        return [
+            n for n, p in self.peers.items() if p.core and job in p.core.jobs.jobs and self.job(n, job).ledger.finished
+        ]
 
     def aggregator(self, job: str) -> str:
         """The only peer that aggregates now, or an empty name."""
@@ -243,7 +245,8 @@ class Net:
         end = self.now + limit_s
         while not reached():
             due = self._next()
-            assert due is not None and due[0] <= end, f"not reached within {limit_s} s"
+            assert due is not None, "nobody waits for anything"
+            assert due[0] <= end, f"not reached within {limit_s} s"
             self.now = max(self.now, due[0])
             self.step(due[1], Woken())
 
@@ -358,6 +361,8 @@ def alone(
 ) -> Core:  # fmt: skip
     """One core by itself, started at time 0, that knows only its own address."""
     roster = tuple(f"p{i + 1}" for i in range(fleet))
-    core = Core(Identity(name, f"{name}:1", roster), stored or Stored(f"store-{name}"), timing, limits, np.random.default_rng(0))
+    core = Core(
+        Identity(name, f"{name}:1", roster), stored or Stored(f"store-{name}"), timing, limits, np.random.default_rng(0)
+    )
     core.step(0.0, Started())
     return core

@@ -199,7 +199,9 @@ def test_large_states_and_contributions_travel_as_blobs() -> None:
     job = net.submit("p1", toy(3, pad=200))
     net.until(lambda: len(net.finished(job)) == 3)
     assert set(net.states(job).values()) == {"s3[0,1,2]"}
-    assert all(len(f) <= 64 for p in net.sent for f in getattr(p.message, "state", ()) + getattr(p.message, "payload", ()))
+    assert all(
+        len(f) <= 64 for p in net.sent for f in getattr(p.message, "state", ()) + getattr(p.message, "payload", ())
+    )
 
 
 def test_a_pull_survives_a_crash_of_the_puller() -> None:

@@ -59,7 +59,10 @@ def test_an_old_version_never_replaces_a_new_one() -> None:
 
 
 def test_versions_within_a_delta_must_ascend() -> None:
-    """What comes out of order is skipped, or the highest version would promise what is not there. Reference: section 3."""
+    """What comes out of order is skipped, or the highest version would promise what is not there.
+
+    Reference: section 3.
+    """
     core = alone()
     told(core, delta(0, ("a", 5, b"five"), ("b", 4, b"four")))
     assert (value(core, "a"), value(core, "b")) == (b"five", None)
@@ -98,7 +101,10 @@ def test_who_is_behind_asks_back_once() -> None:
 
 
 def test_much_is_sent_in_parts_that_follow_one_another() -> None:
-    """Each part starts where the one before ended, so each can be applied alone. Reference: section 4 (flow control)."""
+    """Each part starts where the one before ended, so each can be applied alone.
+
+    Reference: section 4 (flow control).
+    """
     core = alone()
     for i in range(20):
         told(core, delta(i, (f"k{i}", i + 1, bytes(10_000))))
@@ -126,7 +132,10 @@ def test_a_change_is_pushed_and_a_lost_push_is_repaired() -> None:
 
 
 def test_a_restarted_owner_numbers_on_above() -> None:
-    """What an owner says in its next life is newer than anything it said before. Reference: docs/architecture.md, "Facts"."""
+    """What an owner says in its next life is newer than anything it said before.
+
+    Reference: docs/architecture.md, "Facts".
+    """
     net = Net(3)
     net.meet()
     for i in range(5):
@@ -173,7 +182,10 @@ Op = tuple[str, int, int]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 255)), min_size=1, max_size=25), st.data())
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 255)), min_size=1, max_size=25),
+    st.data(),
+)
 def test_whatever_is_lost_all_end_equal_and_each_number_means_all_below_it(ops: list[Op], data: st.DataObject) -> None:
     """For every key a participant holds its newest version up to the highest that it knows. Reference: section 3."""
     net = Net(3, manual=lambda message: isinstance(message, FACTS))
@@ -195,7 +207,9 @@ def test_whatever_is_lost_all_end_equal_and_each_number_means_all_below_it(ops: 
     net.deliver()
     net.advance(30)
     _check_invariant(net, history)
-    held = [{o: {k: f.value for k in "abc" if (f := net.core(n).facts.get(o, k))} for o in net.names} for n in net.names]
+    held = [
+        {o: {k: f.value for k in "abc" if (f := net.core(n).facts.get(o, k))} for o in net.names} for n in net.names
+    ]
     assert held[0] == held[1] == held[2]
 
 

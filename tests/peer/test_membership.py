@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from harness import Net, Packet, alone
+from harness import alone
 
 from p2pclust.peer.core import Core, Stored
 from p2pclust.peer.effects import CheckLink, Effect, Persist, Report, Send
@@ -110,7 +111,10 @@ def test_only_the_suspect_itself_refutes() -> None:
 
 
 def test_the_incarnation_is_on_disk_before_it_is_told() -> None:
-    """A refutation that a crash took back would let the old claim bury the next life. Reference: DESIGN, S6 and S7."""
+    """A refutation that a crash took back would let the old claim bury the next life.
+
+    Reference: `p2pclust/simulation/invariants.py`, S6 and S7.
+    """
     suspect = alone("p2")
     effects = suspect.step(0.1, Arrived("p1", Ping(1, (claim("p2", "dead", 7),))))
     persisted = next(i for i, e in enumerate(effects) if isinstance(e, Persist) and e.value == b"8")
@@ -181,7 +185,7 @@ def test_a_fleet_that_cannot_confirm_waits_the_shortest_time() -> None:
 def test_the_suspect_is_told() -> None:
     """Whoever holds a suspicion sends it to the suspect at once, at a third and at two thirds of its shortest duration.
 
-    Reference: RELIABILITY 2.2, "tell the suspect", which widens Lifeguard's buddy system (section IV-C).
+    Reference: docs/architecture.md, "Membership"; it widens Lifeguard's buddy system (section IV-C).
     """
     core = fleet_of(5)
     shortest = TIMING.suspicion_s(5)
@@ -221,7 +225,7 @@ def test_round_robin_reaches_each_member_within_2n_minus_1_periods(n: int) -> No
     for member in members:
         at = [i for i, target in enumerate(targets) if target == member]
         assert at[0] <= n - 1, "everybody is probed in the first turn"
-        assert all(b - a <= 2 * n - 1 for a, b in zip(at, at[1:], strict=False))
+        assert all(b - a <= 2 * n - 1 for a, b in pairwise(at))
 
 
 def test_helpers_are_asked_before_anybody_is_suspected() -> None:
@@ -231,7 +235,9 @@ def test_helpers_are_asked_before_anybody_is_suspected() -> None:
     """
     core = fleet_of(5)
     effects = until(core, 1.5)
-    asked = [(now, e.message.target) for now, e in effects if isinstance(e, Send) and isinstance(e.message, PingRequest)]  # type: ignore[attr-defined]
+    asked = [
+        (now, e.message.target) for now, e in effects if isinstance(e, Send) and isinstance(e.message, PingRequest)
+    ]  # type: ignore[attr-defined]
     suspected = [
         (now, e.fields["member"]) for now, e in effects
         if isinstance(e, Report) and e.verb == "member" and e.fields["status"] == "suspect"
@@ -254,7 +260,10 @@ def test_an_answer_however_it_came_clears_the_probe(word: str) -> None:
 
 
 def test_a_helper_answers_for_the_target_or_says_that_it_could_not() -> None:
-    """The helper relays the ack, or a nack before the prober's verdict. Reference: SWIM 3.1; Lifeguard, section IV-A."""
+    """The helper relays the ack, or a nack before the prober's verdict.
+
+    Reference: SWIM 3.1; Lifeguard, section IV-A.
+    """
     core = fleet_of(4)
     effects = core.step(0.1, Arrived("p2", PingRequest(77, "p3", ())))
     ping = sent(effects, Ping, "p3")[0].message
@@ -297,7 +306,7 @@ def test_local_health_slows_a_peer_that_hears_nobody() -> None:
 
 
 def test_refused_by_two_is_dead() -> None:
-    """A TCP connect refused, seen by two peers, is death at once. Reference: DESIGN 4, "Membership"."""
+    """A TCP connect refused, seen by two peers, is death at once. Reference: docs/architecture.md, "Membership"."""
     core = fleet_of(5)
     effects = core.step(1.0, LinkChecked("p2", True))
     assert core.membership.status("p2") == "alive"
@@ -307,7 +316,7 @@ def test_refused_by_two_is_dead() -> None:
 
 
 def test_refused_seen_elsewhere_is_looked_at() -> None:
-    """One foreign word is not enough; the peer looks for itself. Reference: DESIGN 4, "Membership"."""
+    """One foreign word is not enough; the peer looks for itself. Reference: docs/architecture.md, "Membership"."""
     core = fleet_of(5)
     effects = core.step(1.0, Arrived("p3", Refusal("p2", 1)))
     assert CheckLink("p2") in effects
@@ -317,14 +326,14 @@ def test_refused_seen_elsewhere_is_looked_at() -> None:
 
 @pytest.mark.parametrize(("fleet", "status"), [(2, "dead"), (3, "dead"), (4, "alive")])
 def test_in_a_fleet_of_up_to_three_one_is_enough(fleet: int, status: str) -> None:
-    """One observation if N <= 3. Reference: DESIGN 4, "Membership"."""
+    """One observation if N <= 3. Reference: docs/architecture.md, "Membership"."""
     core = fleet_of(fleet)
     core.step(1.0, LinkChecked("p2", True))
     assert core.membership.status("p2") == status
 
 
 def test_a_refusal_of_a_former_life_is_nothing() -> None:
-    """The word is about one incarnation. Reference: DESIGN 4, "Membership"."""
+    """The word is about one incarnation. Reference: docs/architecture.md, "Membership"."""
     core = fleet_of(3)
     knows(core, claim("p2", "alive", 4))
     core.step(1.0, Arrived("p3", Refusal("p2", 1)))
@@ -332,70 +341,20 @@ def test_a_refusal_of_a_former_life_is_nothing() -> None:
 
 
 def test_a_connect_that_is_not_refused_proves_nothing() -> None:
-    """Silence goes through suspicion. Reference: DESIGN 4, "Membership"."""
+    """Silence goes through suspicion. Reference: docs/architecture.md, "Membership"."""
     core = fleet_of(3)
     core.step(1.0, LinkChecked("p2", False))
     assert core.membership.status("p2") == "alive"
 
 
-# -- whole fleets -----------------------------------------------------------------------------------------------------
-
-
-def test_a_restarted_peer_is_above_its_own_death() -> None:
-    """The incarnation is stored and a life begins one above the last. Reference: RELIABILITY 2.2."""
-    net = Net(3)
-    net.meet()
-    net.crash("p2")
-    net.until(lambda: net.core("p1").membership.status("p2") == "dead")
-    net.start("p2")
-    net.until(lambda: net.core("p1").membership.status("p2") == "alive")
-    assert net.core("p1").membership.members["p2"].incarnation >= 2
-
-
-def test_a_lost_store_comes_back_above_its_tombstone() -> None:
-    """A peer that forgot its incarnation hears its own tombstone and refutes it. Reference: RELIABILITY 2.2 and 2.6."""
-    net = Net(4)
-    net.meet()
-    for _ in range(3):
-        net.crash("p2")
-        net.start("p2")
-    net.advance(1)
-    before = net.core("p1").membership.members["p2"].incarnation
-    net.crash("p2", wiped=True)
-    net.until(lambda: all(net.core(n).membership.status("p2") == "dead" for n in ("p1", "p3", "p4")))
-    net.start("p2")
-    net.until(lambda: all(net.core(n).membership.status("p2") == "alive" for n in ("p1", "p3", "p4")))
-    assert net.core("p1").membership.members["p2"].incarnation > before
-    assert net.core("p1").membership.members["p2"].store_id == net.peers["p2"].disk.store_id
-
-
-def test_a_silent_peer_dies_and_a_healed_cut_merges() -> None:
-    """Dead members are tried again, so two halves that buried each other find together. Reference: RELIABILITY 2.2."""
-    net = Net(4)
-    net.meet()
-    halves = ({"p1", "p2"}, {"p3", "p4"})
-    net.lost = lambda packet: any((packet.source in half) != (packet.target in half) for half in halves)
-    net.until(lambda: all(len(net.core(n).membership.alive()) == 2 for n in net.names))
-    net.lost = lambda packet: False
-    net.until(lambda: all(len(net.core(n).membership.alive()) == 4 for n in net.names), limit_s=20)
-
-
-def test_one_lossy_link_kills_nobody() -> None:
-    """The helpers' way around a broken link keeps the member alive. Reference: SWIM, section 3.1."""
-    net = Net(5)
-    net.meet()
-
-    def cut(packet: Packet) -> bool:
-        return {packet.source, packet.target} == {"p1", "p2"}
-
-    net.lost = cut
-    net.advance(20)
-    assert not net.verbs("refuted")
-    assert all(net.core(n).membership.status("p2") == "alive" for n in net.names)
+# -- passing it on -----------------------------------------------------------------------------------------------------
 
 
 def test_whoever_knew_nobody_learns_the_whole_table() -> None:
-    """A table that asks is answered with the own one; an answer is not. Reference: RELIABILITY 2.2 (push-pull)."""
+    """A table that asks is answered with the own one; an answer is not.
+
+    Reference: docs/architecture.md, "Membership" (push-pull).
+    """
     core = fleet_of(3)
     effects = core.step(1.0, Arrived("p2", MemberSync(False, ())))
     answers = sent(effects, MemberSync, "p2")
@@ -419,7 +378,7 @@ def test_news_is_passed_on_a_few_times_only() -> None:
 
 
 def test_a_life_begins_with_its_incarnation_on_disk() -> None:
-    """The first effect of a life stores its incarnation. Reference: DESIGN, S7."""
+    """The first effect of a life stores its incarnation. Reference: `p2pclust/simulation/invariants.py`, S7."""
     core = alone(stored=Stored("store-p1", incarnation=6))
     effects = core.step(0.1, Arrived("p2", Ping(1, ())))
     assert sent(effects, Ack)[0].message.updates[0].incarnation == 7  # type: ignore[attr-defined]

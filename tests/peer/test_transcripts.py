@@ -48,7 +48,7 @@ def _payload(frames: tuple[bytes, ...]) -> str:
     return frames[0].decode() if frames else "-"
 
 
-def render(message: Message) -> str:
+def render(message: Message) -> str:  # noqa: PLR0911
     """One message, compactly: t is a term, r a round, reg a register."""
     match message:
         case PreVote() | RequestVote():

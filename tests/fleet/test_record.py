@@ -1,0 +1,75 @@
+"""What a backend learns from its events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from p2pclust.fleet.record import Record
+
+
+@pytest.fixture
+def heard() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def record(heard: list[Any]) -> Record:
+    record = Record(heard.append)
+    record.take(1.0, "a", "submitted", {"job": "j", "roster": ["a", "b", "c"]})
+    return record
+
+
+def test_a_job_from_its_submission_to_its_end(record: Record) -> None:
+    record.take(1.1, "a", "accepted", {"job": "j"})
+    record.take(1.2, "b", "elected", {"job": "j", "term": 1})
+    record.take(1.3, "b", "phase", {"job": "j", "phase": "opening", "round": 4})
+    record.take(1.4, "c", "elected", {"job": "j", "term": 3})
+    record.take(1.5, "c", "phase", {"job": "j", "phase": "opening", "round": 3})
+    record.take(2.0, "c", "finished", {"job": "j", "digest": "ff"})
+    record.take(2.5, "a", "finished", {"job": "j", "digest": "ff"})
+    job = record.jobs["j"]
+    assert job.accepted
+    assert job.round == 4, "the highest that was opened"
+    result = job.result()
+    assert result.roster == ("a", "b", "c")
+    assert result.terms == ((1, "b"), (3, "c"))
+    assert result.digests == {"a": "ff", "c": "ff"}
+    assert list(result.digests) == ["a", "c"]
+    assert result.seconds == 1.5
+    assert result.state is None
+
+
+def test_every_event_is_kept_and_handed_on(record: Record, heard: list[Any]) -> None:
+    record.take(1.23456789, "b", "member", {"member": "c", "status": "dead", "before": "alive"})
+    assert heard == record.events
+    expected = {"t": 1.234568, "peer": "b", "verb": "member", "member": "c", "status": "dead", "before": "alive"}
+    assert heard[-1] == expected
+
+
+def test_a_job_that_nobody_finished_took_no_time(record: Record) -> None:
+    assert record.jobs["j"].result().seconds == 0.0
+
+
+def test_progress_ends_the_waiting(record: Record) -> None:
+    record.take(3.0, "a", "waiting", {"job": "j", "present": 1, "of": 3})
+    assert record.waiting == (1, 3)
+    assert record.progress_at == 1.0, "waiting is no progress"
+    record.take(4.0, "b", "member", {"member": "a", "status": "alive", "before": "dead"})
+    assert record.waiting == (1, 3)
+    record.take(5.0, "b", "elected", {"job": "j", "term": 2})
+    assert (record.waiting, record.progress_at) == (None, 5.0)
+
+
+def test_a_refusal_is_remembered(record: Record) -> None:
+    record.take(1.0, "a", "refused", {"reason": "not enrolled: z"})
+    assert record.refused == "not enrolled: z"
+
+
+@pytest.mark.parametrize(("present", "lost"), [(0, True), (1, True), (2, False), (3, False)])
+def test_a_minority_says_how_many_are_needed(record: Record, present: int, lost: bool) -> None:
+    failure = record.minority(record.jobs["j"], present)
+    assert bool(failure) == lost
+    if lost:
+        assert failure == f"the fleet lost its majority: waiting: {present} of 3 peers, 2 are needed"

@@ -1,0 +1,64 @@
+"""Whole fleets: crashes, lost stores, cuts and lossy links. References are to SWIM and `docs/architecture.md`."""
+
+from __future__ import annotations
+
+from harness import Net, Packet
+
+
+def test_a_restarted_peer_is_above_its_own_death() -> None:
+    """The incarnation is stored and a life begins one above the last. Reference: docs/architecture.md, "Membership"."""
+    net = Net(3)
+    net.meet()
+    net.crash("p2")
+    net.until(lambda: net.core("p1").membership.status("p2") == "dead")
+    net.start("p2")
+    net.until(lambda: net.core("p1").membership.status("p2") == "alive")
+    assert net.core("p1").membership.members["p2"].incarnation >= 2
+
+
+def test_a_lost_store_comes_back_above_its_tombstone() -> None:
+    """A peer that forgot its incarnation hears its own tombstone and refutes it.
+
+    Reference: docs/architecture.md, "Membership".
+    """
+    net = Net(4)
+    net.meet()
+    for _ in range(3):
+        net.crash("p2")
+        net.start("p2")
+    net.advance(1)
+    before = net.core("p1").membership.members["p2"].incarnation
+    net.crash("p2", wiped=True)
+    net.until(lambda: all(net.core(n).membership.status("p2") == "dead" for n in ("p1", "p3", "p4")))
+    net.start("p2")
+    net.until(lambda: all(net.core(n).membership.status("p2") == "alive" for n in ("p1", "p3", "p4")))
+    assert net.core("p1").membership.members["p2"].incarnation > before
+    assert net.core("p1").membership.members["p2"].store_id == net.peers["p2"].disk.store_id
+
+
+def test_a_silent_peer_dies_and_a_healed_cut_merges() -> None:
+    """Dead members are tried again, so two halves that buried each other find together.
+
+    Reference: docs/architecture.md, "Membership".
+    """
+    net = Net(4)
+    net.meet()
+    halves = ({"p1", "p2"}, {"p3", "p4"})
+    net.lost = lambda packet: any((packet.source in half) != (packet.target in half) for half in halves)
+    net.until(lambda: all(len(net.core(n).membership.alive()) == 2 for n in net.names))
+    net.lost = lambda packet: False
+    net.until(lambda: all(len(net.core(n).membership.alive()) == 4 for n in net.names), limit_s=20)
+
+
+def test_one_lossy_link_kills_nobody() -> None:
+    """The helpers' way around a broken link keeps the member alive. Reference: SWIM, section 3.1."""
+    net = Net(5)
+    net.meet()
+
+    def cut(packet: Packet) -> bool:
+        return {packet.source, packet.target} == {"p1", "p2"}
+
+    net.lost = cut
+    net.advance(20)
+    assert not net.verbs("refuted")
+    assert all(net.core(n).membership.status("p2") == "alive" for n in net.names)

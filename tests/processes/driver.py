@@ -1,0 +1,26 @@
+"""Run a fleet that would go on for ever, telling its events as JSON lines: something to be killed by a test."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import Event, FleetSpec, JobRequest, PeerSpec
+from p2pclust.protocols.compose import cluster_job
+
+
+def tell(event: Event) -> None:
+    if event["verb"] in ("started", "elected", "combined"):
+        sys.stdout.write(json.dumps({key: event.get(key) for key in ("verb", "peer", "pid", "round")}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    peers = tuple(PeerSpec(f"p{number:02d}", rng.normal(size=(30, 2))) for number in range(4))
+    job = cluster_job("llf-cm", n_clusters=3, tol=0.0, max_rounds=10**6, suppress_singletons=False)
+    backend("processes").carry_out(FleetSpec(peers, (JobRequest(job),), directory=Path(sys.argv[1])), tell)

@@ -1,0 +1,96 @@
+"""Real processes, real signals: a few of the misfortunes that `make soak` makes many of."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
+
+from p2pclust.fleet.spec import Fault
+from p2pclust.peer.timing import preset
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+class TestKilledAggregator:
+    @pytest.mark.parametrize("phase", ["opening", "combining", "closing"])
+    def test_the_others_elect_another_and_finish(self, phase: str, home: Path) -> None:
+        spec = a_fleet(rows(5), a_job(), Fault("kill", (), round=3, phase=phase), home=home)
+        result = carry_out("processes", spec)
+        (struck,) = by_verb(result, "fault")
+        victim = struck["peer"]
+        assert struck["phase"] == phase
+        assert victim == result.jobs[0].terms[0][1]
+        assert [e["code"] for e in by_verb(result, "exited") if e["peer"] == victim] == [-signal.SIGKILL]
+        assert_kept_promises(spec, result, gone=[victim])
+        assert victim not in result.jobs[0].digests
+        heirs = [name for _, name in result.jobs[0].terms if name != victim]
+        assert heirs, "another one was elected"
+        codes = {e["peer"]: e["code"] for e in by_verb(result, "exited") if e["peer"] != victim}
+        assert codes == dict.fromkeys(spec_names(5) - {victim}, 0), "the others left politely"
+
+    def test_far_from_the_origin(self, home: Path) -> None:
+        job = a_job("llf-cm", scaling="none", max_rounds=12)
+        spec = a_fleet(rows(5, offset=1e6), job, Fault("kill", (), round=5, phase="combining"), home=home)
+        result = carry_out("processes", spec)
+        (struck,) = by_verb(result, "fault")
+        assert_kept_promises(spec, result, gone=[struck["peer"]])
+
+
+class TestPausedAggregator:
+    def test_the_others_do_not_wait_for_it_and_it_ends_with_their_bits(self, home: Path) -> None:
+        spec = a_fleet(rows(5), a_job(), Fault("pause", (), round=3, for_s=5.0), home=home)
+        result = carry_out("processes", spec)
+        (struck,), (resumed,) = by_verb(result, "fault"), by_verb(result, "resumed")
+        assert resumed["peer"] == struck["peer"]
+        assert resumed["t"] - struck["t"] == pytest.approx(5.0, abs=0.5)
+        assert_kept_promises(spec, result)
+        assert len(result.jobs[0].terms) > 1, "another one took over"
+        ends = {event["peer"]: event["t"] for event in by_verb(result, "finished")}
+        assert ends.pop(struck["peer"]) > resumed["t"]
+        assert max(ends.values()) < resumed["t"], "they finished without it"
+
+
+class TestRestart:
+    def test_from_its_disk_a_peer_goes_on_and_finishes(self, home: Path) -> None:
+        spec = a_fleet(rows(5), a_job(), Fault("restart", (), round=3, phase="combining"), home=home)
+        result = carry_out("processes", spec)
+        (struck,) = by_verb(result, "fault")
+        lives = [event for event in by_verb(result, "started") if event["peer"] == struck["peer"]]
+        assert len(lives) == 2
+        assert lives[0]["pid"] != lives[1]["pid"]
+        assert not by_verb(result, "store-damaged")
+        assert_kept_promises(spec, result)
+
+    def test_a_follower_that_restarts_at_once_is_not_even_missed_at_the_end(self, home: Path) -> None:
+        spec = a_fleet(
+            rows(5), a_job("llf-cm"), Fault("restart", ("p02",), round=2, phase="adopting", for_s=0.1), home=home
+        )
+        assert_kept_promises(spec, carry_out("processes", spec))
+
+
+class TestLostMajority:
+    def test_a_fleet_of_five_that_lost_three_says_so_within_its_patience(self, home: Path) -> None:
+        deadly = [Fault("kill", (name,), round=2, phase="adopting") for name in ("p00", "p01", "p02")]
+        spec = a_fleet(rows(5), a_job("llf-cm"), *deadly, home=home)
+        result = carry_out("processes", spec)
+        assert result.failure == "the fleet lost its majority: waiting: 2 of 5 peers, 3 are needed"
+        assert result.jobs[0].state is None
+        assert not any(peer["finished"] for peer in result.peers.values())
+        assert {name for name, peer in result.peers.items() if peer["lost"]} == {"p00", "p01", "p02"}
+        last = max(event["t"] for event in by_verb(result, "fault"))
+        assert result.wall_seconds - last < preset("fast").patience_s + 15.0
+
+    def test_a_fleet_whose_majority_stands_still_is_given_up(self, home: Path) -> None:
+        frozen = [Fault("pause", (f"p0{n}",), round=2, phase="adopting") for n in range(3)]
+        began = time.monotonic()
+        result = carry_out("processes", a_fleet(rows(5), a_job("llf-cm"), *frozen, home=home, give_up_s=4.0))
+        assert result.failure.startswith("no progress for ")
+        assert time.monotonic() - began < 40.0, "three stopped processes were ended nonetheless"
+
+
+def spec_names(n_peers: int) -> set[str]:
+    return {f"p{number:02d}" for number in range(n_peers)}

@@ -1,0 +1,89 @@
+"""The commands that the documentation shows really work.
+
+Every line ``$ p2pclust ...`` in a fenced ``console`` block is run, block by block, each block in a folder of its own that
+has the checkout's scenarios in it. A block is left alone if ``<!-- not run: reason -->`` stands directly above it, and may
+say ``<!-- exit: 3 -->`` if its last command is meant to end so.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "scenarios" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The commands of one block."""
+
+    where: str
+    commands: tuple[str, ...]
+    exit_code: int = 0
+    not_run: str = ""
+
+
+def blocks(text: str, page: str) -> list[Block]:
+    """Find the blocks of a page that run p2pclust."""
+    found = []
+    fence = re.compile(r"(?P<above>(?:^<!--[^\n]*-->\n+)*)^```console\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
+    for match in fence.finditer(text):
+        body = match["body"].replace("\\\n", " ")
+        commands = tuple(line[2:].strip() for line in body.splitlines() if line.startswith("$ p2pclust"))
+        if commands:
+            line = text[: match.start("body")].count("\n") + 1
+            code = re.search(r"<!-- exit: (\d+) -->", match["above"])
+            reason = re.search(r"<!-- not run: (.+?) -->", match["above"])
+            found.append(Block(f"{page}:{line}", commands, int(code[1]) if code else 0, reason[1] if reason else ""))
+    return found
+
+
+ALL = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [block for block in ALL if not block.not_run], ids=lambda block: block.where)
+def test_commands_of(block: Block, tmp_path: Path) -> None:
+    for folder in ("scenarios", "peers", "topology"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    for number, command in enumerate(block.commands, start=1):
+        arguments = [sys.executable, "-m", *shlex.split(command, comments=True)]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        expected = block.exit_code if number == len(block.commands) else 0
+        assert done.returncode == expected, f"{command}\n{done.stderr}"
+
+
+def test_blocks_are_found() -> None:
+    text = """
+```console
+$ p2pclust run a.toml \\
+    --json
+output
+$ ls
+$ p2pclust doctor   # a word
+```
+<!-- not run: takes a minute -->
+```console
+$ p2pclust run b.toml
+```
+<!-- exit: 3 -->
+
+```console
+$ p2pclust run c.toml
+```
+```console
+$ make demo
+```
+"""
+    assert blocks(text, "p.md") == [
+        Block("p.md:3", ("p2pclust run a.toml      --json", "p2pclust doctor   # a word")),
+        Block("p.md:11", ("p2pclust run b.toml",), not_run="takes a minute"),
+        Block("p.md:16", ("p2pclust run c.toml",), exit_code=3),
+    ]

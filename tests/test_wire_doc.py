@@ -1,0 +1,70 @@
+"""The page on the wire format names every kind of message and every field with its type, as the code has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from p2pclust.peer import messages
+from p2pclust.peer.messages import Digest, Frame, Message, Name, Update
+from p2pclust.transport import wire
+
+PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")
+# A dataclass with slots is made twice; the second class is the one that is used.
+KINDS = list({cls.kind: cls for cls in Message.__subclasses__()}.values())
+
+#: What the page calls the types of fields.
+WORDS: dict[Any, str] = {
+    int: "int", bool: "bool", str: "text", bytes: "bytes", Name: "name", Digest: "digest", Update: "update",
+    Frame: "frame",
+}  # fmt: skip
+
+
+def fields_of(cls: type) -> str:
+    """The cell of the page's table that lists the fields of a message, in order."""
+    hints = get_type_hints(cls, include_extras=True)
+    words = []
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        many = get_origin(hint) is tuple
+        word = WORDS[get_args(hint)[0] if many else hint]
+        words.append(f"`{field.name}` {word}{'s' if many else ''}")
+    return ", ".join(words)
+
+
+def rows_of(kind: str) -> list[str]:
+    return re.findall(rf"^\| `{re.escape(kind)}` \|.*$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("cls", KINDS, ids=lambda cls: cls.kind)
+def test_the_page_has_the_fields_of(cls: type[Message]) -> None:
+    rows = rows_of(cls.kind)
+    assert len(rows) == 1, f"docs/wire.md: {len(rows)} rows for {cls.kind}, expected one"
+    cells = [cell.strip() for cell in rows[0].strip("|").split("|")]
+    assert cells[1] == fields_of(cls), f"docs/wire.md: the fields of {cls.kind} are: {fields_of(cls)}"
+
+
+def test_the_page_has_no_kind_that_the_code_lacks() -> None:
+    told = set(re.findall(r"^\| `([a-z-]+)` \| `", PAGE, re.MULTILINE))
+    assert told == {cls.kind for cls in KINDS}
+
+
+def test_the_page_has_the_parts_of_an_update() -> None:
+    assert fields_of(Update) in PAGE
+
+
+def test_the_page_has_the_limits() -> None:
+    limits = {
+        "version": wire.WIRE_VERSION,
+        "frames behind the header": wire.MAX_FRAMES,
+        "header, bytes": wire.MAX_HEADER_BYTES,
+        "control message, bytes": wire.MAX_CONTROL_BYTES,
+        "frame, bytes": wire.MAX_FRAME_BYTES,
+        "name, letters": messages._MAX_NAME,
+    }
+    for what, value in limits.items():
+        assert f"| {what} | {value} |" in PAGE, f"docs/wire.md: {what} is {value}"
