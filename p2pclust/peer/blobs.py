@@ -34,15 +34,19 @@ class _Pull:
 class Blobs:
     """The machine. `stored` tells which chunks of which blobs are on disk at the start."""
 
-    def __init__(self, context: Context, stored: dict[bytes, tuple[int, tuple[int, ...]]]) -> None:
+    def __init__(
+        self, context: Context, stored: dict[bytes, tuple[int, tuple[int, ...]]], adopted: frozenset[bytes]
+    ) -> None:
         self._ctx = context
         self._complete: dict[bytes, None] = {}
-        self._partial: dict[bytes, set[int]] = {}
+        self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
+        self._verifying: dict[bytes, None] = {}
         for digest, (n_chunks, indices) in stored.items():
-            if len(indices) == n_chunks:
+            # All chunks may be there without having been hashed; what a register names was hashed before.
+            if len(indices) == n_chunks and digest in adopted:
                 self._complete[digest] = None
             else:
-                self._partial[digest] = set(indices)
+                self._partial[digest] = dict.fromkeys(indices)
         self._pulls: dict[bytes, _Pull] = {}
 
     def has(self, digest: bytes) -> bool:
@@ -53,28 +57,43 @@ class Blobs:
         """The worker stored a blob of this peer's own making."""
         self._complete[digest] = None
 
-    def drop(self, digest: bytes) -> None:
-        """Nobody here needs the blob any more."""
+    def any(self) -> bool:
+        """Whether there is anything at all."""
+        return bool(self._complete or self._partial)
+
+    def keep_only(self, in_use: frozenset[bytes]) -> None:
+        """Drop, and stop fetching, whatever nobody here needs any more."""
+        for digest in [*self._complete, *self._partial]:
+            if digest not in in_use:
+                self._forget(digest)
+
+    def _forget(self, digest: bytes) -> None:
         self._stop(digest)
-        if digest in self._complete or digest in self._partial:
-            self._complete.pop(digest, None)
-            self._partial.pop(digest, None)
-            self._ctx.effects.append(DropBlob(digest))
+        self._complete.pop(digest, None)
+        self._partial.pop(digest, None)
+        self._verifying.pop(digest, None)
+        self._ctx.effects.append(DropBlob(digest))
 
     def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
         """Fetch the blob from the given peers, the first one first; `verified` follows when it is here."""
-        if self.has(digest) or size_bytes > self._ctx.limits.blob_bytes:
+        if self.has(digest) or digest in self._verifying or not 0 < size_bytes <= self._ctx.limits.blob_bytes:
             return
-        if digest in self._pulls:
-            pull = self._pulls[digest]
+        pull = self._pulls.get(digest)
+        if pull is not None and pull.size_bytes == size_bytes:
             pull.sources = [*sources, *(s for s in pull.sources if s not in sources)]
             return
+        if pull is not None:
+            self._forget(digest)  # somebody was wrong about its size, so what came so far is worth nothing
         n_chunks = -(-size_bytes // self._ctx.limits.chunk_bytes)
-        have = self._partial.setdefault(digest, set())
+        have = self._partial.setdefault(digest, {})
         missing = {index: None for index in range(n_chunks) if index not in have}
-        self._pulls[digest] = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
+        pull = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
         self._ctx.report("pulling", blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have))
-        self._ask(self._pulls[digest])
+        if missing:
+            self._pulls[digest] = pull
+            self._ask(pull)
+        else:
+            self._verify(pull)
 
     def receive(self, source: str, message: Message) -> None:
         """A message about blobs came."""
@@ -99,12 +118,15 @@ class Blobs:
 
     def verified(self, digest: bytes, good: bool) -> None:
         """A worker hashed the whole blob: it is what its name says, or not."""
-        if good:
-            self._complete[digest] = None
-        else:
+        if digest not in self._verifying:
+            return  # dropped meanwhile
+        if not good:
             self._ctx.report("blob-corrupt", blob=digest.hex()[:12])
-            self._ctx.effects.append(DropBlob(digest))
+            self._forget(digest)
+            return
+        del self._verifying[digest]
         self._partial.pop(digest, None)
+        self._complete[digest] = None
 
     def _take(self, message: BlobChunk) -> None:
         pull = self._pulls.get(message.digest)
@@ -116,14 +138,18 @@ class Blobs:
             return
         del pull.missing[message.index]
         pull.asked.pop(message.index, None)
-        self._partial[pull.digest].add(message.index)
+        self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
         if pull.missing:
             self._ask(pull)
         else:
             self._stop(pull.digest)
-            task = Task("verify", b"", 0, state=Ref(pull.digest, pull.size_bytes, None))
-            self._ctx.effects.append(Compute(("blob", pull.digest.hex()), task))
+            self._verify(pull)
+
+    def _verify(self, pull: _Pull) -> None:
+        self._verifying[pull.digest] = None
+        task = Task("verify", b"", 0, state=Ref(pull.digest, pull.size_bytes, None))
+        self._ctx.effects.append(Compute(("blob", pull.digest.hex()), task))
 
     def _elsewhere(self, source: str, digest: bytes) -> None:
         pull = self._pulls.get(digest)

@@ -21,6 +21,7 @@ from p2pclust.peer.effects import Effect, Send
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Submit
 from p2pclust.peer.facts import Facts
 from p2pclust.peer.jobs import Jobs
+from p2pclust.peer.ledger import adopted_blobs
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import (
     Ack,
@@ -80,14 +81,15 @@ class Core:
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
         self.facts = Facts(self._ctx, self.membership, self._incarnation)
-        self.blobs = Blobs(self._ctx, dict(stored.blobs))
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
+        self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         self._machines: dict[str, Membership | Facts | Blobs | Jobs] = {
             "member": self.membership,
             "fact": self.facts,
             "blob": self.blobs,
             "job": self.jobs,
+            "submit": self.jobs,
         }
 
     @property
@@ -176,3 +178,5 @@ class Core:
             self.jobs.member_changed(name)
         for fact in self.facts.take_news():
             self.jobs.learn(fact)
+        if self.blobs.any():
+            self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()))

@@ -16,6 +16,7 @@ __all__ = ["MISSING", "Document"]
 MISSING: Final = ("all", "wait", "drop")
 
 _MAX_PEERS: Final = 4096
+_FOREVER_S: Final = 1e9
 _MAX_BYTES: Final = 40 * 1024
 
 
@@ -42,13 +43,16 @@ class Document:
             raise UsageError("store_ids: expected one for each roster peer")
         if self.aggregator and self.aggregator not in self.roster:
             raise UsageError(f"aggregator = {self.aggregator!r} is not on the roster")
-        if self.patience_s <= 0 or (self.missing == "drop" and self.deadline_s <= 0):
-            raise UsageError("patience_s and, with missing = 'drop', deadline_s must be positive")
+        durations = (self.patience_s, self.deadline_s)
+        if not all(type(s) is float and 0 <= s < _FOREVER_S for s in durations) or self.patience_s == 0:
+            raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
+        if self.missing == "drop" and self.deadline_s == 0:
+            raise UsageError("missing = 'drop' needs deadline_s above 0")
 
     @property
     def id(self) -> str:
         """The name of the job: a digest of the document."""
-        return "job-" + hashlib.blake2b(self.encode(), digest_size=6).hexdigest()
+        return "job-" + hashlib.blake2b(self.encode(), digest_size=16).hexdigest()
 
     def index(self, name: str) -> int:
         """The roster index of a peer."""
@@ -70,8 +74,8 @@ class Document:
             If the document is too large to be a fact.
         """
         fields = [
-            self.job, list(self.roster), list(self.store_ids), self.missing, float(self.patience_s),
-            float(self.deadline_s), self.aggregator, self.submitter, self.nonce,
+            self.job, list(self.roster), list(self.store_ids), self.missing, self.patience_s,
+            self.deadline_s, self.aggregator, self.submitter, self.nonce,
         ]  # fmt: skip
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
@@ -96,8 +100,10 @@ class Document:
                 raise WireError("job document: wrong types")
             if not all(type(x) is str for x in (missing, aggregator, submitter, nonce)):
                 raise WireError("job document: wrong types")
+            if type(patience_s) is not float or type(deadline_s) is not float:
+                raise WireError("job document: wrong types")
             return cls(
-                job, tuple(roster), tuple(stores), missing, float(patience_s), float(deadline_s), aggregator,
+                job, tuple(roster), tuple(stores), missing, patience_s, deadline_s, aggregator,
                 submitter, nonce,
             )  # fmt: skip
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:

@@ -24,7 +24,8 @@ class Role(enum.Enum):
     """What a peer is in the present term."""
 
     FOLLOWER = "follower"
-    CANDIDATE = "candidate"  # asking for pre-votes or votes
+    PRE_CANDIDATE = "pre-candidate"  # asking who would vote for it, in a term that has not begun
+    CANDIDATE = "candidate"  # asking for votes in its own term
     AGGREGATOR = "aggregator"
 
 
@@ -104,6 +105,11 @@ class Election:
         self._waiting()
         self._rule.deposed()
 
+    def withdraw(self) -> None:
+        """This peer cannot aggregate the job: it follows, and stands no more in this life."""
+        self._stands = False
+        self.resign()
+
     def aggregator_lost(self) -> None:
         """Membership holds the aggregator dead: do not wait the whole time-out."""
         if self.role is Role.FOLLOWER:
@@ -120,7 +126,7 @@ class Election:
     def fire(self) -> None:
         """Too long without an aggregator: ask whether a majority would vote for this peer."""
         self._arm()
-        if self.role is Role.CANDIDATE:
+        if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
             self._waiting()
         if self.aggregator:
             self._membership.check(self.aggregator)
@@ -129,10 +135,11 @@ class Election:
         # Asked also by a peer that may not stand: whoever has finished answers with the final state.
         self._ask(PreVote(self._document.id, self._ledger.term + 1, term, round_))
         if self._stands:
-            self.role = Role.CANDIDATE
+            self.role = Role.PRE_CANDIDATE
             self._prevotes = {self._ctx.me: None}
-            self._votes = {}
             self._count_prevotes()
+        elif self.role is not Role.FOLLOWER:
+            self.role = Role.FOLLOWER
 
     def receive(self, source: str, message: Message) -> None:
         """An election message of a roster peer came."""
@@ -142,16 +149,16 @@ class Election:
             case PreVoteReply():
                 if message.own_term > self._ledger.term:
                     self.step_down(message.own_term)
-                elif self._supports(source, message) and message.term == self._ledger.term + 1:
+                elif self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self._ledger.term + 1:
                     self._prevotes[source] = None
                     self._count_prevotes()
             case RequestVote():
                 self._on_request(source, message)
             case VoteReply():
-                if self._supports(source, message) and message.term == self._ledger.term:
+                if self._supports(source, message, Role.CANDIDATE) and message.term == self._ledger.term:
                     self._votes[source] = None
                     self._count_votes()
-            case StaleTerm():
+            case StaleTerm() if message.term > self._ledger.term:
                 self.step_down(message.term)
 
     # -- answers ---------------------------------------------------------------------------------------------------
@@ -169,7 +176,8 @@ class Election:
             return
         if self._sticks() and message.term > self._ledger.term:
             return  # a peer that was away must not depose an aggregator that works (Raft, 4.2.3)
-        self.step_down(message.term)
+        if message.term > self._ledger.term:
+            self.step_down(message.term)
         granted = self._ledger.voted_for in ("", source) and self._up_to_date(
             message.register_term, message.register_round
         )
@@ -189,12 +197,13 @@ class Election:
 
     # -- counting --------------------------------------------------------------------------------------------------
 
-    def _supports(self, name: str, reply: PreVoteReply | VoteReply) -> bool:
-        return self.role is Role.CANDIDATE and reply.granted and self._document.counts(name, reply.store_id)
+    def _supports(self, name: str, reply: PreVoteReply | VoteReply, role: Role) -> bool:
+        return self.role is role and reply.granted and self._document.counts(name, reply.store_id)
 
     def _count_prevotes(self) -> None:
         if has_majority(self._prevotes, self._document.roster):
             self._prevotes = {}
+            self.role = Role.CANDIDATE
             self._ledger.vote(self._ledger.term + 1, self._ctx.me)
             self._votes = {self._ctx.me: None}
             self._arm()

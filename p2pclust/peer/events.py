@@ -54,7 +54,7 @@ class LinkChecked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Computed(Event):
-    """A task of `Compute` ended. `abstains` says why it has no result; `failure` is unexpected and fails loudly."""
+    """A task of `Compute` ended. `abstains` says why it has no result."""
 
     token: tuple[str, ...]
     result: Ref | None

@@ -24,6 +24,10 @@ __all__ = ["Fact", "Facts"]
 
 #: An owner that restarts numbers on from here, above whatever it said in its former life; no write per fact is needed.
 _PER_LIFE: Final = 2**20
+#: One frame less than a message may have: a relay puts its own header before it.
+_PER_DELTA: Final = MAX_FRAMES - 1
+#: Of one owner; more is refused, so that nobody can fill everybody's memory.
+_MAX_KEYS: Final = 4096
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 
 
@@ -45,7 +49,8 @@ class Facts:
         self._membership = membership
         self._known: dict[str, dict[str, Fact]] = {}
         self._highest: dict[str, int] = {}
-        self._version = incarnation * _PER_LIFE
+        # The random part keeps a life that lost its store from numbering exactly as a former one did.
+        self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
         self._news: list[Fact] = []
 
     def start(self) -> None:
@@ -107,7 +112,7 @@ class Facts:
         while newer:
             batch = [newer.pop(0)]
             size = len(batch[0].value)
-            while newer and len(batch) < MAX_FRAMES and size + len(newer[0].value) <= _DELTA_BYTES:
+            while newer and len(batch) < _PER_DELTA and size + len(newer[0].value) <= _DELTA_BYTES:
                 size += len(newer[0].value)
                 batch.append(newer.pop(0))
             keys, versions = tuple(f.key for f in batch), tuple(f.version for f in batch)
@@ -125,7 +130,11 @@ class Facts:
         if delta.after > self._highest.get(delta.owner, 0):
             self._ctx.send(source, self._digest(answer=True))
             return
+        known = self._known.get(delta.owner, {})
         for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
+            if len(known) >= _MAX_KEYS and key not in known:
+                self._ctx.report("too-many-facts", owner=delta.owner)
+                return
             if version > self._highest.get(delta.owner, 0):
                 fact = Fact(delta.owner, key, version, value)
                 self._keep(fact)
@@ -133,15 +142,18 @@ class Facts:
 
     def _remember(self, delta: FactDelta) -> None:
         """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""
-        if max(delta.versions, default=0) <= self._highest.get(self._ctx.me, 0):
-            return
-        self._version = max(self._version, *delta.versions)
         own = self._known.get(self._ctx.me, {})
-        said = {key: fact.value for key, fact in own.items()}
-        for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
-            if key not in own:
-                said[key] = value
-                self._news.append(Fact(self._ctx.me, key, version, value))
+        told = list(zip(delta.keys, delta.versions, delta.values, strict=True))
+        lost = [(key, version, value) for key, version, value in told if key not in own]
+        outbid = max(delta.versions, default=0) > self._highest.get(self._ctx.me, 0)
+        if not lost and not outbid:
+            return
+        if outbid:
+            self._version = max(self._version, *delta.versions) + _PER_LIFE
+        said = {key: fact.value for key, fact in own.items()} if outbid else {}
+        for key, version, value in lost:
+            said[key] = value
+            self._news.append(Fact(self._ctx.me, key, version, value))
         for key, value in said.items():
             self.publish(key, value)
 

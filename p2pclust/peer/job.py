@@ -144,6 +144,8 @@ class Job:
         register = self.ledger.register
         if not self.ledger.may_adopt(message.term, message.round):
             return  # an older message of this term, overtaken on the way
+        if not -1 <= message.proposer < len(self.document.roster):
+            return
         self._proposer = message.proposer
         held = register.ref is not None and register.ref.digest == message.digest
         if held and register.position == (message.term, message.round):
@@ -184,9 +186,16 @@ class Job:
         self.ledger.adopt(term, round_, ref, final=final)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
-            if before.payload is None:
-                self._blobs.drop(before.digest)
         self._answer()
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, for this job; everything else that is large may go."""
+        own = [ref for ref, _ in self._answers.values()]
+        refs = [ref for ref in (self.ledger.register.ref, *own) if ref is not None and ref.payload is None]
+        waiting = [message[1].digest for message in (self._pending, self._final) if message is not None]
+        computing = [bytes.fromhex(token[3]) for token in self._computing]
+        opened = [] if self._term is None else self._term.blobs_in_use()
+        return [ref.digest for ref in refs] + waiting + computing + opened
 
     def _answer(self) -> None:
         """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
@@ -210,11 +219,7 @@ class Job:
     def _on_contribution(self, event: Computed) -> None:
         digest, proposer = bytes.fromhex(event.token[3]), int(event.token[4])
         register = self.ledger.register
-        if event.result is not None and event.result.payload is None:
-            self._blobs.made(event.result.digest)
         if register.ref is None or register.ref.digest != digest or self.ledger.finished:
-            if event.result is not None and event.result.payload is None:
-                self._blobs.drop(event.result.digest)
             return
         self._answers[digest, proposer] = (event.result, event.abstains)
         if proposer == self._proposer:
@@ -238,7 +243,7 @@ class Job:
 
     def _on_heartbeat(self, source: str, message: Heartbeat) -> None:
         term, round_ = self.ledger.register.position
-        busy = bool(self._computing)
+        busy = bool(self._computing) or self._pending is not None
         self._ctx.send(
             source, HeartbeatReply(self.id, message.term, term, round_, self._ctx.store_id, busy)
         )  # fmt: skip
@@ -260,6 +265,10 @@ class Job:
     def no_majority(self) -> None:
         """Nobody answers: stop aggregating."""
         self.election.resign()
+
+    def unable(self) -> None:
+        """This peer cannot aggregate this job: leave it to others."""
+        self.election.withdraw()
 
     def adopt_own(self, term: int, opened: Opened) -> None:
         """The aggregator is its own first follower."""
@@ -285,10 +294,7 @@ class Job:
             self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)
 
     def _finish(self, term: int, round_: int, ref: Ref) -> None:
-        before = self.ledger.register.ref
         self.ledger.finish(term, round_, ref)
-        if before is not None and before.payload is None and before.digest != ref.digest:
-            self._blobs.drop(before.digest)
         self.election.stop()
         self.deposed()
         self._answers.clear()
@@ -304,11 +310,13 @@ class Job:
 
     def _on_close(self, source: str, message: Close) -> None:
         if not self.ledger.finished:
-            ref = self._resolve(source, message)
+            held = self.ledger.register
+            running = held.ref is not None and held.ref.digest == message.digest and not held.final
+            ref = None if running else self._resolve(source, message)
             if ref is None:
                 if message.size_bytes > self._ctx.limits.inline_bytes:
                     self._final = (source, message)
-                elif not message.state:
+                elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))
                 return
             self._finish(message.term, message.round, ref)

@@ -32,10 +32,12 @@ class Jobs:
         self._blobs = blobs
         self._fitness = fitness
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
+        self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
         self.jobs: dict[str, Job] = {}
         for job_id, data in sorted(stored.get("job", {}).items()):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
+            self._documents[job_id] = document
             if context.me in document.roster:
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register))
 
@@ -45,8 +47,9 @@ class Jobs:
         Facts are not on disk, so everybody that comes back says again what it knows of jobs: the submitter, and whoever
         else had heard of a document, may have lost it. A document names itself, so it does not matter who tells it.
         """
+        for job_id, document in self._documents.items():
+            self._facts.publish(_PREFIX + job_id, document.encode())
         for job in self.jobs.values():
-            self._facts.publish(_PREFIX + job.id, job.document.encode())
             job.start(fresh=False)
 
     def submit(self, event: Submit) -> None:
@@ -57,14 +60,15 @@ class Jobs:
             ctx.report("refused", reason=f"only {len(alive)} of {n_enrolled} enrolled peers are here; name the roster")
             return
         roster = tuple(sorted(event.roster or alive))
-        strangers = [n for n in roster if n != ctx.me and n not in self._membership.members]
-        if strangers:
-            ctx.report("refused", reason=f"not enrolled: {', '.join(strangers)}")
+        unseen = [name for name in roster if not self._membership.store_id(name)]
+        if unseen:
+            # Without the id of its store a peer's word counts for no majority, ever.
+            ctx.report("refused", reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
             return
         try:
             document = Document(
                 event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
-                event.patience_s or ctx.timing.patience_s, event.deadline_s, event.aggregator, ctx.me,
+                float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
                 f"{int(ctx.rng.integers(2**62)):x}",
             )  # fmt: skip
             data = document.encode()
@@ -74,7 +78,13 @@ class Jobs:
         self._synced[document.id] = {}
         ctx.report("submitted", job=document.id, roster=list(roster))
         self._keep(document, data)
-        self._facts.publish(_PREFIX + document.id, data)
+        self._tell(document.id)
+
+    def _tell(self, job_id: str) -> None:
+        """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
+        if job_id in self._synced:
+            self._facts.publish(_PREFIX + job_id, self._documents[job_id].encode())
+            self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
 
     def learn(self, fact: Fact) -> None:
         """A job's document came by gossip."""
@@ -82,26 +92,28 @@ class Jobs:
             return
         try:
             document = Document.decode(fact.value)
-        except WireError as error:
+            named = document.id
+        except (WireError, UsageError) as error:
             self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
             return
-        if fact.key == _PREFIX + document.id:
+        if fact.key == _PREFIX + named:
             self._keep(document, fact.value)
 
     def _keep(self, document: Document, data: bytes) -> None:
-        if self._ctx.me not in document.roster:
-            if document.submitter == self._ctx.me:
-                self._ctx.persist("job", document.id, data)
+        job_id, takes_part = document.id, self._ctx.me in document.roster
+        if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
+            self._documents[job_id] = document
+            self._ctx.persist("job", job_id, data)
+        if not takes_part:
             return
-        if document.id not in self.jobs:
-            self._ctx.persist("job", document.id, data)
-            self._ctx.report("job", job=document.id, roster=list(document.roster))
+        if job_id not in self.jobs:
+            self._ctx.report("job", job=job_id, roster=list(document.roster))
             job = self._make(document, Ledger(self._ctx, document, None, None))
-            self.jobs[document.id] = job
+            self.jobs[job_id] = job
             job.start(fresh=True)
-        self._on_synced(self._ctx.me, document.id)
+        self._on_synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
-            self._ctx.send(document.submitter, Synced(document.id))
+            self._ctx.send(document.submitter, Synced(job_id))
 
     def _make(self, document: Document, ledger: Ledger) -> Job:
         return Job(self._ctx, self._membership, self._blobs, document, ledger, self._fitness)
@@ -121,14 +133,20 @@ class Jobs:
     def _on_synced(self, name: str, job_id: str) -> None:
         if job_id in self._synced:
             self._synced[job_id][name] = None
-            roster = self.jobs[job_id].document.roster if job_id in self.jobs else ()
-            if has_majority(self._synced[job_id], roster):
+            if has_majority(self._synced[job_id], self._documents[job_id].roster):
                 del self._synced[job_id]
                 self._ctx.report("accepted", job=job_id)
 
     def fire(self, key: TimerKey) -> None:
         """A timer of some job is due."""
-        self.jobs[key[1]].fire(key)
+        if key[0] == "submit":
+            self._tell(key[1])
+        else:
+            self.jobs[key[1]].fire(key)
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What any job still needs."""
+        return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]
 
     def computed(self, event: Computed) -> None:
         """A task of some job ended."""

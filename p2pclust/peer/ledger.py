@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgpack
@@ -10,7 +11,7 @@ from p2pclust.peer.context import Context
 from p2pclust.peer.document import Document
 from p2pclust.peer.events import Ref
 
-__all__ = ["Ledger", "Register"]
+__all__ = ["Ledger", "Register", "adopted_blobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class Register:
     def position(self) -> tuple[int, int]:
         """What registers are compared by: across terms a round may go back."""
         return (self.term, self.round)
+
+
+def adopted_blobs(rows: Mapping[str, bytes]) -> frozenset[bytes]:
+    """The digests of the states in these stored registers: each was whole and verified before it was adopted."""
+    return frozenset(msgpack.unpackb(row)[2] for row in rows.values())
 
 
 class Ledger:

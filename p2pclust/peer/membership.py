@@ -46,7 +46,7 @@ class Member:
     suspected_by: str = ""
     confirmed_by: dict[str, None] = field(default_factory=dict)  # who else suspects it
     suspected_at: float = 0.0
-    refused_by: dict[str, None] = field(default_factory=dict)  # who saw its port refuse
+    refused_by: dict[str, float] = field(default_factory=dict)  # who saw its port refuse, and when
     changed_at: float = 0.0
 
     def update(self) -> Update:
@@ -64,7 +64,7 @@ class Membership:
         self._news: dict[str, tuple[Update, int]] = {}  # name -> (claim, times that it may still be sent)
         self._ring: list[str] = []
         self._seq = 0
-        self._probes: dict[int, str] = {}  # our own pings that wait for an answer
+        self._probes: dict[int, tuple[str, int]] = {}  # our own pings that wait for an answer: whose, which incarnation
         self._nacks: dict[int, int] = {}
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
         self._health = 0
@@ -75,7 +75,9 @@ class Membership:
 
     def status(self, name: str) -> str:
         """The status of a member; this peer itself is always alive."""
-        return "alive" if name == self._ctx.me else self.members[name].status
+        if name == self._ctx.me:
+            return "alive"
+        return self.members[name].status if name in self.members else "unknown"
 
     def present(self, name: str) -> bool:
         """Whether the member is worth waiting for: alive or suspect."""
@@ -87,7 +89,9 @@ class Membership:
 
     def store_id(self, name: str) -> str:
         """The id of the member's store, empty if not known."""
-        return self._ctx.store_id if name == self._ctx.me else self.members[name].store_id
+        if name == self._ctx.me:
+            return self._ctx.store_id
+        return self.members[name].store_id if name in self.members else ""
 
     def take_changes(self) -> list[tuple[str, str]]:
         """Members whose status changed since the last call, with the status before, oldest first."""
@@ -178,7 +182,7 @@ class Membership:
             return
         target = self._ring.pop()
         self._seq += 1
-        self._probes[self._seq] = target
+        self._probes[self._seq] = (target, self.members[target].incarnation)
         self._nacks[self._seq] = 0
         scale = 1 + self._health
         self._ctx.send(target, Ping(self._seq, self._piggyback(target)))
@@ -191,7 +195,7 @@ class Membership:
         self._ctx.send(name, Ping(self._seq, self._piggyback(name)))
 
     def _ask_helpers(self, seq: int) -> None:
-        target = self._probes[seq]
+        target, _ = self._probes[seq]
         self._ctx.effects.append(CheckLink(target))
         others = [name for name in self.members if self.present(name) and name != target]
         for helper in self._ctx.choose(others, _HELPERS):
@@ -228,10 +232,13 @@ class Membership:
         del self._probes[seq], self._nacks[seq]
 
     def _no_answer(self, seq: int) -> None:
-        target = self.members[self._probes[seq]]
+        name, incarnation = self._probes[seq]
+        target = self.members[name]
         # Helpers that said nothing at all hint that this peer is the slow one (Lifeguard, local health).
         self._health = min(_MAX_HEALTH, self._health + (1 if self._nacks[seq] > 0 else 0))
         self._forget_probe(seq)
+        if target.incarnation != incarnation:
+            return  # it came back meanwhile: the ping went to a former life
         if target.status == "alive":
             self._accept(Update(target.name, "suspect", target.incarnation, "", "", self._ctx.me))
         elif target.status == "suspect":
@@ -339,7 +346,7 @@ class Membership:
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
         member = self.members[name]
-        if not refused or not self.present(name) or self._ctx.me in member.refused_by:
+        if not refused or not self.present(name):
             return
         for other in self.members.values():
             if other.name != name and self.present(other.name):
@@ -350,10 +357,13 @@ class Membership:
         member = self.members.get(name)
         if member is None or incarnation != member.incarnation or not self.present(name):
             return
-        member.refused_by[by] = None
-        if len(member.refused_by) >= (1 if len(self.members) < _SMALL_FLEET else 2):
+        first = self._ctx.me not in member.refused_by
+        member.refused_by[by] = self._ctx.now
+        lately = self._ctx.now - self._ctx.timing.suspicion_s(len(self.members) + 1)
+        witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
+        if len(witnesses) >= (1 if len(self.members) < _SMALL_FLEET else 2):
             self._accept(Update(name, "dead", member.incarnation, "", "", ""))
-        elif self._ctx.me not in member.refused_by:
+        elif first and by != self._ctx.me:
             self._ctx.effects.append(CheckLink(name))
 
     # -- spreading --------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ Digest = Annotated[bytes, "digest"]
 _MAX_NAME: Final = 64
 _MAX_COUNT: Final = 2**62
 _MAX_TEXT: Final = 1024
+_MAX_SHORT: Final = 80  # an address, a store's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +348,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _short(value: Any) -> str:
+    if type(value) is not str or len(value) > _MAX_SHORT:
+        raise WireError("expected short text")
+    return value
+
+
 def _bytes(value: Any) -> bytes:
     if type(value) is not bytes or len(value) > _MAX_TEXT:
         raise WireError("expected bytes")
@@ -374,7 +381,7 @@ def _update(value: Any) -> Update:
     return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=True)))
 
 
-_UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _text, _text, _text)
+_UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _short, _short, _short)
 _CHECKS: Final[dict[Any, _Check]] = {
     int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update,
 }  # fmt: skip

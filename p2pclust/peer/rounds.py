@@ -48,10 +48,11 @@ class Opened:
     abstained: dict[int, str] = field(default_factory=dict)
     answered: dict[str, None] = field(default_factory=dict)
     left_out: dict[int, None] = field(default_factory=dict)
-    pulling: dict[bytes, int] = field(default_factory=dict)  # contributions that are blobs, not here yet
+    pulling: dict[int, Ref] = field(default_factory=dict)  # contributions that are blobs, not here yet
     relayed: dict[str, float] = field(default_factory=dict)
     sent_at: dict[str, float] = field(default_factory=dict)
     combining: bool = False
+    used: tuple[tuple[int, Ref], ...] = ()  # the contributions that are combined
     proposer: int = -1
 
 
@@ -76,6 +77,9 @@ class Hooks(Protocol):
     def no_majority(self) -> None:
         """No majority has answered for as long as an election takes."""
 
+    def unable(self) -> None:
+        """This peer cannot aggregate this job at all."""
+
 
 class Aggregating:
     """One term of aggregation. `hooks` is the job that it belongs to."""
@@ -92,7 +96,7 @@ class Aggregating:
         self._me = document.index(context.me)
         self.term = ledger.term
         self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
-        self._busy: dict[str, None] = {}
+        self._busy: dict[str, float] = {}  # who said that it computes or fetches, and when
         self._round: Opened | None = None
         self._timer: TimerKey = ("job", document.id, "tick")
         self._describe()
@@ -102,6 +106,13 @@ class Aggregating:
     def end(self) -> None:
         """The term is over."""
         self._ctx.timers.cancel(self._timer)
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, as long as this round lasts."""
+        if self._round is None:
+            return []
+        refs = [self._round.ref, *self._round.contributions.values(), *self._round.pulling.values()]
+        return [ref.digest for ref in refs if ref.payload is None]
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
@@ -115,14 +126,16 @@ class Aggregating:
         """A task of this term ended."""
         if event.token[3] != str(self.term):
             return
-        assert event.result is not None, f"{self._document.id}: {event.token} of term {self.term}: {event.abstains}"
-        if event.token[2] == "combine":
+        if event.result is None:
+            # This peer cannot work with the state or the job (another version of the software, say); another may.
+            self._ctx.report("unable", job=self._document.id, task=event.token[2], reason=event.abstains)
+            self._hooks.unable()
+        elif event.token[2] == "combine":
             assert self._round is not None
             self._ctx.report(
                 "combined", job=self._document.id, term=self.term, round=self._round.round,
-                contributors=[self._document.roster[i] for i in sorted(self._round.contributions)], **event.info,
+                contributors=[self._document.roster[i] for i, _ in self._round.used], **event.info,
             )  # fmt: skip
-            self._drop_round(self._round)
             self._open(event.result, self._round.round + 1, event.info)
         else:
             self._open(event.result, self._ledger.register.round, event.info)
@@ -191,10 +204,10 @@ class Aggregating:
         self._heard[source] = self._ctx.now
         opened = self._round
         self._busy.pop(source, None)
+        if message.busy:
+            self._busy[source] = self._ctx.now
         if opened is None or (message.register_term, message.register_round) != (self.term, opened.round):
             return
-        if message.busy:
-            self._busy[source] = None
         if self._document.counts(source, message.store_id):
             opened.adopted[source] = None
             self._progress()
@@ -203,10 +216,14 @@ class Aggregating:
         opened = self._round
         assert opened is not None
         index = self._document.index(name)
+        known = opened.contributions.get(index)
+        if ref is not None and known is not None and ref.digest != known.digest:
+            # Other last bits, as from another kind of CPU after a restart elsewhere: the newer one counts.
+            self._ctx.report("differs", job=self._document.id, round=opened.round, peer=name)
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
-            opened.pulling[ref.digest] = index
+            opened.pulling[index] = ref
+            self._busy[name] = self._ctx.now
             self._blobs.pull(ref.digest, ref.size_bytes, [name])
-            opened.contributions[index] = ref
             return
         if abstains == NOT_ASKED and index == opened.proposer:
             return  # its answer from before it was asked came late
@@ -220,9 +237,11 @@ class Aggregating:
 
     def blob_ready(self, digest: bytes) -> None:
         """A contribution that is a blob is here."""
-        if self._round is not None and digest in self._round.pulling:
-            index = self._round.pulling.pop(digest)
-            self._answer(self._document.roster[index], self._round.contributions[index], "")
+        opened = self._round
+        if opened is None or opened.combining:
+            return
+        for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
+            self._answer(self._document.roster[index], opened.pulling.pop(index), "")
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
@@ -240,7 +259,7 @@ class Aggregating:
             return
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif self._complete(opened):
+        elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
 
     def _complete(self, opened: Opened) -> bool:
@@ -288,28 +307,17 @@ class Aggregating:
             "phase", phase="combining", job=self._document.id, term=self.term, round=opened.round
         )  # fmt: skip
         used = [opened.proposer] if opened.one else opened.asked
-        contributions = tuple((i, opened.contributions[i]) for i in sorted(used) if self._usable(opened, i))
-        have = {i for i, _ in contributions}
+        opened.used = tuple((i, opened.contributions[i]) for i in sorted(used) if i in opened.contributions)
+        have = {i for i, _ in opened.used}
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
                 abstained[index] = f"left out: {self._membership.status(self._document.roster[index])}"
         task = Task(
-            "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=contributions,
+            "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=opened.used,
             abstained=abstained,
         )  # fmt: skip
         self._compute("combine", task)
-
-    def _usable(self, opened: Opened, index: int) -> bool:
-        return (
-            index in opened.contributions and opened.contributions[index].digest not in opened.pulling
-        )  # fmt: skip
-
-    def _drop_round(self, opened: Opened) -> None:
-        """Contributions that came as blobs are of no use after their round."""
-        for index, ref in opened.contributions.items():
-            if ref.payload is None and index != self._me:
-                self._blobs.drop(ref.digest)
 
     def _compute(self, kind: str, task: Task) -> None:
         self._ctx.effects.append(Compute(("job", self._document.id, kind, str(self.term)), task))
@@ -338,13 +346,18 @@ class Aggregating:
 
     def _repeat(self, opened: Opened) -> None:
         for name in self._document.roster:
-            if name == self._ctx.me or name in opened.answered or name in self._busy or self._gone(name):
+            if name == self._ctx.me or name in opened.answered or self._gone(name):
+                continue
+            if self._ctx.now - self._busy.get(name, float("-inf")) < self._ctx.timing.retry_s:
                 continue
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
                 self._send_open(name)
 
     def _lose_patience(self, opened: Opened) -> None:
-        """`wait`: after `patience_s` of silence ask through others; after half as long again go on without the peer."""
+        """`wait`: after `patience_s` of silence ask through others; after half as long again go on without the peer.
+
+        Who says that it computes or fetches is not silent. Who only answers heartbeats is: its answer does not arrive.
+        """
         if self._document.missing != "wait":
             return
         wanted = (opened.proposer,) if opened.one else opened.asked
@@ -352,7 +365,7 @@ class Aggregating:
             name = self._document.roster[index] if index >= 0 else self._ctx.me
             if name == self._ctx.me or name in opened.answered or index in opened.left_out:
                 continue
-            silence = self._ctx.now - max(self._heard[name], opened.opened_at)
+            silence = self._ctx.now - max(self._busy.get(name, 0.0), opened.opened_at)
             if silence < self._document.patience_s:
                 continue
             if name not in opened.relayed:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import msgpack
 
-from p2pclust.errors import WireError
+from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Ref
 from p2pclust.peer.rounds import NOT_ASKED
@@ -25,6 +25,8 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 
 __all__ = ["Outcome", "perform"]
+
+_MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 
 #: Yields a blob's bytes in order.
 Read = Callable[[bytes], Iterator[bytes]]
@@ -54,8 +56,17 @@ def perform(task: Task, local: Local, read: Read) -> Outcome:
     Returns
     -------
     Outcome
-        The same for the same task and data, wherever it is done.
+        The same for the same task and data, wherever it is done. Malformed input, a blob that was dropped meanwhile,
+        or a job that this version does not know has no result, and `abstains` says why.
     """
+    try:
+        outcome = _perform(task, local, read)
+    except (WireError, UsageError) as error:
+        outcome = Outcome(None, f"failed: {error}")
+    return replace(outcome, abstains=outcome.abstains[:_MAX_REASON])
+
+
+def _perform(task: Task, local: Local, read: Read) -> Outcome:
     if task.kind == "verify":
         assert task.state is not None
         whole = hashlib.blake2b(digest_size=32)
@@ -95,15 +106,17 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
 def _combine(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
     """Combine what came; one peer's malformed contribution is named and left out, and never stops the others."""
     abstained = dict(task.abstained)
-    good: list[tuple[int, Contribution]] = []
-    for index, ref in task.contributions:
-        try:
-            decoded = engine.decode_contribution(job, state, _bytes(ref, read), n_peers=task.n_peers)
-        except WireError as error:
-            abstained[index] = f"malformed: {error}"
-        else:
-            good.append((index, decoded))
-    after = engine.advance(job, state, good, abstained, n_peers=task.n_peers)
+
+    def one_by_one() -> Iterator[tuple[int, Contribution]]:
+        for index, ref in task.contributions:
+            try:
+                decoded = engine.decode_contribution(job, state, _bytes(ref, read), n_peers=task.n_peers)
+            except WireError as error:
+                abstained[index] = f"malformed: {error}"
+            else:
+                yield index, decoded
+
+    after = engine.advance(job, state, one_by_one(), abstained, n_peers=task.n_peers)
     return _state_outcome(job, after, task.n_peers, before=state)
 
 
@@ -122,4 +135,8 @@ def _state_outcome(job: Job, state: JobState, n_peers: int, before: JobState | N
 @lru_cache(maxsize=16)
 def _job(data: bytes) -> Job:
     """The job of a document; documents are few and asked for in every round."""
-    return Job.from_dict(msgpack.unpackb(data, raw=False, strict_map_key=True))
+    try:
+        plain = msgpack.unpackb(data, raw=False, strict_map_key=True)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"job: not msgpack: {type(error).__name__}") from None
+    return Job.from_dict(plain)

@@ -101,4 +101,4 @@ class Limits:
     #: Chunks of one blob that are asked for at the same time.
     window: int = 4
     #: No blob may claim to be larger.
-    blob_bytes: int = 4 * 1024**3
+    blob_bytes: int = 1024**3

@@ -166,9 +166,10 @@ def advance(
     if state.status != "running":
         raise ValueError(f"the job is {state.status}: it has no further round")
     protocol = job.protocols[state.stage]
-    reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
     with np.errstate(over="ignore", under="ignore"):
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers)
+    # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
+    reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
     reasons.update({peer: reason[:_MAX_REASON] for peer, reason in left_out.items()})
     if not all(0 <= peer < n_peers for peer in reasons) or set(reasons) & set(contributors):
         raise ValueError(f"peers {sorted(reasons)} cannot abstain beside contributors {contributors} of {n_peers}")

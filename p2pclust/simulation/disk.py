@@ -53,8 +53,8 @@ class Disk:
 
     def blob(self, digest: bytes) -> list[bytes]:
         """All chunks in order."""
-        n_chunks, chunks = self._chunks[digest]
-        return [chunks[index] for index in range(n_chunks)]
+        n_chunks, chunks = self._chunks.get(digest, (0, {}))
+        return [chunks[index] for index in range(n_chunks) if index in chunks]
 
     def drop_blob(self, digest: bytes) -> None:
         """Forget a blob."""

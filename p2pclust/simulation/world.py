@@ -306,17 +306,18 @@ class World:
         def read(digest: bytes) -> Iterator[bytes]:
             return iter(peer.disk.blob(digest))
 
-        outcome = perform(effect.task, peer.local, read)
-        if outcome.payload is not None:
-            for observer in self._observers:
-                observer.computed(self, peer, effect, digest_of(outcome.payload))
         life = peer.life
         low, high = self.compute_delay_s
         delay = low + (high - low) * float(self._rng.random())
 
         def done() -> None:
-            if peer.life == life and peer.core is not None:
-                self.step(peer, self._computed(peer, effect.token, outcome))
+            if peer.life != life or peer.core is None:
+                return
+            outcome = perform(effect.task, peer.local, read)  # at the end: what it reads may be gone by then
+            if outcome.payload is not None:
+                for observer in self._observers:
+                    observer.computed(self, peer, effect, digest_of(outcome.payload))
+            self.step(peer, self._computed(peer, effect.token, outcome))
 
         self.at(self.now + delay, done)
 

@@ -9,7 +9,7 @@ import pytest
 # This folder shares `runs` with tests/processes; pytest's importlib mode puts no test folder on the path by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from runs import assert_nothing_left  # noqa: E402
+from runs import assert_nothing_left
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ class TestRefused:
     @pytest.mark.processes
     @pytest.mark.slow
     def test_by_real_processes_which_all_end(self, home: Path) -> None:
-        with pytest.raises(FleetError, match="^p00 refused the job: aggregator = 'nobody' is not on the roster$"):
+        with pytest.raises(FleetError, match=r"^p00 refused the job: aggregator = 'nobody' is not on the roster$"):
             carry_out("processes", a_fleet(rows(3), a_job(), home=home, request={"aggregator": "nobody"}))
 
 

@@ -20,11 +20,13 @@ class TestFreePorts:
         assert len(set(ports)) == 20
         for port in ports:
             with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # another fleet may just have closed it
                 probe.bind(("127.0.0.1", port))
 
     def test_none_is_taken(self) -> None:
         with socket.socket() as holder:
             (port,) = free_ports(1)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.bind(("127.0.0.1", port))
             holder.listen()
             assert port not in free_ports(20)

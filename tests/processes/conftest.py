@@ -9,7 +9,7 @@ import pytest
 # `runs` is shared with tests/fleet; pytest's importlib mode puts no test folder on the path by itself.
 sys.path.insert(0, str(Path(__file__).parent.parent / "fleet"))
 
-from runs import assert_nothing_left  # noqa: E402
+from runs import assert_nothing_left
 
 
 @pytest.fixture

@@ -35,7 +35,9 @@ class Case:
     n_peers: int = N
 
     def __str__(self) -> str:
-        return f"{self.number:02d}-{self.do}-{'aggregator' if self.aggregator else 'peer'}-{self.moment}-n{self.n_peers}"
+        return (
+            f"{self.number:02d}-{self.do}-{'aggregator' if self.aggregator else 'peer'}-{self.moment}-n{self.n_peers}"
+        )
 
     def draw(self) -> tuple[Fault, Job]:
         rng = np.random.default_rng([20240, self.number])

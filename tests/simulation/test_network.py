@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from p2pclust.simulation.network import Conditions, Network
@@ -51,7 +53,7 @@ class TestConditions:
         net = network(Conditions(delay_s=(0.002, 0.005)))
         delays = [net.delays("a", "b")[0] for _ in range(500)]
         assert all(0.002 <= delay <= 0.005 for delay in delays)
-        assert any(later < earlier for earlier, later in zip(delays, delays[1:], strict=False))
+        assert any(later < earlier for earlier, later in pairwise(delays))
 
     def test_loss_and_duplicates_come_as_often_as_asked(self) -> None:
         net = network(Conditions(loss=0.3, duplicates=0.5))

@@ -1,0 +1,109 @@
+"""What a running k-means peer costs: its imports, over its whole life, and its memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import Event, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.protocols.compose import cluster_job
+
+HEAVY = ("torch", "sklearn", "scipy", "networkx", "pydantic", "typer", "rich", "cryptography", "threadpoolctl")
+
+SCRIPT = """
+import sys
+import p2pclust.peer.main
+import msgpack
+from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.effects import Task
+from p2pclust.peer.events import Ref
+from p2pclust.peer.tasks import perform
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.local import Local
+
+def ref(outcome):
+    assert outcome.payload is not None, outcome.abstains
+    return Ref(digest_of(outcome.payload), len(outcome.payload), outcome.payload)
+
+def nothing(digest):
+    raise AssertionError("no blobs here")
+
+local = Local([[0.0, 1.0], [2.0, 3.0], [7.0, 8.0], [9.0, 9.0]])
+for protocol, off in (("llf-cm", "suppress_singletons"), ("llf-fcm", "privacy_gate")):
+    job = cluster_job(protocol, n_clusters=2, scaling="minmax", init=sys.argv[1], max_rounds=2, tol=0.0, **{off: False})
+    document = msgpack.packb(job.to_dict())
+    outcome = perform(Task("begin", document, 1), local, nothing)
+    while not outcome.info["final"]:
+        state = ref(outcome)
+        proposer = 0 if outcome.info["one"] else -1
+        given = perform(Task("contribute", document, 1, me=0, state=state, proposer=proposer), local, nothing)
+        task = Task("combine", document, 1, me=0, state=state, contributions=((0, ref(given)),))
+        outcome = perform(task, local, nothing)
+    assert outcome.info["status"] == "done", outcome.info
+print(sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("init", ["k-means++", "random", "uniform"])
+def test_a_whole_job_of_a_peer_imports_nothing_heavy(init: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", SCRIPT, init], capture_output=True, text=True, timeout=60, check=True)
+    assert not [name for name in HEAVY if f"'{name}'" in ran.stdout], ran.stdout
+    assert "'numpy'" in ran.stdout
+
+
+def run(home: Path, n_peers: int = 3, on_event: Callable[[Event], None] = lambda event: None) -> FleetResult:
+    rng = np.random.default_rng(0)
+    peers = tuple(PeerSpec(f"p{number}", rng.normal(size=(50, 4))) for number in range(n_peers))
+    job = cluster_job("llf-cm", n_clusters=3, scaling="minmax", tol=0.0, max_rounds=5)
+    result = backend("processes").carry_out(FleetSpec(peers, (JobRequest(job),), directory=home), on_event)
+    assert result.failure == ""
+    return result
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_a_real_peer_imports_nothing_heavy_from_its_start_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # the interpreter writes every import into the peer's log
+    run(tmp_path)
+    for log in sorted(tmp_path.glob("*/peer.log")):
+        imported = set(re.findall(r"^import time:.*\|\s+(\w+)", log.read_text(), re.MULTILINE))
+        assert {"numpy", "zmq", "msgpack", "p2pclust"} <= imported
+        assert not imported & set(HEAVY)
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+class TestMemory:
+    def test_a_real_peer_stays_small(self, tmp_path: Path) -> None:
+        pids: dict[str, int] = {}
+        peak_mb: dict[str, float] = {}
+
+        def watch(event: Event) -> None:
+            if event["verb"] == "started":
+                pids[event["peer"]] = event["pid"]
+            elif event["verb"] == "finished":
+                status = Path(f"/proc/{pids[event['peer']]}/status").read_text()
+                peak_mb[event["peer"]] = int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
+
+        run(tmp_path, on_event=watch)
+        assert len(peak_mb) == 3
+        assert max(peak_mb.values()) <= 50.0, peak_mb
+
+    def test_what_is_told_of_it_is_its_own_and_not_that_of_whoever_started_it(self, tmp_path: Path) -> None:
+        # A child inherits the high-water mark of the process that it was forked from.
+        ballast = np.ones(40_000_000)
+        result = run(tmp_path)
+        assert ballast.size * ballast.itemsize == 320_000_000
+        told = [peer["max_rss_mb"] for peer in result.peers.values()]
+        assert all(20.0 < mb < 80.0 for mb in told), told

@@ -1,0 +1,27 @@
+"""The README's Python examples run, and its map of folders is complete."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_examples_run() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert tried > 0
+    assert failed == 0
+
+
+def test_every_folder_is_on_the_map() -> None:
+    mapped = set(re.findall(r"^\| \[`(\w+)/`\]", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    # A folder with a page or a module of its own; what a build, a run or a tool leaves behind has neither.
+    there = {
+        folder.name
+        for folder in ROOT.iterdir()
+        if folder.is_dir() and not folder.name.startswith(".") and folder.name not in ("runs", "build")
+        if any((folder / name).exists() for name in ("README.md", "__init__.py", "architecture.md", "conftest.py"))
+    }
+    assert mapped == there
