@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
+from p2pclust.peer.blobs import digest_of
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import run_in_process
@@ -28,7 +29,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         centers: list[NDArray[np.float64]] = []
 
         def told(state: JobState, job_id: str = job_id, centers: list[NDArray[np.float64]] = centers) -> None:
-            fields: dict[str, object] = {"job": job_id, "term": 0, "round": state.round, "stage": state.stage}
+            fields: dict[str, object] = {"job": job_id, "term": 0, "round": state.round - 1, "stage": state.stage}
             fields |= {"status": state.status, "contributors": [names[i] for i in state.log[-1].contributors]}
             if "centers" in state.arrays:
                 centers.append(state.arrays["centers"])
@@ -37,7 +38,8 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             record.take(time.monotonic() - began, "", "combined", fields)
 
         state = run_in_process(request.job, [Local(peer.X) for peer in peers], told)
-        results.append(JobResult(job_id, names, state, (), {}, time.monotonic() - start))
+        digests = dict.fromkeys(names, digest_of(state.encode()).hex())
+        results.append(JobResult(job_id, names, state, (), digests, time.monotonic() - start))
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
     told_peers = {name: {"finished": True, "lost": False, **nothing} for name in names}
     return FleetResult(

@@ -114,7 +114,14 @@ class ProcessFleet:
         claims = self._directory / "faults"
         claims.mkdir(exist_ok=True)
         armed = [
-            {"do": f.do, "round": f.round, "phase": f.phase, "who": f.who, "claim": str(claims / str(number))}
+            {
+                "number": number,
+                "do": f.do,
+                "round": f.round,
+                "phase": f.phase,
+                "who": f.who,
+                "claim": str(claims / str(number)),
+            }
             for number, f in enumerate(self.spec.faults)
             if f.round is not None
         ]
@@ -140,7 +147,10 @@ class ProcessFleet:
         self._ended = True
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()))
+        ends = await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()), return_exceptions=True)
+        for error in ends:  # only now: whatever one child's end raised, every other one has ended too
+            if isinstance(error, BaseException):
+                raise error
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -213,15 +223,15 @@ class ProcessFleet:
     def _plan_faults(self) -> None:
         if len(self.record.jobs) > 0:
             return  # planned with the first job
-        for fault in self.spec.faults:
+        for number, fault in enumerate(self.spec.faults):
             if fault.seconds is not None:
-                self._tasks.append(asyncio.get_running_loop().create_task(self._later(fault, fault.seconds)))
+                self._soon(self._later(number, fault, fault.seconds))
 
-    async def _later(self, fault: Fault, delay_s: float) -> None:
+    async def _later(self, number: int, fault: Fault, delay_s: float) -> None:
         await _pass(delay_s)
         names = fault.who or self._aggregators()
         for name in names:
-            self.record.take(self.now, name, "fault", {"do": fault.do, "seconds": fault.seconds})
+            self.record.take(self.now, name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds})
             self._strike(fault, name)
 
     def _aggregators(self) -> tuple[str, ...]:
@@ -290,7 +300,7 @@ class ProcessFleet:
 
     def _armed_fault_struck(self, name: str, fields: dict[str, Any]) -> None:
         """A peer told its last words: it ends or stops itself now; bringing it back is our part."""
-        fault = next(fault for fault in self.spec.faults if fault.matches(fields))
+        fault = self.spec.faults[fields["number"]]
         if fault.do == "restart":
             self._returning[name] = None
             self._soon(self._restart(name, self._down_s(fault)))
@@ -329,8 +339,8 @@ class ProcessFleet:
             finished = last is not None and name in last.digests
             kept = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
             peers[name] = {"finished": finished, "lost": lost} | {key: counters.get(key) for key in kept}
-        struck = [event for event in self.record.events if event["verb"] == "fault"]
-        unfired = tuple(str(fault) for fault in self.spec.faults if not any(map(fault.matches, struck)))
+        struck = {event["number"] for event in self.record.events if event["verb"] == "fault"}
+        unfired = tuple(str(fault) for number, fault in enumerate(self.spec.faults) if number not in struck)
         for name in self._failed:
             failure = failure or f"{name} ended by itself: {self.children[name].why()}"
         return FleetResult(

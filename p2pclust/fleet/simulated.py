@@ -148,7 +148,9 @@ class _SimulatedFleet:
     def _by_second(self, number: int, fault: Fault) -> None:
         self._struck.append(number)
         for name in fault.who or tuple(self._aggregating):
-            self._record.take(self._world.now, name, "fault", {"do": fault.do, "seconds": fault.seconds})
+            self._record.take(
+                self._world.now, name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds}
+            )
             self._strike(fault, name)
 
     def _at_phase(self, peer: Peer, effect: Effect) -> bool:
@@ -166,7 +168,8 @@ class _SimulatedFleet:
             if early or peer.name not in (fault.who or self._aggregating):
                 continue
             self._struck.append(number)
-            fields = {"do": fault.do, "phase": fault.phase, "planned": fault.round}
+            fields = {"number": number, "do": fault.do, "phase": fault.phase, "planned": fault.round}
+            fields["round"] = effect.fields["round"]
             self._record.take(self._world.now, peer.name, "fault", fields)
             return self._strike(fault, peer.name, from_inside=True)
         return False

@@ -63,12 +63,6 @@ class Fault:
     seconds: float | None = None  # after the first job was handed in
     for_s: float | None = None  # how long a pause lasts or a restarted peer stays down
 
-    def matches(self, event: Event) -> bool:
-        """Whether an event "fault" tells that this one struck."""
-        if self.round is None:
-            return bool(event["do"] == self.do and event.get("seconds") == self.seconds)
-        return (event["do"], event.get("phase"), event.get("planned")) == (self.do, self.phase, self.round)
-
     def __str__(self) -> str:
         when = f"{self.seconds} s" if self.round is None else f"round {self.round} ({self.phase})"
         return f"{self.do} of {', '.join(self.who) or 'the aggregator'} at {when}"

@@ -23,6 +23,7 @@ _SIGNALS = {"kill": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.S
 class ArmedFault:
     """One fault by round. `claim` is the file whose making decides the victim."""
 
+    number: int  # in the fleet's list of faults
     do: str  # kill | restart | pause
     round: int
     phase: str
@@ -42,7 +43,9 @@ class Armed:
         self._me = me
         self._faults = faults
 
-    def check(self, phase: str, round_: int, *, aggregates: bool, last_words: Callable[[ArmedFault], None]) -> None:
+    def check(
+        self, phase: str, round_: int, *, aggregates: bool, last_words: Callable[[ArmedFault, int], None]
+    ) -> None:
         """This peer has come to `phase` of a round: if a fault waits for that, it strikes now.
 
         A fault at round r strikes at the first opportunity from r on: the round itself may have been another's.
@@ -54,7 +57,7 @@ class Armed:
                 continue
             if not _claim(Path(fault.claim)):
                 continue
-            last_words(fault)
+            last_words(fault, round_)
             os.kill(os.getpid(), _SIGNALS[fault.do])
 
 

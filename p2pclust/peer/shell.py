@@ -209,8 +209,9 @@ class Shell:
             aggregates = self._aggregates.get(fields["job"], False)
             self._armed.check(fields["phase"], fields["round"], aggregates=aggregates, last_words=self._last_words)
 
-    def _last_words(self, fault: ArmedFault) -> None:
-        self._watch("fault", {"do": fault.do, "phase": fault.phase, "planned": fault.round})
+    def _last_words(self, fault: ArmedFault, round_: int) -> None:
+        fields = {"number": fault.number, "do": fault.do, "phase": fault.phase, "planned": fault.round, "round": round_}
+        self._watch("fault", fields)
 
 
 def explain(error: BaseException) -> str:

@@ -147,12 +147,12 @@ class TestSeedsThatOnceFoundABug:
     """They stay for ever. What each met is asserted, so that a changed draw cannot quietly empty them."""
 
     def test_27_a_wiped_submitter_gets_its_own_facts_back_and_routes_through_relays_expire(self) -> None:
-        assert check(27).counts["wiped store"] == 1
+        assert check(27).counts["wiped store"] >= 1
 
     def test_149_a_named_aggregator_with_a_wiped_store_does_not_aggregate_in_term_1_again(self) -> None:
         outcome = check(149)
         assert outcome.plan.named_aggregator
-        assert outcome.counts["wiped store"] == 1
+        assert outcome.counts["wiped store"] >= 1
 
     def test_181_a_busy_flag_does_not_outlive_the_life_of_its_peer(self) -> None:
         outcome = check(181)
@@ -164,5 +164,5 @@ class TestSeedsThatOnceFoundABug:
 
     def test_1_a_wiped_peer_learns_the_job_from_the_restart_of_others(self) -> None:
         outcome = check(1)
-        assert outcome.counts["wiped store"] == 1
+        assert outcome.counts["wiped store"] >= 1
         assert outcome.counts["restart"] >= 2
