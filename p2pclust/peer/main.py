@@ -12,6 +12,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -92,6 +93,8 @@ async def _live(config: Mapping[str, Any]) -> int:
         watch("started", {"pid": os.getpid(), "address": links.address})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
+        gc.collect()
+        gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
         shell.start(links, worker)
         if lines is not None:
             Control(shell, lines).serve(0)
