@@ -7,11 +7,10 @@ import queue
 import threading
 from collections.abc import Callable
 
-from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.effects import Compute
-from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.events import Computed
 from p2pclust.peer.store import Store
-from p2pclust.peer.tasks import perform
+from p2pclust.peer.tasks import perform, settle
 from p2pclust.peer.timing import Limits
 from p2pclust.protocols.local import Local
 
@@ -60,11 +59,4 @@ class Worker:
 
     def _perform(self, effect: Compute) -> Computed:
         outcome = perform(effect.task, self._local, self._store.read_blob)
-        ref = None
-        if outcome.payload is not None:
-            digest, size = digest_of(outcome.payload), len(outcome.payload)
-            inline = size <= self._limits.inline_bytes
-            if not inline:
-                self._store.store_blob(digest, outcome.payload, self._limits.chunk_bytes)
-            ref = Ref(digest, size, outcome.payload if inline else None)
-        return Computed(effect.token, ref, outcome.abstains, outcome.info)
+        return settle(effect.token, outcome, self._limits, self._store.store_blob)

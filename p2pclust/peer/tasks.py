@@ -15,21 +15,25 @@ from typing import Any
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.effects import Task
-from p2pclust.peer.events import Ref
+from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.rounds import NOT_ASKED
+from p2pclust.peer.timing import Limits
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Contribution
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 
-__all__ = ["Outcome", "perform"]
+__all__ = ["Outcome", "StoreBlob", "perform", "settle"]
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 
 #: Yields a blob's bytes in order.
 Read = Callable[[bytes], Iterator[bytes]]
+#: Keeps a blob: its digest, its bytes, and the size of a chunk.
+StoreBlob = Callable[[bytes, bytes, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,17 @@ def perform(task: Task, local: Local, read: Read) -> Outcome:
     except (WireError, UsageError) as error:
         outcome = Outcome(None, f"failed: {error}")
     return replace(outcome, abstains=outcome.abstains[:_MAX_REASON])
+
+
+def settle(token: tuple[str, ...], outcome: Outcome, limits: Limits, store_blob: StoreBlob) -> Computed:
+    """Turn an outcome into the event that the core waits for; what is large is stored as a blob first."""
+    if outcome.payload is None:
+        return Computed(token, None, outcome.abstains, outcome.info)
+    digest, size_bytes = digest_of(outcome.payload), len(outcome.payload)
+    inline = size_bytes <= limits.inline_bytes
+    if not inline:
+        store_blob(digest, outcome.payload, limits.chunk_bytes)
+    return Computed(token, Ref(digest, size_bytes, outcome.payload if inline else None), "", outcome.info)
 
 
 def _perform(task: Task, local: Local, read: Read) -> Outcome:

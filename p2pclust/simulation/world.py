@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.effects import (
     CheckLink,
@@ -28,9 +27,9 @@ from p2pclust.peer.effects import (
     SendChunk,
     StoreChunk,
 )  # fmt: skip
-from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Ref, Started, Woken
+from p2pclust.peer.events import Arrived, Event, LinkChecked, Started, Woken
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Relay, decode, encode
-from p2pclust.peer.tasks import Outcome, perform
+from p2pclust.peer.tasks import perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.disk import Disk
@@ -314,22 +313,13 @@ class World:
             if peer.life != life or peer.core is None:
                 return
             outcome = perform(effect.task, peer.local, read)  # at the end: what it reads may be gone by then
-            if outcome.payload is not None:
+            event = settle(effect.token, outcome, self._limits, peer.disk.store_blob)
+            if event.result is not None:
                 for observer in self._observers:
-                    observer.computed(self, peer, effect, digest_of(outcome.payload))
-            self.step(peer, self._computed(peer, effect.token, outcome))
+                    observer.computed(self, peer, effect, event.result.digest)
+            self.step(peer, event)
 
         self.at(self.now + delay, done)
-
-    def _computed(self, peer: Peer, token: tuple[str, ...], outcome: Outcome) -> Computed:
-        ref = None
-        if outcome.payload is not None:
-            digest, size = digest_of(outcome.payload), len(outcome.payload)
-            inline = size <= self._limits.inline_bytes
-            if not inline:
-                peer.disk.store_blob(digest, outcome.payload, self._limits.chunk_bytes)
-            ref = Ref(digest, size, outcome.payload if inline else None)
-        return Computed(token, ref, outcome.abstains, outcome.info)
 
     def _mark(self, kind: bytes, *parts: str | bytes) -> None:
         self._trace.update(b"%s %.9f" % (kind, self.now))
