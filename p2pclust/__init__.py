@@ -6,7 +6,6 @@ The names below are the whole promise of the package; each is imported when it i
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,7 +36,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version("p2pclust")
+        from importlib.metadata import version  # noqa: PLC0415 (it imports an e-mail parser)
+
+        return version("p2pclust")
     if name not in _HOMES:
         raise AttributeError(f"module 'p2pclust' has no attribute {name!r}")
     return getattr(importlib.import_module(f"p2pclust.{_HOMES[name]}"), name)
