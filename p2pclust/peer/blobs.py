@@ -49,6 +49,10 @@ class Blobs:
                 self._partial[digest] = dict.fromkeys(indices)
         self._pulls: dict[bytes, _Pull] = {}
 
+    def fetching(self, digest: bytes) -> bool:
+        """Whether the blob is on its way, or being checked."""
+        return digest in self._pulls or digest in self._verifying
+
     def has(self, digest: bytes) -> bool:
         """Whether the whole blob is on disk."""
         return digest in self._complete

@@ -124,6 +124,7 @@ class Job:
             self._on_close(*self._final)
         if self._pending is not None and self._pending[1].digest == digest:
             source, message = self._pending
+            self._pending = None
             if not self.ledger.finished and message.term == self.ledger.term:
                 self._on_open(source, message)
         if self._term is not None:
@@ -241,9 +242,15 @@ class Job:
         )  # fmt: skip
         self._ctx.send(self.election.aggregator, message)
 
+    def _works_on(self, position: tuple[int, int]) -> bool:
+        """Whether an answer to that very round is being computed here, or its state fetched."""
+        if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
+            return self._blobs.fetching(self._pending[1].digest)
+        return bool(self._computing) and self.ledger.register.position == position
+
     def _on_heartbeat(self, source: str, message: Heartbeat) -> None:
         term, round_ = self.ledger.register.position
-        busy = bool(self._computing) or self._pending is not None
+        busy = self._works_on((message.term, message.round))
         self._ctx.send(
             source, HeartbeatReply(self.id, message.term, term, round_, self._ctx.store_id, busy)
         )  # fmt: skip

@@ -37,7 +37,10 @@ class Invariants(Observer):
         self._aggregators: dict[tuple[str, int], str] = {}
         self._states: dict[tuple[str, int, int], bytes] = {}
         self._parents: dict[bytes, bytes] = {}
+        # By stores that were intact at the time: a store that is lost later counts for no majority any more either, so
+        # what it had promised before still meets every majority that can come.
         self._adopted: dict[tuple[str, int, bytes], dict[str, None]] = {}
+        self._votes: dict[tuple[str, int, str], dict[str, None]] = {}
         self._committed: dict[str, list[bytes]] = {}
         self._final: dict[str, bytes] = {}
         self._documents: dict[str, Document] = {}
@@ -88,7 +91,9 @@ class Invariants(Observer):
             self._assert(value >= self._incarnations.get(key[:2], 0), "S7", f"{peer.name}: incarnation fell to {value}")
             self._incarnations[key[:2]] = value
         elif effect.table == "ballot" and effect.value is not None:
-            term, _ = msgpack.unpackb(effect.value)
+            term, voted_for = msgpack.unpackb(effect.value)
+            if voted_for and self._intact(peer, effect.key):
+                self._votes.setdefault((effect.key, term, voted_for), {})[peer.name] = None
             self._assert(term >= self._terms.get(key, 0), "S7", f"{peer.name}: term fell to {term}")
             self._terms[key] = term
         elif effect.table == "register" and effect.value is not None:
@@ -151,35 +156,27 @@ class Invariants(Observer):
             if job is not None:
                 self._documents[job.id] = job.document
         elif effect.verb == "elected":
-            self._elected(world, peer, str(fields["job"]), int(fields["term"]))
+            self._elected(peer, str(fields["job"]), int(fields["term"]))
         elif effect.verb == "finished":
-            self._finished(world, peer, str(fields["job"]), bytes.fromhex(str(fields["digest"])))
+            self._finished(peer, str(fields["job"]), bytes.fromhex(str(fields["digest"])))
 
-    def _elected(self, world: World, peer: Peer, job: str, term: int) -> None:
+    def _elected(self, peer: Peer, job: str, term: int) -> None:
         known = self._aggregators.setdefault((job, term), peer.name)
         self._assert(known == peer.name, "S1", f"{job}: {known} and {peer.name} aggregate in term {term}")
-        votes = 0
-        for other in world.peers.values():
-            row = other.disk.read_synced("ballot", job)
-            if row and self._intact(other, job) and msgpack.unpackb(row)[0] >= term:
-                votes += 1
+        votes = len(self._votes.get((job, term, peer.name), {}))
         document = self._documents[job]
         if not (term == 1 and document.aggregator == peer.name):
             enough = votes >= majority(len(document.roster))
             self._assert(enough, "S1", f"{peer.name} is elected in term {term} by {votes} intact votes")
 
-    def _finished(self, world: World, peer: Peer, job: str, digest: bytes) -> None:
+    def _finished(self, peer: Peer, job: str, digest: bytes) -> None:
         known = self._final.setdefault(job, digest)
         self._assert(known == digest, "S5", f"{job}: {peer.name} finished with other bits")
         row = peer.disk.read_synced("register", job)
         self._assert(
             row is not None and msgpack.unpackb(row)[6], "S6", f"{peer.name} reports an end that is not synced"
         )
-        held = 0
-        for other in world.peers.values():
-            own = other.disk.read_synced("register", job)
-            if own and self._intact(other, job) and msgpack.unpackb(own)[2] == digest:
-                held += 1
+        held = max(len(names) for (of, _, state), names in self._adopted.items() if (of, state) == (job, digest))
         enough = held >= majority(len(self._documents[job].roster))
         self._assert(enough, "S8", f"{job}: {peer.name} finished while {held} intact stores hold the final state")
 
