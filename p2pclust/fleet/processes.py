@@ -174,6 +174,8 @@ class ProcessFleet:
         new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
         if not new:
             raise FleetError(f"{by.name} refused the job: {self.record.refused or 'no answer'}")
+        # A fault may strike meanwhile: then whoever waits for the end of the job finds out what became of it.
+        await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
         return new[0]
 
     async def finish(self, job: JobRecord) -> str:

@@ -179,4 +179,8 @@ class Core:
         for fact in self.facts.take_news():
             self.jobs.learn(fact)
         if self.blobs.any():
+            # First of all: a task of this step may make the very blob again that was just given up (sums that stand
+            # still have one digest in every round), and its worker writes while the loop goes on.
+            ordered, self._ctx.effects = self._ctx.effects, []
             self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()))
+            self._ctx.effects += ordered
