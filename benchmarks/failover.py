@@ -1,6 +1,6 @@
 """From SIGKILL of the aggregator to the first round completed under the next one, in a settled fleet.
 
-    python benchmarks/failover.py [--peers 5] [--runs 10] [--timing default] [--timing fast]
+python benchmarks/failover.py [--peers 5] [--runs 10] [--timing default] [--timing fast]
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--timing", action="append")
     options = parser.parse_args()
-    print(f"{options.peers} peers, {options.runs} kills; seconds from SIGKILL to the first round under the next aggregator")
+    print(
+        f"{options.peers} peers, {options.runs} kills; seconds from SIGKILL to the first round under the next aggregator"
+    )
     for timing in options.timing or ["default", "fast"]:
         values = [failover_s(options.peers, timing, seed) for seed in range(options.runs)]
         quoted = f"median {statistics.median(values):.2f}  min {min(values):.2f}  max {max(values):.2f}"

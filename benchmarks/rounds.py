@@ -1,6 +1,6 @@
 """Steady-state rounds of a fleet against the limit: a bare ZeroMQ loop with the same bytes, in the same run.
 
-    python benchmarks/rounds.py [--peers 20] [--rounds 200] [--repeats 3]
+python benchmarks/rounds.py [--peers 20] [--rounds 200] [--repeats 3]
 """
 
 from __future__ import annotations

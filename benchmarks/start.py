@@ -1,6 +1,6 @@
 """Starting twenty peers until everybody sees everybody and nothing is left to do, beside the bare loop's start.
 
-    python benchmarks/start.py [--peers 20] [--repeats 3]
+python benchmarks/start.py [--peers 20] [--repeats 3]
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def main() -> None:
     print(f"{options.peers} processes; seconds until ready, median of {options.repeats} [min, max]")
     for name, values in (("bare loop", bare), ("p2pclust, full mesh", ours)):
         print(f"{name:22}{statistics.median(values):7.2f}  [{min(values):.2f}, {max(values):.2f}]")
-    print(f"ratio {statistics.median(ours) / statistics.median(bare):.2f}; resident memory of a peer {max(memory):.1f} MB")
+    print(
+        f"ratio {statistics.median(ours) / statistics.median(bare):.2f}; resident memory of a peer {max(memory):.1f} MB"
+    )
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def peer(
 
 
 def become(config: Mapping[str, Any]) -> None:
-    """Replace this process by the peer itself: what checked the configuration would stay in its memory for as long as it lives.
+    """Replace this process by the peer itself: what checked the configuration would stay in its memory as long as it lives.
 
     The process keeps its id, so that whoever supervises it notices nothing.
 

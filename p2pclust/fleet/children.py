@@ -26,7 +26,8 @@ _MAX_LINE = 64 * 1024 * 1024  # a final state on one line
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback address that nobody listens on now."""
     span = _LAST_PORT - _FIRST_PORT
-    start = os.getpid() * 61 % span  # fleets that start at the same time begin to look at different places
+    # Fleets that start at the same time, in one process or in several, begin to look at different places.
+    start = int.from_bytes(os.urandom(4), "little") % span
     found: list[int] = []
     for offset in range(span):
         port = _FIRST_PORT + (start + offset) % span

@@ -146,8 +146,10 @@ class _SimulatedFleet:
                 self._world.at(self._world.now + fault.seconds, partial(self._by_second, number, fault))
 
     def _by_second(self, number: int, fault: Fault) -> None:
-        self._struck.append(number)
-        for name in fault.who or tuple(self._aggregating):
+        victims = fault.who or tuple(self._aggregating)
+        if victims:
+            self._struck.append(number)
+        for name in victims:
             self._record.take(
                 self._world.now, name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds}
             )

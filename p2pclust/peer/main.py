@@ -142,7 +142,9 @@ def _load(path: Path, watch: Any) -> Local:
         return Local(read(path).X)
     except DataError as error:
         watch("data-refused", {"reason": str(error)})
-        return Local(np.empty((0, 0)))
+        unusable = Local(np.empty((0, 0)))
+        unusable.problem = str(error).removeprefix(f"{path}: ")  # what the others are told, without our paths
+        return unusable
 
 
 def main() -> int:

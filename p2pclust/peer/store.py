@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgpack
+
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core import Stored
 
@@ -23,7 +25,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunks (digest BLOB, position INTEGER, n_chunks INTEGER NOT NULL, data BLOB NOT NULL,
-                                   PRIMARY KEY (digest, position));
+                                   checksum BLOB NOT NULL, PRIMARY KEY (digest, position));
 """
 _FILE = "store.sqlite3"
 #: A short log is soon overwritten in place, and syncing a file whose size stays is several times cheaper than one that
@@ -33,8 +35,22 @@ _PRAGMAS = (
 )  # fmt: skip
 
 
-def _checksum(name: str, key: str, value: bytes) -> bytes:
-    return hashlib.blake2b(b"\0".join((name.encode(), key.encode(), value)), digest_size=16).digest()
+#: What SQLite answers when the file is held or cannot be used as it is; any other answer means that its bytes are wrong.
+_UNUSABLE = (
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
+)  # fmt: skip
+
+
+def _checksum(*parts: object) -> bytes:
+    """Of the columns of a row with their types, which a damaged file may have changed too."""
+    return hashlib.blake2b(msgpack.packb(parts), digest_size=16).digest()
+
+
+def _unusable(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file may be sound, but is held by another or lies on a disk that is full, failing or read-only."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _UNUSABLE  # the low byte is the primary code
 
 
 class Store:
@@ -48,7 +64,7 @@ class Store:
         try:
             self._open()
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked by a running peer, unwritable, disk full
+            if _unusable(error):  # locked by a running peer, unwritable, disk full
                 raise UsageError(f"{self.path}: {error}; is another peer running on this state directory?") from None
             self._put_aside()
             self._open()
@@ -62,14 +78,32 @@ class Store:
             self._db.executescript(_SCHEMA)
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("COMMIT")
-            for name, key, value, checksum in self._db.execute("SELECT name, key, value, checksum FROM rows"):
-                if checksum != _checksum(name, key, value):
-                    raise sqlite3.DatabaseError(f"row {name}/{key} is damaged")
+            self._check()
             if self._get("self", "store_id") is None:
                 self.write([("self", "store_id", os.urandom(16).hex().encode())])
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, FleetError):
             self._db.close()
             raise
+
+    def _check(self) -> None:
+        """Raise if anything in the file is not as it was written.
+
+        Checksums find changed rows, SQLite's own check finds rows that vanished: one bit in the header of a page can
+        hide a ballot.
+        """
+        if self._db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("the structure of the file is damaged")
+        empty = True
+        for *columns, checksum in self._db.execute("SELECT name, key, value, checksum FROM rows"):
+            empty = False
+            if checksum != _checksum(*columns):
+                raise sqlite3.DatabaseError("a row is damaged")
+        for *columns, checksum in self._db.execute("SELECT digest, position, n_chunks, data, checksum FROM chunks"):
+            empty = False
+            if checksum != _checksum(*columns):
+                raise sqlite3.DatabaseError("a chunk is damaged")
+        if not empty and self._get("self", "store_id") is None:
+            raise sqlite3.DatabaseError("the store has lost its id")
 
     def _put_aside(self) -> None:
         number = 1
@@ -77,7 +111,9 @@ class Store:
             number += 1
         os.replace(self.path, aside)
         for suffix in ("-wal", "-shm"):
-            self.path.with_name(_FILE + suffix).unlink(missing_ok=True)
+            beside = self.path.with_name(_FILE + suffix)
+            if beside.exists():
+                os.replace(beside, aside.with_name(aside.name + suffix))
         self.set_aside = aside
 
     def close(self) -> None:
@@ -125,7 +161,8 @@ class Store:
     def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
         """Keep one chunk, on disk when this returns."""
         with self._lock, self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)", (digest, index, n_chunks, data))
+            row = (digest, index, n_chunks, data)
+            self._db.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?)", (*row, _checksum(*row)))
 
     def store_blob(self, digest: bytes, data: bytes, chunk_bytes: int) -> None:
         """Keep a whole blob; chunk by chunk, so that the event loop never waits long for its own commits."""

@@ -176,7 +176,8 @@ class Invariants(Observer):
         self._assert(
             row is not None and msgpack.unpackb(row)[6], "S6", f"{peer.name} reports an end that is not synced"
         )
-        held = max(len(names) for (of, _, state), names in self._adopted.items() if (of, state) == (job, digest))
+        holders = [len(names) for (of, _, state), names in self._adopted.items() if (of, state) == (job, digest)]
+        held = max(holders, default=0)
         enough = held >= majority(len(self._documents[job].roster))
         self._assert(enough, "S8", f"{job}: {peer.name} finished while {held} intact stores hold the final state")
 

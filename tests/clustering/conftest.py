@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-
 Floats = npt.NDArray[np.float64]
 
 

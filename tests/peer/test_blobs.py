@@ -23,10 +23,13 @@ CHUNKS = [DATA[i : i + CHUNK] for i in range(0, len(DATA), CHUNK)]
 class Puller:
     """A `Blobs` machine by itself."""
 
-    def __init__(self, stored: dict[bytes, tuple[int, tuple[int, ...]]] | None = None, blob_bytes: int = 4096) -> None:
+    def __init__(
+        self, stored: dict[bytes, tuple[int, tuple[int, ...]]] | None = None, *, adopted: frozenset[bytes] = frozenset(),
+        blob_bytes: int = 4096,
+    ) -> None:  # fmt: skip
         limits = Limits(chunk_bytes=CHUNK, window=WINDOW, blob_bytes=blob_bytes)
         self.ctx = Context("p1", PRESETS["fast"], limits, np.random.default_rng(0), "s")
-        self.blobs = Blobs(self.ctx, stored or {})
+        self.blobs = Blobs(self.ctx, stored or {}, adopted)
 
     def effects(self) -> list[Effect]:
         effects, self.ctx.effects = self.ctx.effects, []
@@ -170,10 +173,10 @@ def test_what_is_here_is_not_pulled() -> None:
     assert puller.pull("p2") == []
 
 
-def test_dropping_ends_the_pull() -> None:
+def test_what_nobody_needs_is_dropped_and_no_longer_pulled() -> None:
     puller = Puller()
     puller.pull("p2")
-    puller.blobs.drop(DIGEST)
+    puller.blobs.keep_only(frozenset())
     assert DropBlob(DIGEST) in puller.effects()
     assert puller.ctx.timers.next_at() == float("inf")
     puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))

@@ -85,7 +85,7 @@ def test_the_vote_is_on_disk_before_the_answer() -> None:
 def test_a_candidate_stores_its_own_vote_before_it_asks() -> None:
     """A candidate votes for itself, and that is a vote like any other. Reference: section 3.4 and 3.8."""
     voter = Voter()
-    voter.net.until(lambda: voter.job.election.role is Role.CANDIDATE)
+    voter.net.until(lambda: voter.job.election.role is Role.PRE_CANDIDATE)
     voter.net.drop()
     term = voter.job.ledger.term + 1
     effects = voter.net.arrive("p2", "p1", PreVoteReply(voter.id, term, True, term - 1, "store-p2"))

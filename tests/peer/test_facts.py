@@ -113,7 +113,7 @@ def test_much_is_sent_in_parts_that_follow_one_another() -> None:
     for part in parts:
         assert isinstance(part, FactDelta)
         assert part.after == after
-        assert len(part.values) <= 8
+        assert len(part.values) <= 7  # a relay puts its own header before them, in one of eight frames
         assert sum(map(len, part.values)) <= 48 * 1024
         after = part.versions[-1]
     assert after == 20

@@ -175,9 +175,9 @@ def test_a_submission_without_a_majority_of_the_fleet_is_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"roster": ("p1", "zz")}, "not enrolled: zz"),
+        ({"roster": ("p1", "zz")}, "never seen by this peer: zz"),
         ({"missing": "ignore"}, "missing = 'ignore'"),
-        ({"missing": "drop"}, "deadline_s must be positive"),
+        ({"missing": "drop"}, "needs deadline_s above 0"),
         ({"aggregator": "zz"}, "aggregator = 'zz' is not on the roster"),
         ({"job": bytes(41_000)}, "at most 40960 are possible"),
     ],

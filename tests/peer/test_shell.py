@@ -441,10 +441,10 @@ class TestArmedFaults:
             ]  # fmt: skip
             b.hear(BEAT)
             assert kills == [9]
-            assert ("fault", {"do": "kill", "phase": "opening", "planned": 3}) in b.told
+            assert ("fault", {"number": 0, "do": "kill", "phase": "opening", "planned": 3, "round": 4}) in b.told
             assert [verb for verb, _ in b.told].index("fault") == len(b.told) - 2, "at round 4, before round 5"
 
-        bench(test, ArmedFault("kill", 3, "opening", (), str(tmp_path / "claim")))
+        bench(test, ArmedFault(0, "kill", 3, "opening", (), str(tmp_path / "claim")))
 
     def test_whoever_aggregates_no_more_is_not_struck(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         async def test(b: Bench) -> None:
@@ -454,7 +454,7 @@ class TestArmedFaults:
             b.hear(BEAT)
             assert kills == []
 
-        bench(test, ArmedFault("kill", 3, "adopting", (), str(tmp_path / "claim")))
+        bench(test, ArmedFault(0, "kill", 3, "adopting", (), str(tmp_path / "claim")))
 
     def test_a_fault_that_another_claimed_is_over(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         (tmp_path / "claim").touch()
@@ -463,18 +463,18 @@ class TestArmedFaults:
             b.start(self.phase("adopting", 5))
             assert kills == []
 
-        bench(test, ArmedFault("pause", 3, "adopting", ("me",), str(tmp_path / "claim")))
+        bench(test, ArmedFault(0, "pause", 3, "adopting", ("me",), str(tmp_path / "claim")))
 
     def test_the_closing_of_a_job_comes_at_any_round(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         async def test(b: Bench) -> None:
             b.start(self.phase("closing", 2))
             assert kills == [19]
 
-        bench(test, ArmedFault("pause", 30, "closing", ("me",), str(tmp_path / "claim")))
+        bench(test, ArmedFault(0, "pause", 30, "closing", ("me",), str(tmp_path / "claim")))
 
     def test_from_a_dictionary(self) -> None:
-        fields = {"do": "kill", "round": 3, "phase": "opening", "who": ["a"], "claim": "/x"}
-        assert ArmedFault.from_dict(fields) == ArmedFault("kill", 3, "opening", ("a",), "/x")
+        fields = {"number": 0, "do": "kill", "round": 3, "phase": "opening", "who": ["a"], "claim": "/x"}
+        assert ArmedFault.from_dict(fields) == ArmedFault(0, "kill", 3, "opening", ("a",), "/x")
 
 
 BROKEN = """

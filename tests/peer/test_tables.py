@@ -108,9 +108,16 @@ GOOD: dict[str, Any] = {
         ),
         pytest.param({"store_ids": ("sa", "sb")}, "store_ids: expected one for each roster peer", id="store-ids"),
         pytest.param({"aggregator": "z"}, "aggregator = 'z' is not on the roster", id="aggregator"),
-        pytest.param({"patience_s": 0.0}, "patience_s and", id="no-patience"),
-        pytest.param({"patience_s": -1.0}, "patience_s and", id="negative-patience"),
-        pytest.param({"missing": "drop"}, "deadline_s must be positive", id="drop-without-deadline"),
+        pytest.param({"patience_s": 0.0}, "patience_s above 0", id="no-patience"),
+        pytest.param({"patience_s": -1.0}, "patience_s above 0", id="negative-patience"),
+        pytest.param({"patience_s": float("nan")}, "patience_s and deadline_s: expected seconds", id="nan-patience"),
+        pytest.param(
+            {"patience_s": float("inf")}, "patience_s and deadline_s: expected seconds", id="endless-patience"
+        ),
+        pytest.param({"patience_s": 5}, "patience_s and deadline_s: expected seconds", id="a-whole-number-of-seconds"),
+        pytest.param({"deadline_s": -1.0}, "patience_s and deadline_s: expected seconds", id="negative-deadline"),
+        pytest.param({"deadline_s": float("nan")}, "patience_s and deadline_s: expected seconds", id="nan-deadline"),
+        pytest.param({"missing": "drop"}, "missing = 'drop' needs deadline_s above 0", id="drop-without-deadline"),
     ],
 )
 def test_a_document_refuses(changed: dict[str, Any], message: str) -> None:
@@ -158,6 +165,11 @@ def _fields(**changed: Any) -> bytes:
         pytest.param(_fields(patience_s="soon"), id="patience-is-text"),
         pytest.param(_fields(patience_s=[]), id="patience-is-a-list"),
         pytest.param(_fields(patience_s=0), id="no-patience"),
+        pytest.param(_fields(patience_s=5), id="patience-is-a-whole-number"),
+        pytest.param(_fields(patience_s=float("nan")), id="patience-is-nan"),
+        pytest.param(_fields(patience_s=float("inf")), id="patience-is-endless"),
+        pytest.param(_fields(deadline_s=float("inf")), id="deadline-is-endless"),
+        pytest.param(_fields(deadline_s="0.0"), id="deadline-is-text"),
         pytest.param(_fields(aggregator="z"), id="aggregator-off-the-roster"),
         pytest.param(_fields(roster=["c", "b", "a"]), id="unsorted"),
         pytest.param(_fields(job=bytes(41_000)), id="too-large"),

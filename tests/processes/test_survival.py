@@ -50,8 +50,9 @@ class TestPausedAggregator:
         assert_kept_promises(spec, result)
         assert len(result.jobs[0].terms) > 1, "another one took over"
         ends = {event["peer"]: event["t"] for event in by_verb(result, "finished")}
-        assert ends.pop(struck["peer"]) > resumed["t"]
-        assert max(ends.values()) < resumed["t"], "they finished without it"
+        # It may end before the word of its resumption is written down, a moment after the signal.
+        assert ends.pop(struck["peer"]) > resumed["t"] - 0.5
+        assert max(ends.values()) < resumed["t"] - 0.5, "they finished without it"
 
 
 class TestRestart:
