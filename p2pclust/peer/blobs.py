@@ -41,12 +41,15 @@ class Blobs:
         self._complete: dict[bytes, None] = {}
         self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
         self._verifying: dict[bytes, None] = {}
+        # What a former life had begun to fetch: nobody here asks for it yet, and somebody soon may.
+        self._recovered: dict[bytes, None] = {}
         for digest, (n_chunks, indices) in stored.items():
             # All chunks may be there without having been hashed; what a register names was hashed before.
             if len(indices) == n_chunks and digest in adopted:
                 self._complete[digest] = None
             else:
                 self._partial[digest] = dict.fromkeys(indices)
+                self._recovered[digest] = None
         self._pulls: dict[bytes, _Pull] = {}
 
     def fetching(self, digest: bytes) -> bool:
@@ -65,14 +68,18 @@ class Blobs:
         """Whether there is anything at all."""
         return bool(self._complete or self._partial)
 
-    def keep_only(self, in_use: frozenset[bytes]) -> None:
-        """Drop, and stop fetching, whatever nobody here needs any more."""
+    def keep_only(self, in_use: frozenset[bytes], *, unfinished: bool) -> None:
+        """Drop, and stop fetching, whatever nobody here needs any more.
+
+        What a former life left is kept as long as there are unfinished jobs, to be resumed.
+        """
         for digest in [*self._complete, *self._partial]:
-            if digest not in in_use:
+            if digest not in in_use and not (unfinished and digest in self._recovered):
                 self._forget(digest)
 
     def _forget(self, digest: bytes) -> None:
         self._stop(digest)
+        self._recovered.pop(digest, None)
         self._complete.pop(digest, None)
         self._partial.pop(digest, None)
         self._verifying.pop(digest, None)
@@ -86,6 +93,7 @@ class Blobs:
         if pull is not None and pull.size_bytes == size_bytes:
             pull.sources = [*sources, *(s for s in pull.sources if s not in sources)]
             return
+        self._recovered.pop(digest, None)
         if pull is not None:
             self._forget(digest)  # somebody was wrong about its size, so what came so far is worth nothing
         n_chunks = -(-size_bytes // self._ctx.limits.chunk_bytes)

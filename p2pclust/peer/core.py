@@ -182,5 +182,5 @@ class Core:
             # First of all: a task of this step may make the very blob again that was just given up (sums that stand
             # still have one digest in every round), and its worker writes while the loop goes on.
             ordered, self._ctx.effects = self._ctx.effects, []
-            self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()))
+            self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()), unfinished=self.jobs.unfinished())
             self._ctx.effects += ordered

@@ -144,6 +144,10 @@ class Jobs:
         else:
             self.jobs[key[1]].fire(key)
 
+    def unfinished(self) -> bool:
+        """Whether any job here goes on."""
+        return any(not job.ledger.finished for job in self.jobs.values())
+
     def blobs_in_use(self) -> list[bytes]:
         """What any job still needs."""
         return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]

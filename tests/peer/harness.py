@@ -8,6 +8,7 @@ The toy job keeps states readable: round 0 is ``s0``, and combining peers 0 and 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 FACTS = (FactDigest, FactDelta)
 BLOBS = (BlobRequest, BlobChunk, BlobMissing)
 
+_STATE = re.compile(rb"s\d{1,9}(\[[\d,]*\])?\.*")
+
 
 def is_of_job(message: Message) -> bool:
     """Whether the message belongs to an election or a round."""
@@ -76,17 +79,26 @@ def _toy_info(job: list[Any], payload: bytes, n_peers: int) -> dict[str, Any]:
 
 
 def _round_of(payload: bytes) -> int:
-    return int(payload.rstrip(b".").split(b"[")[0][1:])
+    return int(payload[1:].split(b"[")[0].rstrip(b"."))
 
 
 def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str, dict[str, Any]]:
-    """Do one toy task: result, why there is none, and what the core may know."""
+    """Do one toy task: result, why there is none, and what the core may know.
+
+    As the real worker (`p2pclust.peer.tasks`): an unreadable state, or one that was dropped meanwhile, has no result; a
+    contribution that cannot be read is not combined.
+    """
     if task.kind == "verify":
         assert task.state is not None
         return None, "", {"good": digest_of(read(task.state.digest)) == task.state.digest}
-    job = msgpack.unpackb(task.job)
-    pad, abstainers = b"." * job[2], job[3]
-    state = b"" if task.state is None else (task.state.payload or read(task.state.digest))
+    try:
+        job = msgpack.unpackb(task.job)
+        pad, abstainers = b"." * job[2], job[3]
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException):
+        return None, "failed: unreadable job", {}
+    state = b"s0" if task.state is None else _bytes(task.state, read)
+    if not _STATE.fullmatch(state):
+        return None, "failed: unreadable state", {}
     if task.kind == "contribute":
         if task.proposer not in (-1, task.me):
             return None, NOT_ASKED, {}
@@ -96,11 +108,13 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
     if task.kind == "begin":
         state = b"s0" + pad
     elif task.kind == "combine":
-        for _, ref in task.contributions:
-            assert (ref.payload or read(ref.digest)).startswith(b"c")
-        peers = ",".join(str(index) for index, _ in task.contributions)
-        state = f"s{_round_of(state) + 1}[{peers}]".encode() + pad
+        readable = [index for index, ref in task.contributions if _bytes(ref, read).startswith(b"c")]
+        state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
     return state, "", _toy_info(job, state, task.n_peers)
+
+
+def _bytes(ref: Ref, read: Callable[[bytes], bytes]) -> bytes:
+    return read(ref.digest) if ref.payload is None else ref.payload
 
 
 @dataclass
@@ -303,8 +317,8 @@ class Net:
         packets += [Packet(name, via, Relay(name, effect.to, b"", tuple(encode(message)))) for via in effect.via]
         for packet in packets:
             self.sent.append(packet)
-            if self.lost(packet):
-                continue
+            if packet.target not in self.peers or self.lost(packet):
+                continue  # to a name without a link nothing is sent, and nothing is raised
             if self.manual(packet.message):
                 self.flight.append(packet)
             else:

@@ -176,7 +176,7 @@ def test_what_is_here_is_not_pulled() -> None:
 def test_what_nobody_needs_is_dropped_and_no_longer_pulled() -> None:
     puller = Puller()
     puller.pull("p2")
-    puller.blobs.keep_only(frozenset())
+    puller.blobs.keep_only(frozenset(), unfinished=False)
     assert DropBlob(DIGEST) in puller.effects()
     assert puller.ctx.timers.next_at() == float("inf")
     puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
