@@ -339,9 +339,12 @@ class Aggregating:
             self._progress()
 
     def _heartbeat(self) -> None:
-        round_ = self._round.round if self._round is not None else self._ledger.register.round
+        """Remind everybody of this term, unless an open did so just now: it says the same, and more."""
+        sent_at = {} if self._round is None else self._round.sent_at
+        round_ = self._ledger.register.round if self._round is None else self._round.round
+        lately = self._ctx.now - self._ctx.timing.heartbeat_s
         for name in self._document.roster:
-            if name != self._ctx.me:
+            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
                 self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
 
     def _repeat(self, opened: Opened) -> None:
