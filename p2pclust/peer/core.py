@@ -17,7 +17,7 @@ import numpy as np
 
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context
-from p2pclust.peer.effects import Effect, Send
+from p2pclust.peer.effects import Compute, Effect, Send
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Submit
 from p2pclust.peer.facts import Facts
 from p2pclust.peer.jobs import Jobs
@@ -84,6 +84,7 @@ class Core:
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
+        self._running: dict[tuple[str, ...], None] = {}  # tasks that were asked for and have not ended
         self._machines: dict[str, Membership | Facts | Blobs | Jobs] = {
             "member": self.membership,
             "fact": self.facts,
@@ -124,6 +125,7 @@ class Core:
                 self.membership.leave()
         self._fire_due()
         self._settle()
+        self._sweep()
         effects, ctx.effects = ctx.effects, []
         return effects
 
@@ -156,6 +158,7 @@ class Core:
             self._ctx.effects.append(Send(message.target, message))
 
     def _computed(self, event: Computed) -> None:
+        self._running.pop(event.token, None)
         if event.token[0] == "blob":
             digest = bytes.fromhex(event.token[1])
             self.blobs.verified(digest, bool(event.info["good"]))
@@ -178,9 +181,15 @@ class Core:
             self.jobs.member_changed(name)
         for fact in self.facts.take_news():
             self.jobs.learn(fact)
-        if self.blobs.any():
-            # First of all: a task of this step may make the very blob again that was just given up (sums that stand
-            # still have one digest in every round), and its worker writes while the loop goes on.
-            ordered, self._ctx.effects = self._ctx.effects, []
+
+    def _sweep(self) -> None:
+        """Drop the blobs that nobody needs, last of all: a register may have moved on from one just before.
+
+        Never while a task runs: it may be making that very blob again (sums that stand still have one digest in every
+        round), and a worker writes while the loop goes on.
+        """
+        for effect in self._ctx.effects:
+            if isinstance(effect, Compute):
+                self._running[effect.token] = None
+        if self.blobs.any() and not self._running:
             self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()), unfinished=self.jobs.unfinished())
-            self._ctx.effects += ordered

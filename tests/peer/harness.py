@@ -91,14 +91,11 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
     if task.kind == "verify":
         assert task.state is not None
         return None, "", {"good": digest_of(read(task.state.digest)) == task.state.digest}
-    try:
-        job = msgpack.unpackb(task.job)
-        pad, abstainers = b"." * job[2], job[3]
-    except (ValueError, TypeError, IndexError, msgpack.UnpackException):
-        return None, "failed: unreadable job", {}
+    job = _job(task.job)
     state = b"s0" if task.state is None else _bytes(task.state, read)
-    if not _STATE.fullmatch(state):
-        return None, "failed: unreadable state", {}
+    if job is None or not _STATE.fullmatch(state):
+        return None, f"failed: unreadable {'job' if job is None else 'state'}", {}
+    pad, abstainers = b"." * job[2], job[3]
     if task.kind == "contribute":
         if task.proposer not in (-1, task.me):
             return None, NOT_ASKED, {}
@@ -111,6 +108,14 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
         readable = [index for index, ref in task.contributions if _bytes(ref, read).startswith(b"c")]
         state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
     return state, "", _toy_info(job, state, task.n_peers)
+
+
+def _job(data: bytes) -> list[Any] | None:
+    try:
+        job = msgpack.unpackb(data)
+    except (ValueError, msgpack.UnpackException):
+        return None
+    return job if isinstance(job, list) and len(job) == len(msgpack.unpackb(toy())) else None
 
 
 def _bytes(ref: Ref, read: Callable[[bytes], bytes]) -> bytes:
