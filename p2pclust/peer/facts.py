@@ -28,6 +28,7 @@ _PER_LIFE: Final = 2**20
 _PER_DELTA: Final = MAX_FRAMES - 1
 #: Of one owner; more is refused, so that nobody can fill everybody's memory.
 _MAX_KEYS: Final = 4096
+_MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 
 
@@ -122,6 +123,9 @@ class Facts:
     def _apply(self, source: str, delta: FactDelta) -> None:
         if not len(delta.keys) == len(delta.versions) == len(delta.values):
             return
+        # Nobody counts that far; who tells it wants an owner to run out of numbers. Half of them stay its own to use.
+        if max(delta.versions, default=0) > (_MAX_VERSION // 2 if delta.owner == self._ctx.me else _MAX_VERSION):
+            return
         if delta.owner == self._ctx.me:
             self._remember(delta)
             return
@@ -133,9 +137,10 @@ class Facts:
         known = self._known.get(delta.owner, {})
         for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
             if len(known) >= _MAX_KEYS and key not in known:
+                # Passed over for good, or two peers that hold different ones would ask each other for ever.
                 self._ctx.report("too-many-facts", owner=delta.owner)
-                return
-            if version > self._highest.get(delta.owner, 0):
+                self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
+            elif version > self._highest.get(delta.owner, 0):
                 fact = Fact(delta.owner, key, version, value)
                 self._keep(fact)
                 self._news.append(fact)
@@ -144,7 +149,7 @@ class Facts:
         """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""
         own = self._known.get(self._ctx.me, {})
         told = list(zip(delta.keys, delta.versions, delta.values, strict=True))
-        lost = [(key, version, value) for key, version, value in told if key not in own]
+        lost = [fact for fact in told if fact[0] not in own][: max(0, _MAX_KEYS - len(own))]
         outbid = max(delta.versions, default=0) > self._highest.get(self._ctx.me, 0)
         if not lost and not outbid:
             return

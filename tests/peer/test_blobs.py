@@ -11,7 +11,7 @@ from p2pclust.peer.context import Context
 from p2pclust.peer.core import Stored
 from p2pclust.peer.effects import Compute, DropBlob, Effect, Send, SendChunk, StoreChunk
 from p2pclust.peer.events import Arrived
-from p2pclust.peer.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.messages import Adopted, BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.timing import PRESETS, Limits
 
 CHUNK, WINDOW = 100, 3
@@ -236,3 +236,21 @@ def test_a_state_is_fetched_from_others_when_the_aggregator_is_gone() -> None:
     job = net.submit("p1", toy(2, pad=200), aggregator="p1")
     net.until(lambda: len(net.finished(job)) == 5)
     assert len(set(net.states(job).values())) == 1
+
+
+def test_the_state_of_a_register_is_whole_after_a_restart() -> None:
+    """Everybody restarts in the middle of a job with large states: nothing is fetched that is there."""
+    net = Net(3, limits=SMALL, manual=lambda message: isinstance(message, Adopted))
+    net.meet()
+    job = net.submit("p1", toy(5, pad=200), aggregator="p1")
+    net.advance(0.2)
+    digests = {net.job(name, job).ledger.register.ref.digest for name in net.names}  # type: ignore[union-attr]
+    for name in net.names:
+        net.crash(name)
+    net.drop()
+    before = len(net.sent)
+    net.start()
+    net.manual = lambda message: False
+    net.until(lambda: len(net.finished(job)) == 3)
+    requests = [p.message.digest for p in net.sent[before:] if isinstance(p.message, BlobRequest)]
+    assert not digests & set(requests)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from harness import Net, Packet
 
+from p2pclust.peer.messages import Gossip, MemberSync, Update
+
 
 def test_a_restarted_peer_is_above_its_own_death() -> None:
     """The incarnation is stored and a life begins one above the last. Reference: docs/architecture.md, "Membership"."""
@@ -62,3 +64,14 @@ def test_one_lossy_link_kills_nobody() -> None:
     net.advance(20)
     assert not net.verbs("refuted")
     assert all(net.core(n).membership.status("p2") == "alive" for n in net.names)
+
+
+def test_the_table_of_a_large_fleet_fits_into_a_message() -> None:
+    """In a fleet of five hundred, two peers can still compare whom they see."""
+    net = Net(500)
+    net.start("p1")
+    store, host = "0123456789abcdef" * 2, "192.168.100."
+    for index, name in enumerate(net.names[1:]):
+        net.arrive(name, "p1", Gossip((Update(name, "alive", 1, f"{host}{index % 256}:47000", store, ""),)))
+    net.advance(5)
+    assert max(len(p.message.updates) for p in net.sent if isinstance(p.message, MemberSync)) == 500

@@ -136,7 +136,7 @@ def test_a_size_that_no_blob_has_is_not_fetched(size: int) -> None:
 
 def test_what_was_never_hashed_is_hashed_after_a_restart() -> None:
     """A crash between the last chunk and its check: only what a register names is taken as whole."""
-    disk = {DIGEST: (2, (0, 1)), digest_of(b"other"): (2, (0, 1))}
+    disk: dict[bytes, tuple[int, tuple[int, ...]]] = {DIGEST: (2, (0, 1)), digest_of(b"other"): (2, (0, 1))}
     core = alone(stored=Stored("store-p1", 1, {}, disk), limits=SMALL)
     assert not core.blobs.has(DIGEST)
     context, _ = machine()
@@ -145,22 +145,6 @@ def test_what_was_never_hashed_is_hashed_after_a_restart() -> None:
     blobs.pull(digest_of(b"other"), 64, ["p2"])
     assert asked(context) == [], "both chunks are here"
     assert not blobs.has(digest_of(b"other"))
-
-
-def test_the_state_of_a_register_is_whole_after_a_restart() -> None:
-    """Everybody restarts in the middle of a job with large states: nothing is fetched that is there."""
-    net, job, _, _ = elected(Adopted)
-    net.advance(0.2)
-    digests = {net.job(name, job).ledger.register.ref.digest for name in net.names}  # type: ignore[union-attr]
-    for name in net.names:
-        net.crash(name)
-    net.drop()
-    before = len(net.sent)
-    net.start()
-    net.manual = lambda message: False
-    net.until(lambda: len(net.finished(job)) == 3)
-    requests = [p.message.digest for p in net.sent[before:] if isinstance(p.message, BlobRequest)]
-    assert not digests & set(requests)
 
 
 # -- what goes when it is not needed any more ---------------------------------------------------------------------------
