@@ -62,6 +62,8 @@ class Blobs:
 
     def made(self, digest: bytes) -> None:
         """The worker stored a blob of this peer's own making."""
+        self._partial.pop(digest, None)
+        self._recovered.pop(digest, None)
         self._complete[digest] = None
 
     def any(self) -> bool:

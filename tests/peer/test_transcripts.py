@@ -1,7 +1,7 @@
 """Runs `tests/transcripts/*.txt`: commands, `----`, and exactly what they make happen.
 
-To regenerate after a change that you can explain: ``P2PCLUST_REWRITE=1 pytest tests/peer/test_transcripts.py``, or
-``pytest --rewrite`` where the root `conftest.py` declares that option. Read the diff before you commit it.
+To regenerate after a change that you can explain: ``pytest tests/peer/test_transcripts.py --rewrite``. Read the diff before
+you commit it.
 
 Commands: ``cores N``, ``submit PEER [rounds=N] [one] [KEY=VALUE]...``, ``deliver [FILTER]...``, ``drop [FILTER]...``,
 ``advance SECONDS``, ``until-elected``, ``crash PEER``, ``wipe PEER``, ``restart PEER``, ``states``. A filter is a kind of
@@ -12,7 +12,6 @@ the contributions of the roster's first and second peer.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +189,7 @@ def test_there_are_transcripts() -> None:
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text(encoding="utf-8")
     now = replayed(text)
-    if request.config.getoption("--rewrite", default=False) or os.environ.get("P2PCLUST_REWRITE"):
+    if request.config.getoption("--rewrite"):
         path.write_text(now, encoding="utf-8")
         text = now
-    assert now == text, f"{path.name} runs otherwise; if that is right, P2PCLUST_REWRITE=1 regenerates it"
+    assert now == text, f"{path.name} runs otherwise; if that is right, pytest --rewrite regenerates it"
