@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A plain path entry: the package is found even from a folder that holds a clone of the same name.
+EDITABLE := --config-settings editable_mode=compat
 
 .PHONY: demo test check format soak benchmarks clean
 
@@ -39,11 +41,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet -e .
+	@echo "installing p2pclust into $(VENV)"
+	$(BIN)/pip install --quiet $(EDITABLE) -e .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet -e ".[dev,models]"
+	@echo "installing p2pclust and its development tools into $(VENV)"
+	$(BIN)/pip install --quiet $(EDITABLE) -e ".[dev,models]"
 	touch $@ $(VENV)/.demo
 
 clean:

@@ -4,7 +4,7 @@
 
     P2PClustError
     ├── UsageError            bad usage or input: exit code 2
-    │   └── DataError         a data file, column or row that cannot be used
+    │   └── DataError         a data file, column or row that cannot be used; also a ValueError, as in scikit-learn
     ├── FleetError            the fleet could not finish: exit code 3
     └── WireError             another peer's bytes were malformed: dropped and counted, never raised to a person
 
@@ -28,7 +28,7 @@ class UsageError(P2PClustError):
     exit_code = 2
 
 
-class DataError(UsageError):
+class DataError(UsageError, ValueError):
     """A data file, column or row that cannot be used."""
 
 

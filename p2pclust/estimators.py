@@ -369,8 +369,12 @@ def _depth(item: Any) -> int:
 
 def _matrix(rows: Any, where: str) -> Floats:
     try:
-        if np.iscomplexobj(rows):
-            raise DataError(f"{where}: complex numbers cannot be clustered")
+        is_complex = np.iscomplexobj(rows)
+    except (TypeError, ValueError):
+        is_complex = False  # ragged: told below
+    if is_complex:
+        raise DataError(f"{where}: complex numbers cannot be clustered")
+    try:
         matrix = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{where}: expected numbers in rows of equal length") from None

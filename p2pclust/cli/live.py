@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -40,11 +41,14 @@ class Watch:
     progress : Progress
     tol : sequence of float
         For each job, the movement below which its centers count as still.
+    clock : bool
+        Whether the time of the events is that of the clock on the wall.
     """
 
     def __init__(
-        self, console: Console, title: str, details: str, progress: Progress, tol: Sequence[float] = ()
-    ) -> None:
+        self, console: Console, title: str, details: str, progress: Progress, tol: Sequence[float] = (),
+        *, clock: bool = True,
+    ) -> None:  # fmt: skip
         self._console = console
         self._title, self._details = title, details
         self.progress = progress
@@ -53,6 +57,8 @@ class Watch:
         # The view is drawn by a thread of its own, which must not meet a half-made change.
         self._lock = threading.Lock()
         self._live: Live | None = None
+        self._clock = clock
+        self._told_at = time.monotonic()
 
     def __enter__(self) -> Watch:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -75,6 +81,7 @@ class Watch:
         """Follow one event."""
         with self._lock:
             line = self.progress.take(event)
+            self._told_at = time.monotonic()
             # The view shows rounds elsewhere; their lines would push out everything else.
             if line and event["verb"] != "combined":
                 self._last.append((float(event["t"]), line))
@@ -93,7 +100,9 @@ class Watch:
             job = self.progress.job
             head = Text(self._title, style="bold", overflow="ellipsis", no_wrap=True)
             details = Text(self._details, style="dim", overflow="ellipsis", no_wrap=True)
-            details.append(f"   {self.progress.t:.1f} s")
+            # Virtual time passes with its events only; real time also between them.
+            passed_s = time.monotonic() - self._told_at if self._clock else 0.0
+            details.append(f"   {self.progress.t + passed_s:.1f} s")
             parts: list[RenderableType] = [head, details, Text(""), self._job_line(job), self._moves(job), Text("")]
             events = [self._event_line(t, line) for t, line in self._last]
             room = max(3, self._console.height - len(parts) - len(events) - 3)

@@ -49,7 +49,9 @@ def peer(
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     checked = load_config(config, {key: value for key, value in given.items() if value is not None})
-    if not check:
+    if check:
+        sys.stderr.write(f"{checked['name']}: the configuration is fine\n")
+    else:
         become(checked)
 
 

@@ -27,6 +27,13 @@ def _address(value: str) -> str:
     return value
 
 
+def _reachable(value: str) -> str:
+    _address(value)
+    if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
+        raise wrong_value("expected the address by which other peers reach this device, not a wildcard")
+    return value
+
+
 def _neighbour(value: str) -> str:
     name, at, address = value.partition("@")
     if not at or not name:
@@ -43,7 +50,7 @@ class PeerConfig(BaseModel):
     #: Its name on the fleet roster.
     name: str
     #: Where other peers reach it; it listens there and nowhere else.
-    listen: Annotated[str, AfterValidator(_address)]
+    listen: Annotated[str, AfterValidator(_reachable)]
     #: Peers that it tries first; it hears of the others from them.
     join: Annotated[tuple[Annotated[str, AfterValidator(_neighbour)], ...], Field(strict=False)] = ()
     roster: Annotated[str, Field(min_length=1)]

@@ -94,7 +94,8 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
             )
             title = scenario.title or name
             details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"
-            watch = Watch(console, title, details, progress, [job.tol for job in scenario.jobs])
+            tols = [job.tol for job in scenario.jobs]
+            watch = Watch(console, title, details, progress, tols, clock=backend != "simulated")
             shown.append(stack.enter_context(watch))
 
         def tell(event: Event) -> None:

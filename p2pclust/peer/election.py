@@ -15,7 +15,7 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
-from p2pclust.peer.quorum import has_majority
+from p2pclust.peer.quorum import has_majority, majority
 
 __all__ = ["Election", "Role", "Rule"]
 
@@ -242,4 +242,5 @@ class Election:
 
     def _waiting(self) -> None:
         present = sum(self._membership.present(name) for name in self._document.roster)
-        self._ctx.report("waiting", job=self._document.id, present=present, of=len(self._document.roster))
+        if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
+            self._ctx.report("waiting", job=self._document.id, present=present, of=len(self._document.roster))

@@ -16,7 +16,8 @@ import gc
 import json
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from p2pclust.transport.zeromq import ZmqLinks
 __all__ = ["main", "run_peer"]
 
 _GOODBYE_S = 0.5
+_MAX_STRANGERS = 100
 
 
 def run_peer(config: Mapping[str, Any]) -> int:
@@ -85,6 +87,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         shell.receive(source, frames, lane)
 
     links = ZmqLinks(bundle, roster, config["listen"], receive)
+    links.on_stranger = _strangers(watch)
     try:
         identity = Identity(name, links.address, roster.names, dict(config["join"]), float(config["fitness"]))
         core = Core(identity, store.load(), timing, limits, rng)
@@ -131,9 +134,22 @@ def _watcher(lines: Lines | None, name: str) -> Any:
             lines.write({"t": loop.time(), "verb": verb, **fields})
         else:
             words = " ".join(f"{key}={value}" for key, value in fields.items())
-            sys.stderr.write(f"{name} {verb} {words}\n")
+            sys.stderr.write(f"{datetime.now().isoformat(timespec='milliseconds')} {name} {verb} {words}\n")
 
     return tell
+
+
+def _strangers(watch: Any) -> Callable[[bytes], None]:
+    """Say who is refused: each key once, and no more keys than a log can bear."""
+    told: dict[bytes, None] = {}
+
+    def refused(curve_public: bytes) -> None:
+        if curve_public not in told and len(told) < _MAX_STRANGERS:
+            told[curve_public] = None
+            hint = "it is not on this peer's roster.json"
+            watch("refused-stranger", {"key": curve_public.decode("ascii", "replace"), "hint": hint})
+
+    return refused
 
 
 def _load(path: Path, watch: Any) -> Local:

@@ -32,6 +32,7 @@ _PIGGYBACK: Final = 16
 _MAX_HEALTH: Final = 8  # Lifeguard's S
 _CONFIRMATIONS: Final = 3  # Lifeguard's K
 _SMALL_FLEET: Final = 3
+_COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Member:
     suspected_at: float = 0.0
     refused_by: dict[str, float] = field(default_factory=dict)  # who saw its port refuse, and when
     changed_at: float = 0.0
+    greetings: int = 0  # that it has not answered yet
 
     def update(self) -> Update:
         """The claim to pass on."""
@@ -173,6 +175,12 @@ class Membership:
         for member in self.members.values():
             if member.status == "unknown" and member.address:
                 self._greet(member.name)
+                member.greetings += 1
+                if member.greetings % _COMPLAIN_AFTER == 0:
+                    self._ctx.report(
+                        "no-answer", member=member.name, address=member.address,
+                        hint="is it running there, and is the same roster.json on both?",
+                    )  # fmt: skip
         while self._ring and not self.present(self._ring[-1]):
             self._ring.pop()
         if not self._ring:  # every member once per turn, in an order of its own each time: detection is bounded

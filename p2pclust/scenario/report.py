@@ -95,6 +95,8 @@ def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping
 
     The header names the features; one row per center, in the data's own units, with all digits.
     """
+    for stale in directory.glob("centers*.csv"):
+        stale.unlink()  # of an earlier run into the same directory, which may have had more jobs
     for number, job in enumerate(result["jobs"], start=1):
         if job["centers"] is None:
             continue

@@ -101,6 +101,11 @@ def carry_out(
     result = _result(scenario, jobs, shares, found)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["expectations"] = [item.to_dict() for item in check(scenario.expect, result)]
+    if scenario.faults:
+        # A run in which a planned fault never struck has not shown what it was meant to show.
+        missed = result["unfired_faults"]
+        struck = {"what": "every planned fault struck", "held": not missed, "value": not missed}
+        result["expectations"].append(struck)
     result = {key: report.plain(result[key]) for key in _ORDER}
     report.write_result(out, result)
     report.write_centers(out, next(iter(shares.values())).feature_names, result)

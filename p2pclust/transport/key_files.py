@@ -34,6 +34,18 @@ def read(path: Path, what: str) -> bytes:
     return data
 
 
+def check_private(path: Path, what: str) -> None:
+    """Refuse a secret that others on this machine may read.
+
+    Raises
+    ------
+    UsageError
+        If the group or others have any right to the file.
+    """
+    if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
+        raise UsageError(f"{what} {path} can be read by other users: chmod 600 {path}")
+
+
 def read_json(path: Path, what: str, fields: Mapping[str, type]) -> dict[str, Any]:
     """Read a JSON object that has exactly the given fields of the given types, or raise UsageError."""
     try:

@@ -24,7 +24,7 @@ import zmq
 from zmq.utils import z85
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.key_files import exclusive, load_signing_key, read_json, to_pem, write
+from p2pclust.transport.key_files import check_private, exclusive, load_signing_key, read_json, to_pem, write
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -302,6 +302,7 @@ def load_bundle(path: Path | str) -> Bundle:
     UsageError
         When the file is missing or is no bundle, or its keys do not belong together.
     """
+    check_private(Path(path), "device bundle")
     fields = ("name", "curve_public", "curve_secret", "sign_public", "sign_secret", "fleet_public")
     document = read_json(Path(path), "device bundle", dict.fromkeys(fields, str))
     try:

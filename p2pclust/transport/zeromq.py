@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket as plain
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -120,6 +120,8 @@ class ZmqLinks:
         self._closed = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 4096)
+        #: Told the key (Z85) of whoever is refused because it is on no roster that we know.
+        self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
         self._zap = ZapHandler(self._context, self._loop, self._admits)
         self._router = self._open_router()
         try:
@@ -276,6 +278,7 @@ class ZmqLinks:
         admitted = self._roster.name_of(curve_public) is not None
         if not admitted:
             self.counters.drop("not admitted: stranger")
+            self.on_stranger(curve_public)
         return admitted
 
     def _drain(self) -> None:

@@ -74,7 +74,7 @@ def test_every_key_has_an_option() -> None:
 
 def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     ended = cli("peer", "--config", "peer.toml", "--check")
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert (ended.code, ended.out, ended.err) == (0, "", "meter-01: the configuration is fine\n")
     assert not (device / "state").exists()
 
 

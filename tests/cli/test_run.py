@@ -84,8 +84,9 @@ def test_a_job_that_nobody_may_contribute_to_is_exit_3(cli: Cli, small: str) -> 
 def test_a_fault_that_never_happens_is_told(cli: Cli, small: str) -> None:
     faults = '[{at={round=900}, do="kill", who="peer-01"}]'
     ended = cli("run", small, "--backend", "simulated", "--set", f"faults={faults}")
-    assert ended.code == 0
+    assert ended.code == 1
     assert "warning: this fault never happened: kill" in ended.err
+    assert "every planned fault struck" in ended.err
 
 
 @pytest.mark.processes
