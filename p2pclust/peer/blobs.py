@@ -61,7 +61,9 @@ class Blobs:
         return digest in self._complete
 
     def made(self, digest: bytes) -> None:
-        """The worker stored a blob of this peer's own making."""
+        """The worker stored a blob of this peer's own making; whoever else has it need not send it any more."""
+        self._stop(digest)
+        self._verifying.pop(digest, None)
         self._partial.pop(digest, None)
         self._recovered.pop(digest, None)
         self._complete[digest] = None

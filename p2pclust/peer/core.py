@@ -165,9 +165,12 @@ class Core:
             if self.blobs.has(digest):
                 self.jobs.blob_ready(digest)
         else:
-            if event.result is not None and event.result.payload is None:
+            made = event.result is not None and event.result.payload is None
+            if event.result is not None and made:
                 self.blobs.made(event.result.digest)
             self.jobs.computed(event)
+            if event.result is not None and made:
+                self.jobs.blob_ready(event.result.digest)  # somebody here may have been fetching the very same bytes
 
     def _fire_due(self) -> None:
         while (key := self._ctx.timers.pop_due(self._ctx.now)) is not None:

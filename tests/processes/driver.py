@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +21,8 @@ def tell(event: Event) -> None:
 
 
 if __name__ == "__main__":
+    # Whoever started this may ignore interrupts, as workers of parallel test runs do, and a child inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = np.random.default_rng(0)
     peers = tuple(PeerSpec(f"p{number:02d}", rng.normal(size=(30, 2))) for number in range(4))
     job = cluster_job("llf-cm", n_clusters=3, tol=0.0, max_rounds=10**6, suppress_singletons=False)
