@@ -173,7 +173,8 @@ class ProcessFleet:
         await self._until(lambda: bool(set(self.record.jobs) - before or self.record.refused), _ANSWER_S)
         new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
         if not new:
-            raise FleetError(f"{by.name} refused the job: {self.record.refused or 'no answer'}")
+            why = f"refused the job: {self.record.refused}" if self.record.refused else "does not answer"
+            raise FleetError(f"{by.name} {why}")
         # A fault may strike meanwhile: then whoever waits for the end of the job finds out what became of it.
         await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
         return new[0]
@@ -344,7 +345,10 @@ class ProcessFleet:
         struck = {event["number"] for event in self.record.events if event["verb"] == "fault"}
         unfired = tuple(str(fault) for number, fault in enumerate(self.spec.faults) if number not in struck)
         for name in self._failed:
-            failure = failure or f"{name} ended by itself: {self.children[name].why()}"
+            why = f"{name} ended by itself: {self.children[name].why()}"
+            peers[name]["failure"] = why
+            if last is None or last.state is None:
+                failure = failure or why
         return FleetResult(
             jobs, peers, self.now, None, failure, unfired, len(self.record.events), tuple(self.record.events)
         )

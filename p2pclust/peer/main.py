@@ -155,8 +155,12 @@ def _strangers(watch: Any) -> Callable[[bytes], None]:
 def _load(path: Path, watch: Any) -> Local:
     """This peer's rows; what cannot be read makes it abstain by name and stops nobody else."""
     try:
+        if path.suffix == ".npy":
+            return Local(
+                np.load(path, allow_pickle=False)
+            )  # as it is: what is wrong with it is told as in every backend
         return Local(read(path).X)
-    except DataError as error:
+    except (DataError, OSError, ValueError) as error:
         watch("data-refused", {"reason": str(error)})
         unusable = Local(np.empty((0, 0)))
         unusable.problem = str(error).removeprefix(f"{path}: ")  # what the others are told, without our paths

@@ -148,6 +148,8 @@ class Membership:
         """A membership message came."""
         if source not in self.members:
             return
+        if isinstance(message, Ping | MemberSync) and message.updates and message.updates[0].name == source:
+            self._follow(self.members[source], message.updates[0].address)
         match message:
             case Ping():
                 self._merge(message.updates)
@@ -166,6 +168,16 @@ class Membership:
                     self._ctx.send(source, MemberSync(True, self._table()))
             case Refusal():
                 self._refusal(message.name, message.incarnation, source)
+
+    def _follow(self, member: Member, address: str) -> None:
+        """Answer a member where its own message says that it is.
+
+        A life that lost its store counts its incarnations from the start, so its claim loses against what is known of
+        it, and only our answer, at its new address, makes it raise them.
+        """
+        if address and address != member.address:
+            member.address = address
+            self._ctx.effects.append(Connect(member.name, address))
 
     # -- probing ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The store: one SQLite file, each commit fully synced, each row with a checksum.
 
-A file that SQLite or a checksum finds damaged is set aside, never deleted, and an empty store with a new id takes its
-place: a peer with a new store id contributes but counts for no majority of the jobs it was part of. Guessing which rows
-are good could make it vote twice.
+A file that SQLite, its structure check or a checksum finds damaged is set aside, never deleted, and an empty store with a
+new id takes its place: a peer with a new store id contributes but counts for no majority of the jobs it was part of.
+Guessing which rows are good could make it vote twice. What is not noticed is a write-ahead log that ends early: to SQLite
+that is a power cut, and the store is an earlier one of this peer's.
 """
 
 from __future__ import annotations

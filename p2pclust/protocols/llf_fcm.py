@@ -55,7 +55,7 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     Examples
     --------
     >>> LosslessFuzzyCMeansProtocol(n_clusters=3, fuzzifier=2.0).limbs
-    2
+    3
     """
 
     id: ClassVar[str] = "llf-fcm"
@@ -74,10 +74,10 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
         The weight of a center that is r times as far as the nearest one falls with r**(-2 m / (m - 1)), m being the
         fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and freeze
-        a center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (1e-10) up to r = 2**9, as far
-        as eight limbs can.
+        a center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (1e-10) up to r = 2**15, as far
+        as eight limbs can: one reading of 65535 among values near zero is enough to draw a center that far away.
         """
-        bits = 34 + 9 * 2 * self.fuzzifier / (self.fuzzifier - 1)
+        bits = 34 + 15 * 2 * self.fuzzifier / (self.fuzzifier - 1)
         return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
 
     def expects(self, state: State) -> Mapping[str, Slot]:

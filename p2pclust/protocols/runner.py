@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import fuzzy_c_means, lloyd
+from p2pclust.clustering import Points, fuzzy_sums, sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Contribution
@@ -117,7 +117,7 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
     centers = np.array(first.arrays["centers"])
     contributors: tuple[int, ...] = ()
-    X = np.empty((0, origin.size))
+    points = Points(np.zeros((1, origin.size)))
     with _one_thread():
         for record in log:
             if record.stage != clustering or not record.contributors:
@@ -125,11 +125,16 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
             if record.contributors != contributors:
                 contributors = record.contributors
                 X = np.concatenate([(locals[peer].X - origin) / scale for peer in contributors])
+                # No other shift than the job's: rows that tie exactly must tie here too.
+                points = Points(X, shift=np.zeros(origin.size))
+            # One step, and not a whole run: of a round's contributors there may be fewer rows than clusters.
             if isinstance(protocol, LosslessFuzzyCMeansProtocol):
-                result = fuzzy_c_means(X, centers, fuzzifier=protocol.fuzzifier, tol=0.0, max_rounds=1)
+                totals, sums = fuzzy_sums(points, centers, protocol.fuzzifier)
             else:
-                result = lloyd(X, centers, tol=0.0, max_rounds=1)
-            centers = result.centers
+                sums, counts = sums_and_counts(points, centers)
+                totals = counts.astype(np.float64)
+            heard = totals > 0
+            centers[heard] = sums[heard] / totals[heard, np.newaxis]
     return np.asarray(origin + centers * scale, dtype=np.float64)
 
 

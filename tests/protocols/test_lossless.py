@@ -241,7 +241,7 @@ def test_sharp_fuzzifiers_keep_the_weights_of_far_centers() -> None:
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
-@pytest.mark.parametrize(("fuzzifier", "limbs"), [(4.0, 2), (2.0, 2), (1.5, 3), (1.1, 6), (1.02, 8)])
+@pytest.mark.parametrize(("fuzzifier", "limbs"), [(4.0, 3), (2.0, 3), (1.5, 4), (1.1, 8), (1.02, 8)])
 def test_limbs_follow_from_the_fuzzifier(fuzzifier: float, limbs: int) -> None:
     assert LosslessFuzzyCMeansProtocol(n_clusters=2, fuzzifier=fuzzifier).limbs == limbs
 
