@@ -103,7 +103,8 @@ class Child:
             self.tell({"do": "leave"})
         if self._reader is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._reader), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.shield(self._reader)
             self.signal(signal.SIGKILL)
             await self._reader
 

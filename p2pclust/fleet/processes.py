@@ -326,8 +326,10 @@ class ProcessFleet:
             if left_s <= 0:
                 return False
             self._changed.clear()
+            # Not wait_for: before Python 3.12 it can lose a Ctrl-C that comes together with a change.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
         return True
 
     # -- the result ---------------------------------------------------------------------------------------------------
