@@ -15,7 +15,7 @@ from typing import Any
 
 from p2pclust.errors import FleetError
 
-__all__ = ["Child", "free_ports"]
+__all__ = ["Child", "ReservedPorts"]
 
 #: Below the range from which Linux takes the local ports of outgoing connections, so that none takes a peer's port
 #: while the peer is down.
@@ -23,22 +23,58 @@ _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 _MAX_LINE = 64 * 1024 * 1024  # a final state on one line
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now."""
-    span = _LAST_PORT - _FIRST_PORT
-    # Fleets that start at the same time, in one process or in several, begin to look at different places.
-    start = int.from_bytes(os.urandom(4), "little") % span
-    found: list[int] = []
-    for offset in range(span):
-        port = _FIRST_PORT + (start + offset) % span
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                found.append(port)
-        if len(found) == count:
-            return found
-    raise FleetError(f"only {len(found)} of {count} ports between {_FIRST_PORT} and {_LAST_PORT} are free")
+class ReservedPorts:
+    """Ports of the loopback address that belong to one fleet until they are released.
+
+    Each is held by a socket that is bound but does not listen: a peer may listen on it, also after a restart, while
+    no other fleet can reserve it.
+
+    Parameters
+    ----------
+    count : int
+
+    Attributes
+    ----------
+    numbers : tuple of int
+
+    Raises
+    ------
+    FleetError
+        If fewer than ``count`` ports are free.
+    """
+
+    def __init__(self, count: int) -> None:
+        span = _LAST_PORT - _FIRST_PORT
+        # Fleets that start at the same time, in one process or in several, begin to look at different places.
+        start = int.from_bytes(os.urandom(4), "little") % span
+        self._held: list[socket.socket] = []
+        for offset in range(span):
+            if len(self._held) == count:
+                break
+            self._hold(_FIRST_PORT + (start + offset) % span)
+        self.numbers: tuple[int, ...] = tuple(holder.getsockname()[1] for holder in self._held)
+        if len(self.numbers) < count:
+            self.release()
+            found = f"only {len(self.numbers)} of {count} ports"
+            raise FleetError(f"{found} between {_FIRST_PORT} and {_LAST_PORT} are free")
+
+    def _hold(self, port: int) -> None:
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            return
+        # Only after it was bound: it had to be refused where another socket holds the port, and from now on it must
+        # not stand in the way of the peer, whose socket is bound with the same option.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.append(holder)
+
+    def release(self) -> None:
+        """Leave the ports to others; a second time does nothing."""
+        for holder in self._held:
+            holder.close()
+        self._held.clear()
 
 
 class Child:

@@ -16,7 +16,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.children import Child, free_ports
+from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.record import JobRecord, Record
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
@@ -62,6 +62,7 @@ class ProcessFleet:
         self._ended = False
         self._failed: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._ports: ReservedPorts | None = None
         self.children: dict[str, Child] = {}
 
     @property
@@ -92,7 +93,8 @@ class ProcessFleet:
         roster, bundles = throwaway_fleet(names)
         keys = self._directory / "keys"
         write_fleet(keys, roster, bundles)
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
+        self._ports = ReservedPorts(len(names))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
             self._sees[peer.name] = {}
             config = self._config(peer, keys, addresses)
@@ -148,6 +150,8 @@ class ProcessFleet:
         for task in self._tasks:
             task.cancel()
         ends = await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()), return_exceptions=True)
+        if self._ports is not None:
+            self._ports.release()
         for error in ends:  # only now: whatever one child's end raised, every other one has ended too
             if isinstance(error, BaseException):
                 raise error

@@ -3,40 +3,78 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.children import Child, free_ports
+from p2pclust.fleet import children
+from p2pclust.fleet.children import Child, ReservedPorts
 
 
-class TestFreePorts:
-    def test_are_different_and_free(self) -> None:
-        ports = free_ports(20)
+@pytest.fixture
+def reserve() -> Iterator[Callable[[int], ReservedPorts]]:
+    made: list[ReservedPorts] = []
+
+    def make(count: int) -> ReservedPorts:
+        made.append(ReservedPorts(count))
+        return made[-1]
+
+    yield make
+    for ports in made:
+        ports.release()
+
+
+def listen(port: int) -> socket.socket:
+    """As a peer does."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen()
+    return listener
+
+
+class TestReservedPorts:
+    def test_are_different_and_a_peer_can_listen_again_and_again(self, reserve: Callable[[int], ReservedPorts]) -> None:
+        ports = reserve(20).numbers
         assert len(set(ports)) == 20
-        for port in ports:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # another fleet may just have closed it
-                probe.bind(("127.0.0.1", port))
+        for _ in range(2):
+            for port in ports:
+                listen(port).close()
 
-    def test_none_is_taken(self) -> None:
-        with socket.socket() as holder:
-            (port,) = free_ports(1)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(("127.0.0.1", port))
-            holder.listen()
-            assert port not in free_ports(20)
+    def test_no_other_fleet_gets_them(
+        self, reserve: Callable[[int], ReservedPorts], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "urandom", bytes)  # both look at the same places
+        first, second = reserve(20), reserve(20)
+        assert not set(first.numbers) & set(second.numbers)
+        first.release()
+        assert set(first.numbers) & set(reserve(40).numbers)  # not all: other tests reserve ports at the same time
 
-    def test_lie_below_those_of_outgoing_connections(self) -> None:
-        assert all(20_000 <= port < 32_000 for port in free_ports(5))
+    def test_none_is_taken_where_somebody_listens(
+        self, reserve: Callable[[int], ReservedPorts], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "urandom", bytes)
+        once = reserve(1)
+        with listen(once.numbers[0]):
+            once.release()
+            assert once.numbers[0] not in reserve(20).numbers
 
-    def test_too_many(self) -> None:
-        with pytest.raises(FleetError, match=r"^only \d+ of 20000 ports between 20000 and 32000 are free$"):
-            free_ports(20_000)
+    def test_lie_below_those_of_outgoing_connections(self, reserve: Callable[[int], ReservedPorts]) -> None:
+        assert all(20_000 <= port < 32_000 for port in reserve(5).numbers)
+
+    def test_too_many_and_none_is_held(
+        self, reserve: Callable[[int], ReservedPorts], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(children, "_LAST_PORT", 20_010)
+        with pytest.raises(FleetError, match=r"^only \d+ of 11 ports between 20000 and 20010 are free$"):
+            ReservedPorts(11)
+        assert reserve(1).numbers
 
 
 @pytest.mark.processes

@@ -153,11 +153,12 @@ class TestCannotBegin:
         self, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with socket.socket() as holder:
-            free = processes.free_ports(3)
+            ports = processes.ReservedPorts(3)
+            free = ports.numbers
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.bind(("127.0.0.1", free[1]))
             holder.listen()
-            monkeypatch.setattr(processes, "free_ports", lambda count: free[:count])
+            monkeypatch.setattr(processes, "ReservedPorts", lambda count: ports)
             with pytest.raises(FleetError) as caught:
                 carry_out("processes", a_fleet(rows(3), a_job(), home=home))
         assert str(caught.value).startswith("p01 did not start: ")
