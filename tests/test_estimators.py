@@ -178,7 +178,7 @@ def test_bad_data_is_one_line(Model, data: object, message: str) -> None:
         ({"fuzzifier": 1.0}, "fuzzifier = 1.0: expected a finite number above 1"),
         ({"participation": 0.0}, "participation = 0.0"),
         ({"scaling": "robust"}, "scaling = 'robust'"),
-        ({"tol": None}, "tol = None"),
+        ({"tol": "small"}, "tol = 'small'"),
         ({"max_rounds": 0}, "max_rounds = 0"),
         ({"random_state": "seven"}, "random_state = 'seven'"),
         ({"random_state": -1}, "seed = -1"),

@@ -94,7 +94,7 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
             )
             title = scenario.title or name
             details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"
-            tols = [job.tol for job in scenario.jobs]
+            tols = [getattr(request.job.protocols[-1], "tol", 0.0) for request in spec.jobs]
             watch = Watch(console, title, details, progress, tols, clock=backend != "simulated")
             shown.append(stack.enter_context(watch))
 

@@ -84,7 +84,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
     if job["failure"]:
         facts.append(("failed", Text(job["failure"], style="red")))
     if job["rounds"] is not None:
-        how = "the centers stand still" if job["converged"] else "max_rounds was reached"
+        how = job["stops"] if job["converged"] else "max_rounds was reached"
         facts.append(("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")))
     if job["terms"]:
         facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
@@ -100,6 +100,10 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         relative = job["pooled"]["relative_difference"]
         told = "not a number" if relative is None else f"{relative:.1e}"
         facts.append(("pooled", f"differs by {told} of a feature's range at most, over the same contributors"))
+    if job["gap"]:
+        gap = job["gap"]
+        told = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
+        facts.append(("gap", f"the centers end {told}; no equality is promised"))
     if job["digests"]:
         distinct = len(set(job["digests"].values()))
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")

@@ -9,16 +9,20 @@ from p2pclust.clustering.fcm import fuzzy_c_means, fuzzy_sums, memberships, obje
 from p2pclust.clustering.kmeans import kmeans_plusplus, lloyd, nearest, sums_and_counts
 from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult
+from p2pclust.clustering.steps import fuzzy_step, lloyd_step, run_steps
 
 __all__ = [
     "ClusteringResult",
     "Points",
     "fuzzy_c_means",
+    "fuzzy_step",
     "fuzzy_sums",
     "kmeans_plusplus",
     "lloyd",
+    "lloyd_step",
     "memberships",
     "nearest",
     "objective",
+    "run_steps",
     "sums_and_counts",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 _HOMES = {
     "Abstain": "base",
+    "Clustering": "base",
     "Protocol": "base",
     "Slot": "base",
     "Arrays": "arrays",
@@ -22,6 +23,7 @@ _HOMES = {
     "Local": "local",
     "cluster_job": "compose",
     "pooled": "runner",
+    "pooled_run": "runner",
     "replay": "runner",
     "run_in_process": "runner",
 }

@@ -1,7 +1,8 @@
-"""What LLF-CM and LLF-FCM share: the frame of rounds around their two kinds of local sums.
+"""The frame of rounds that most clustering protocols share: from first centers until these stand still.
 
-Both papers give one framework for both algorithms (reference [1], Fig. 3): adopt the centers, send local sums, divide
-the total of the sums by the total of the weights, stop when the centers stand still.
+:class:`Iterated` is the frame. :class:`Alternating` is what LLF-CM and LLF-FCM add to it: both papers give one
+framework for both algorithms (reference [1], Fig. 3): adopt the centers, send local sums, divide the total of the sums
+by the total of the weights, stop when the centers stand still.
 
 References
 ----------
@@ -19,20 +20,20 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import nearest
 from p2pclust.errors import UsageError
-from p2pclust.protocols import checks
+from p2pclust.protocols import checks, streams
 from p2pclust.protocols.arrays import Arrays, State
-from p2pclust.protocols.base import Protocol
+from p2pclust.protocols.base import Clustering
 from p2pclust.protocols.local import Local
 
-__all__ = ["MAX_CLUSTERS", "MAX_ROUNDS", "Alternating"]
+__all__ = ["MAX_CLUSTERS", "MAX_ROUNDS", "Alternating", "Iterated"]
 
 MAX_CLUSTERS = 2**20
 MAX_ROUNDS = 10**6
 
 
 @dataclass(frozen=True)
-class Alternating(Protocol):
-    """Rounds of additive local sums from given first centers.
+class Iterated(Clustering):
+    """Rounds from first centers until they stand still.
 
     Parameters
     ----------
@@ -49,9 +50,8 @@ class Alternating(Protocol):
     tol: float = 5e-3
     max_rounds: int = 30
 
-    additive: ClassVar[bool] = True
     draws: ClassVar[bool] = True
-    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed", "rows")
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed")
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -66,7 +66,7 @@ class Alternating(Protocol):
             raise UsageError(f"{self.id}: needs {self.n_clusters} first centers: put scaling and seeding stages before")
         if not ("declared" in state and state["declared"].all()):
             state = state.without("lo", "hi", "declared")
-        return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0), rows=np.int64(self.n_clusters))
+        return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0))
 
     @property
     def round_limit(self) -> int | None:
@@ -76,15 +76,46 @@ class Alternating(Protocol):
         """Stop when the centers moved by less than ``tol`` in this round."""
         return bool(state["shifts"][-1] < self.tol)
 
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, which is also the cluster of its greatest membership."""
+        return Arrays(labels=nearest(local.points(state), state["centers"]))
+
+    def stepped(self, state: State, centers: NDArray[np.float64], *, suppressed: int = 0) -> State:
+        """Return the state with the next centers, and how far they moved."""
+        shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
+        return state.replace(
+            centers=centers,
+            shifts=np.append(state["shifts"], shift),
+            suppressed=state["suppressed"] + np.int64(suppressed),
+        )
+
+    def drawing(self, state: State) -> np.random.Generator:
+        """Return what the aggregator draws from in this step; :meth:`open` must have put ``stream`` into the state."""
+        return streams.aggregating(int(state["stream"]), state["shifts"].size)
+
+
+@dataclass(frozen=True)
+class Alternating(Iterated):
+    """Rounds of additive local sums from given first centers.
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds
+        See :class:`Iterated`.
+    """
+
+    additive: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over the first centers."""
+        return super().open(state, rng).replace(rows=np.int64(self.n_clusters))
+
     def objection(self, state: State) -> str:
         rows = int(state["rows"])
         if rows < self.n_clusters:
             return f"{self.n_clusters} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
         return ""
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, which is also the cluster of its greatest membership."""
-        return Arrays(labels=nearest(local.points(state), state["centers"]))
 
     def rows_of(self, local: Local) -> int:
         """Return the number of rows, capped.
@@ -101,10 +132,4 @@ class Alternating(Protocol):
         # published code keeps it; keeping it needs no randomness and lets the pooled algorithm do the same.)
         heard = weights > 0
         centers[heard] = total["sums"][heard] / weights[heard, np.newaxis]
-        shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
-        return state.replace(
-            centers=centers,
-            shifts=np.append(state["shifts"], shift),
-            suppressed=state["suppressed"] + np.int64(suppressed),
-            rows=np.int64(total["rows"]),
-        )
+        return self.stepped(state, centers, suppressed=suppressed).replace(rows=np.int64(total["rows"]))

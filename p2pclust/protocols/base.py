@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering import Points
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.local import Local
 
-__all__ = ["Abstain", "OpeningStage", "Protocol", "Slot"]
+__all__ = ["Abstain", "Clustering", "OpeningStage", "Protocol", "Slot"]
 
 
 class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
@@ -112,6 +113,10 @@ class Protocol(ABC):
         """Say why the job must fail after a round that every roster peer answered, or return an empty string."""
         return ""
 
+    def hopeless(self, previous: State, state: State) -> str:
+        """Say why the job must fail after this step, whoever contributed, or return an empty string."""
+        return ""
+
     def nobody(self, state: State, rng: np.random.Generator) -> State | None:
         """Return what to do when every peer abstained: a state that ends the stage, or None to fail the job."""
         return None
@@ -126,6 +131,50 @@ class Protocol(ABC):
     def conclude(self, state: State, local: Local) -> Arrays:
         """Return what the peer keeps of the job, for example its rows' labels."""
         return Arrays()
+
+
+class Clustering(Protocol):
+    """A protocol that a person asks for by its id: it ends with centers, shape (n_clusters, F).
+
+    Attributes
+    ----------
+    before : tuple of str
+        The kinds of stages that a job puts before it, in order; see :mod:`p2pclust.protocols.compose`.
+    inits : tuple of str
+        How its first centers may be made, the default first. "own": by itself, in its first round, without a seeding
+        stage; "given": an array.
+    pooled_name : str
+        The algorithm on pooled rows that :meth:`pooled_step` is a step of.
+    stops : str
+        What its own stop rule means, in a few words for people.
+    """
+
+    before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
+    inits: ClassVar[tuple[str, ...]] = ("k-means++", "careful", "random", "uniform", "given")
+    pooled_name: ClassVar[str]
+    stops: ClassVar[str] = "the centers stand still"
+
+    n_clusters: int
+
+    @property
+    def lossless(self) -> bool:
+        """Whether one round equals one pooled step over the same contributors, where no privacy rule strikes.
+
+        If not, the difference to the pooled algorithm is a gap that can be measured, and nothing is promised about it.
+        """
+        return False
+
+    @abstractmethod
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the next centers of the pooled algorithm, with all rows in one place; used to evaluate only.
+
+        Parameters
+        ----------
+        points : Points
+            All rows, in working coordinates.
+        centers : ndarray of shape (C, F)
+            In working coordinates. They are not changed.
+        """
 
 
 class OpeningStage(Protocol):

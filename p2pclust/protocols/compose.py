@@ -1,8 +1,15 @@
-"""From what a person asks for to the stages of a job: the one place that every door uses."""
+"""From what a person asks for to the stages of a job: the one place that every door uses.
+
+A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
+made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
+no word in this file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,14 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
+from p2pclust.protocols.base import Clustering
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.registry import CLUSTERING, protocol_class
 from p2pclust.protocols.streams import MAX_SEED
 
-__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job"]
+__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
 
 SCALINGS = ("none", "minmax", "zscore")
 INIT_NAMES = ("k-means++", "random", "uniform")
+"""The names that a person may give; which of them a protocol takes, its class says."""
 
 
 def cluster_job(
@@ -26,9 +35,9 @@ def cluster_job(
     n_clusters: int,
     scaling: str = "none",
     bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-    init: str | ArrayLike = "k-means++",
-    tol: float = 5e-3,
-    max_rounds: int = 30,
+    init: str | ArrayLike | None = None,
+    tol: float | None = None,
+    max_rounds: int | None = None,
     participation: float = 1.0,
     seed: int = 0,
     **parameters: Any,
@@ -37,25 +46,28 @@ def cluster_job(
 
     Parameters
     ----------
-    protocol : {"llf-cm", "llf-fcm"}
+    protocol : str
+        The id of a clustering protocol; see :data:`p2pclust.protocols.registry.CLUSTERING`.
     n_clusters : int
         At least 1.
     scaling : {"none", "minmax", "zscore"}
         By the federation; see :mod:`p2pclust.protocols.scaling`.
     bounds : pair of sequences (lo, hi), optional
         Declared bounds of the features; they spare the round that finds the ranges.
-    init : {"k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
-        First centers; an array is in the data's own units.
-    tol : float
-        Stop when the centers move by less (Frobenius norm, in working coordinates); 0 runs exactly ``max_rounds``.
-    max_rounds : int
-        Of the clustering stage; at least 1.
+    init : {"k-means++", "random", "uniform"} or array_like of shape (n_clusters, F), optional
+        First centers; an array is in the data's own units. By default as the protocol's paper has it. A protocol that
+        makes its own takes no other.
+    tol : float, optional
+        Stop when the centers move by less (Frobenius norm, in working coordinates); 0 runs exactly ``max_rounds``. By
+        default the protocol's own.
+    max_rounds : int, optional
+        Of the clustering stage; at least 1. By default the protocol's own.
     participation : float
         The papers' gamma, in (0, 1]: the share of peers drawn for each clustering round.
     seed : int
         0 to 2**63 - 1.
     **parameters
-        The protocol's own: ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm).
+        The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm).
 
     Raises
     ------
@@ -68,28 +80,94 @@ def cluster_job(
     >>> [stage.protocol for stage in job.stages]
     ['range', 'minmax', 'seeding', 'llf-fcm']
     """
-    protocol_class(protocol, among=CLUSTERING)
-    n_clusters = checks.whole("n_clusters", n_clusters, least=1, most=2**20)
-    checks.one_of("scaling", scaling, SCALINGS)
-    ranges: dict[str, Any] = {"rows_needed": n_clusters}
-    if bounds is not None:
-        if not isinstance(bounds, list | tuple) or len(bounds) != 2:
-            raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
-        ranges["lo"], ranges["hi"] = (_plain("bounds", bound, ndim=1) for bound in bounds)
-    seeding: dict[str, Any] = {"n_clusters": n_clusters}
-    if isinstance(init, str):
-        seeding["init"] = checks.one_of("init", init, INIT_NAMES)
-    else:
-        seeding["init"], seeding["centers"] = "given", _plain("init", init, ndim=2)
-        _agree(seeding["centers"], n_clusters, ranges)
-    parameters = {"n_clusters": n_clusters, "tol": tol, "max_rounds": max_rounds, **parameters}
-    stages = (
-        Stage("range", ranges),
-        Stage(scaling),
-        Stage("seeding", seeding),
-        Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}),
+    kind = clustering_class(protocol)
+    request = _Request(
+        kind,
+        checks.whole("n_clusters", n_clusters, least=1, most=2**20),
+        checks.one_of("scaling", scaling, SCALINGS),
+        None if bounds is None else _bounds(bounds),
+        kind.inits[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
     )
-    return Job(stages, checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+    stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
+    parameters = {"n_clusters": request.n_clusters, **_limits(kind, tol, max_rounds), **parameters}
+    stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
+    return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+
+
+def clustering_class(protocol: str) -> type[Clustering]:
+    """Return the class of a clustering protocol; raise UsageError for an id that is none."""
+    kind = protocol_class(protocol, among=CLUSTERING)
+    assert issubclass(kind, Clustering), f"{protocol} is registered as a clustering, but is none"
+    return kind
+
+
+def inits_of(kind: type[Clustering]) -> tuple[str, ...]:
+    """Return the names of first centers that a protocol takes from a person, the default first.
+
+    Examples
+    --------
+    >>> inits_of(clustering_class("llf-cm"))
+    ('k-means++', 'random', 'uniform')
+    """
+    return tuple(name for name in kind.inits if name in INIT_NAMES or name == "own")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the stages before a clustering are made from, checked one by one."""
+
+    kind: type[Clustering]
+    n_clusters: int
+    scaling: str
+    bounds: tuple[list[float], list[float]] | None
+    init: str | list[list[float]]
+
+
+def _range(request: _Request) -> list[Stage]:
+    parameters: dict[str, Any] = {"rows_needed": request.n_clusters}
+    if request.bounds is not None:
+        parameters["lo"], parameters["hi"] = request.bounds
+    return [Stage("range", parameters)]
+
+
+def _scaling(request: _Request) -> list[Stage]:
+    return [Stage(request.scaling)]
+
+
+def _seeding(request: _Request) -> list[Stage]:
+    init, own = request.init, {"n_clusters": request.n_clusters}
+    if not isinstance(init, str):
+        if "given" not in request.kind.inits:
+            raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
+        _agree(init, request.n_clusters, request.bounds)
+        return [Stage("seeding", {**own, "init": "given", "centers": init})]
+    checks.one_of("init", init, inits_of(request.kind))
+    return [] if init == "own" else [Stage("seeding", {**own, "init": init})]
+
+
+_BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
+    "range": _range,
+    "scaling": _scaling,
+    "seeding": _seeding,
+}
+"""How each kind of stage is made that a clustering may want before it."""
+
+
+def _limits(kind: type[Clustering], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
+    """Return when the rounds end, spelled out in the job: a reader of its document need not know the defaults."""
+    limits: dict[str, Any] = {"tol": tol, "max_rounds": max_rounds}
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    for field in fields:
+        if field.name in limits and limits[field.name] is None:
+            limits[field.name] = field.default
+    # One that the protocol lacks is refused, by name, where the protocol is built.
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _bounds(bounds: object) -> tuple[list[float], list[float]]:
+    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+        raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
+    return _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
 
 
 def _plain(where: str, value: ArrayLike, *, ndim: int) -> list[Any]:
@@ -105,11 +183,11 @@ def _plain(where: str, value: ArrayLike, *, ndim: int) -> list[Any]:
     return plain
 
 
-def _agree(centers: list[list[float]], n_clusters: int, ranges: dict[str, Any]) -> None:
+def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float], list[float]] | None) -> None:
     if len(centers) != n_clusters:
         raise UsageError(f"init: {len(centers)} centers were given for n_clusters = {n_clusters}")
-    if "lo" in ranges and len(ranges["lo"]) != len(centers[0]):
-        raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(ranges['lo'])} features")
+    if bounds is not None and len(bounds[0]) != len(centers[0]):
+        raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
 
 
 def _scalar(value: Any) -> Any:

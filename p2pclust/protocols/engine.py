@@ -186,6 +186,9 @@ def advance(
         # Such a state could not even be sent. Sums within the grid do not get here by themselves.
         return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(closed, arrays=arrays)
+    hopeless = protocol.hopeless(state.arrays, arrays)
+    if hopeless:
+        return replace(stepped, status="failed", reason=hopeless)
     if len(contributors) + len(reasons) == n_peers:
         objection = protocol.objection(arrays)
         if objection:

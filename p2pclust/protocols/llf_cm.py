@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import sums_and_counts
+from p2pclust.clustering import Points, lloyd_step, sums_and_counts
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import Alternating
 from p2pclust.protocols.arrays import Arrays, Contribution, State
@@ -51,12 +51,20 @@ class LosslessCMeansProtocol(Alternating):
     """
 
     id: ClassVar[str] = "llf-cm"
+    pooled_name: ClassVar[str] = "k-means"
 
     suppress_singletons: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.flag("llf-cm: suppress_singletons", self.suppress_singletons)
+
+    @property
+    def lossless(self) -> bool:
+        return True
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return lloyd_step(points, centers)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape

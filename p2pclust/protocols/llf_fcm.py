@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import fuzzy_sums
+from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import Alternating
 from p2pclust.protocols.arrays import Arrays, Contribution, State
@@ -59,6 +59,7 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     """
 
     id: ClassVar[str] = "llf-fcm"
+    pooled_name: ClassVar[str] = "fuzzy c-means"
 
     fuzzifier: float = 2.0
     privacy_gate: bool = True
@@ -79,6 +80,13 @@ class LosslessFuzzyCMeansProtocol(Alternating):
         """
         bits = 34 + 15 * 2 * self.fuzzifier / (self.fuzzifier - 1)
         return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
+
+    @property
+    def lossless(self) -> bool:
+        return True
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return fuzzy_step(points, centers, self.fuzzifier)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape

@@ -2,28 +2,31 @@
 
 :func:`run_in_process` runs a job, :func:`replay` does it again with the contributors that a run recorded, and
 :func:`pooled` evaluates the same algorithm on the union of their rows in plain floats, independently of the engine.
+Where a protocol does not promise to equal it, :func:`pooled_run` gives what pooling would have found instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_sums, sums_and_counts
+from p2pclust.clustering import ClusteringResult, Points, run_steps
 from p2pclust.errors import UsageError
 from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Contribution
-from p2pclust.protocols.base import Abstain
+from p2pclust.protocols.arrays import Contribution, State
+from p2pclust.protocols.base import Abstain, Clustering
 from p2pclust.protocols.fixed_point import MAX_PEERS
 from p2pclust.protocols.job import Job, JobState, RoundRecord
-from p2pclust.protocols.llf_cm import LosslessCMeansProtocol
-from p2pclust.protocols.llf_fcm import LosslessFuzzyCMeansProtocol
 from p2pclust.protocols.local import Local
 
-__all__ = ["pooled", "replay", "run_in_process"]
+__all__ = ["clustering_stage", "pooled", "pooled_run", "replay", "run_in_process"]
+
+_POOLED_TOL = 1e-4
+_POOLED_ROUNDS = 300
 
 
 def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None = None) -> JobState:
@@ -78,9 +81,101 @@ def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Job
     UsageError
         If the log is not one of this job over these peers.
     """
+    *_, state = _replayed(job, locals, log)
+    return state
+
+
+def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDArray[np.float64]:
+    """Evaluate the pooled algorithm over the recorded contributors, from the same first centers.
+
+    For each recorded clustering round, one step of the pooled algorithm over the rows of that round's contributors:
+    plain floats and no grid, with the job's origin and scale. It is used to evaluate only, for it needs all rows in
+    one place.
+
+    Returns
+    -------
+    ndarray of shape (C, F)
+        Centers in the data's own units.
+
+    Raises
+    ------
+    UsageError
+        If the protocol promises no such equality; see :func:`pooled_run`.
+    """
+    stage, protocol = clustering_stage(job)
+    if not protocol.lossless:
+        raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
+    first = _first_centers(job, locals, log, stage)
+    # In the job's coordinates, or centers far from the origin would be rounded after every round.
+    centers = np.array(first["centers"])
+    contributors: tuple[int, ...] = ()
+    points = Points(np.zeros((1, centers.shape[1])))
+    with _one_thread():
+        for record in log:
+            if record.stage != stage or not record.contributors:
+                continue
+            if record.contributors != contributors:
+                contributors = record.contributors
+                points = _together(locals, contributors, first)
+            # One step, and not a whole run: of a round's contributors there may be fewer rows than clusters.
+            centers = protocol.pooled_step(points, centers)
+    return np.asarray(first["origin"] + centers * first["scale"], dtype=np.float64)
+
+
+def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> ClusteringResult:
+    """Run the pooled algorithm from the job's first centers until it stops by itself.
+
+    With this a protocol that is not lossless is compared: on the rows of everybody who ever contributed to the
+    clustering, and until the centers move by less than the protocol's ``tol`` (1e-4 where it has none, or has 0), at
+    most 300 rounds. The first centers of a protocol that makes its own are those after its first round.
+
+    Returns
+    -------
+    ClusteringResult
+        Centers in the data's own units; shifts in working coordinates.
+    """
+    stage, protocol = clustering_stage(job)
+    first = _first_centers(job, locals, log, stage)
+    contributors = sorted({peer for record in log if record.stage == stage for peer in record.contributors})
+    if not contributors:
+        raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
+    tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
+    with _one_thread():
+        points = _together(locals, contributors, first)
+        found = run_steps(protocol.pooled_step, points, first["centers"], tol=tol, max_rounds=_POOLED_ROUNDS)
+    return replace(found, centers=np.asarray(first["origin"] + found.centers * first["scale"], dtype=np.float64))
+
+
+def clustering_stage(job: Job) -> tuple[int, Clustering]:
+    """Return the job's clustering stage: its number and its protocol; raise UsageError if it has none."""
+    for number, protocol in enumerate(job.protocols):
+        if isinstance(protocol, Clustering):
+            return number, protocol
+    raise UsageError("the job has no clustering stage to compare with")
+
+
+def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int) -> State:
+    """Return the first arrays of the clustering stage that have centers."""
+    reason = "its log ends before"
+    for state in _replayed(job, locals, log):
+        if state.stage == stage and "centers" in state.arrays:
+            return state.arrays
+        reason = state.reason or reason
+    raise UsageError(f"the job did not reach its clustering stage: {reason}")
+
+
+def _together(locals: Sequence[Local], peers: Sequence[int], state: State) -> Points:
+    X = np.concatenate([(locals[peer].X - state["origin"]) / state["scale"] for peer in peers])
+    # No other shift than the job's: rows that tie exactly must tie here too.
+    return Points(X, shift=np.zeros(X.shape[1]))
+
+
+def _replayed(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Iterator[JobState]:
+    """Yield the state before the first recorded round and after each."""
     n_peers = _checked(locals)
     with _one_thread():
         state = engine.begin(job)
+        yield state
         for number, record in enumerate(log):
             if state.status != "running" or record.stage != state.stage:
                 raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
@@ -89,53 +184,7 @@ def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Job
             state = engine.advance(
                 job, state, _recorded(job, state, locals, record, number), record.abstained, n_peers=n_peers
             )
-    return state
-
-
-def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDArray[np.float64]:
-    """Evaluate the pooled algorithm over the recorded contributors, from the same first centers.
-
-    For each recorded clustering round, one step of pooled Lloyd or fuzzy c-means over the rows of that round's
-    contributors: plain floats and no grid, with the job's origin and scale. It is used to evaluate only, for it needs
-    all rows in one place.
-
-    Returns
-    -------
-    ndarray of shape (C, F)
-        Centers in the data's own units.
-    """
-    clustering = next(
-        (number for number, protocol in enumerate(job.protocols) if _is_clustering(protocol)), len(job.protocols)
-    )
-    if clustering == len(job.protocols):
-        raise UsageError("the job has no clustering stage to compare with")
-    protocol = job.protocols[clustering]
-    first = replay(job, locals, [record for record in log if record.stage < clustering])
-    if first.stage != clustering:
-        raise UsageError(f"the job did not reach its clustering stage: {first.reason or 'its log ends before'}")
-    origin, scale = first.arrays["origin"], first.arrays["scale"]
-    # In the job's coordinates, or centers far from the origin would be rounded after every round.
-    centers = np.array(first.arrays["centers"])
-    contributors: tuple[int, ...] = ()
-    points = Points(np.zeros((1, origin.size)))
-    with _one_thread():
-        for record in log:
-            if record.stage != clustering or not record.contributors:
-                continue
-            if record.contributors != contributors:
-                contributors = record.contributors
-                X = np.concatenate([(locals[peer].X - origin) / scale for peer in contributors])
-                # No other shift than the job's: rows that tie exactly must tie here too.
-                points = Points(X, shift=np.zeros(origin.size))
-            # One step, and not a whole run: of a round's contributors there may be fewer rows than clusters.
-            if isinstance(protocol, LosslessFuzzyCMeansProtocol):
-                totals, sums = fuzzy_sums(points, centers, protocol.fuzzifier)
-            else:
-                sums, counts = sums_and_counts(points, centers)
-                totals = counts.astype(np.float64)
-            heard = totals > 0
-            centers[heard] = sums[heard] / totals[heard, np.newaxis]
-    return np.asarray(origin + centers * scale, dtype=np.float64)
+            yield state
 
 
 def _recorded(
@@ -150,10 +199,6 @@ def _recorded(
                 f"round {number} of the log: peer {peer} contributed, but now it abstains: {answer.reason}"
             ) from None
     return given
-
-
-def _is_clustering(protocol: object) -> bool:
-    return isinstance(protocol, LosslessCMeansProtocol | LosslessFuzzyCMeansProtocol)
 
 
 def _checked(locals: Sequence[Local]) -> int:

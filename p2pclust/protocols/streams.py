@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_SEED", "fresh_seed", "opening", "participants", "peer_round", "proposers", "splitting"]
+__all__ = ["MAX_SEED", "aggregating", "fresh_seed", "opening", "participants", "peer_round", "proposers", "splitting"]
 
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.
-_OPENING, _DRAW, _PEER, _ORDER, _SPLIT = range(5)
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE = range(6)
 
 
 def _stream(seed: int, *name: int) -> np.random.Generator:
@@ -49,6 +49,20 @@ def participants(seed: int, round: int, n_peers: int, participation: float) -> t
 def proposers(seed: int, n_peers: int) -> tuple[int, ...]:
     """Return the seed's permutation of the peers: who is asked first where one is enough."""
     return tuple(int(peer) for peer in _stream(seed, _ORDER).permutation(n_peers))
+
+
+def aggregating(drawn: int, step: int) -> np.random.Generator:
+    """Return the stream of whoever adds up in a step of a stage, the same for every aggregator.
+
+    Parameters
+    ----------
+    drawn : int
+        Drawn from the stage's :func:`opening` stream and kept in its state, so that ``combine`` needs nothing but
+        the state to draw.
+    step : int
+        Which of the stage's steps.
+    """
+    return _stream(drawn, _COMBINE, step)
 
 
 def splitting(seed: int) -> np.random.Generator:

@@ -24,6 +24,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "centers": ("float64", ("C", "F")),
     "shifts": ("float64", ("T",)),
     "suppressed": ("int64", ()),
+    "stream": ("int64", ()),
 }
 
 

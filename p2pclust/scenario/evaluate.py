@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobResult
-from p2pclust.metrics import accuracy, adjusted_rand_index
+from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import pooled, replay
+from p2pclust.protocols.runner import clustering_stage, pooled, pooled_run, replay
 
 __all__ = ["empty_entry", "job_entry", "with_names"]
 
@@ -71,10 +71,13 @@ def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict
 
 def empty_entry(job: Job) -> dict[str, Any]:
     """Return the entry of a job that was never handed in."""
-    stage, seeding = job.stages[-1], job.stages[-2].parameters
+    number, protocol = clustering_stage(job)
+    stage = job.stages[number]
+    inits = [before.parameters["init"] for before in job.stages[:number] if "init" in before.parameters]
     return {
         "protocol": stage.protocol,
-        "parameters": {**stage.parameters, "init": seeding.get("init", ""), "participation": job.participation},
+        "parameters": {**stage.parameters, "init": (inits or ["own"])[0], "participation": job.participation},
+        "stops": protocol.stops,
         "rounds": None,
         "converged": False,
         "centers": None,
@@ -87,6 +90,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "n_rows": 0,
         "metrics": {},
         "pooled": None,
+        "gap": None,
         "replay_identical": None,
         "digests": {},
         "seconds": None,
@@ -113,14 +117,15 @@ def with_names(text: str, roster: Sequence[str]) -> str:
 
 def _measured(job: Job, state: JobState, shares: Sequence[DataSet]) -> dict[str, Any]:
     locals_ = [Local(share.X) for share in shares]
-    clustering = len(job.stages) - 1
+    clustering, protocol = clustering_stage(job)
     contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
     centers = engine.raw_centers(state)
     return {
         "centers": centers.tolist(),
         "n_rows": sum(shares[peer].n_rows for peer in contributed),
         "metrics": _metrics(job, state, [(locals_[peer], shares[peer]) for peer in contributed]),
-        "pooled": _differences(centers, pooled(job, locals_, state.log), [local.X for local in locals_]),
+        "pooled": _differences(centers, pooled(job, locals_, state.log), locals_) if protocol.lossless else None,
+        "gap": None if protocol.lossless else _gap(job, state, centers, locals_),
         "replay_identical": _replays(job, state, locals_),
     }
 
@@ -136,16 +141,34 @@ def _metrics(job: Job, state: JobState, contributed: Sequence[tuple[Local, DataS
     return {"ari": adjusted_rand_index(known, labels), "accuracy": accuracy(known, labels)}
 
 
-def _differences(centers: Floats, by_pooling: Floats, arrays: Sequence[Floats]) -> dict[str, float]:
+def _differences(centers: Floats, by_pooling: Floats, locals_: Sequence[Local]) -> dict[str, float]:
     """Compare with the pooled centers; the relative difference counts in each feature's range over all rows."""
-    low = np.min([X.min(axis=0) for X in arrays], axis=0)
-    high = np.max([X.max(axis=0) for X in arrays], axis=0)
     apart = np.abs(centers - by_pooling).max(axis=0)
-    # A constant feature has no range; its difference counts as it is, as it does in min-max scaling.
     return {
         "max_abs_difference": float(apart.max()),
-        "relative_difference": float((apart / np.where(high > low, high - low, 1.0)).max()),
+        "relative_difference": float((apart / _ranges(locals_)).max()),
     }
+
+
+def _gap(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local]) -> dict[str, Any]:
+    """Measure how far a protocol that promises no equality ends from what pooling would have found."""
+    protocol = clustering_stage(job)[1]
+    found = pooled_run(job, locals_, state.log)
+    ranges = _ranges(locals_)
+    return {
+        "to": f"pooled {protocol.pooled_name}",
+        # Under the best matching: an aggregator that clusters centers may hand them on in another order.
+        "center_distance": center_distance(found.centers / ranges, centers / ranges),
+        "pooled_rounds": found.n_rounds,
+        "pooled_converged": found.converged,
+    }
+
+
+def _ranges(locals_: Sequence[Local]) -> Floats:
+    """Return each feature's range over all rows; a constant one counts as 1, as it does in min-max scaling."""
+    low = np.min([local.X.min(axis=0) for local in locals_], axis=0)
+    high = np.max([local.X.max(axis=0) for local in locals_], axis=0)
+    return np.where(high > low, high - low, 1.0)
 
 
 def _replays(job: Job, state: JobState, locals_: Sequence[Local]) -> bool:

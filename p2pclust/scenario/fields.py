@@ -82,11 +82,15 @@ def bounds(value: object) -> Bounds:
 
 def init(value: object) -> str | Centers:
     """Take the name of a seeding, or explicit first centers."""
-    if isinstance(value, str) and value in ("k-means++", "random", "uniform"):
+    # Imported when it is needed, so that the schema itself stays light.
+    from p2pclust.protocols.compose import INIT_NAMES  # noqa: PLC0415
+
+    if isinstance(value, str) and value in INIT_NAMES:
         return value
     rows = None if isinstance(value, str) else _matrix(value)
     if rows is None:
-        raise wrong_value('expected "k-means++", "random", "uniform", or a list of first centers, all equally long')
+        names = ", ".join(f'"{name}"' for name in INIT_NAMES)
+        raise wrong_value(f"expected {names}, or a list of first centers, all equally long")
     return rows
 
 

@@ -182,7 +182,7 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
     for index, job in enumerate(scenario.jobs):
         if job.clusters > n_rows:
             raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
-        if not isinstance(job.init, str) and len(job.init[0]) != n_features:
+        if isinstance(job.init, tuple) and len(job.init[0]) != n_features:
             raise DataError(
                 f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
                 "one for each feature"

@@ -180,10 +180,12 @@ class JobSpec(_Table):
     protocol: Annotated[str, AfterValidator(fields.known_protocol)]
     clusters: Annotated[int, Field(ge=1, le=2**20)]
     #: First centers: proposed by one peer, or an explicit list in raw units.
-    init: Annotated[str | Centers, PlainValidator(fields.init)] = "k-means++"
+    #: Left out, as the protocol's paper has it.
+    init: Annotated[str | Centers | None, PlainValidator(fields.init)] = None
     #: Ends when the centers move less than this in one round (Frobenius norm, scaled units; 0: never), or at max_rounds.
-    tol: Annotated[float, Field(ge=0)] = 5e-3
-    max_rounds: Annotated[int, Field(ge=1, le=10**6)] = 30
+    #: Left out, the protocol's defaults hold.
+    tol: Annotated[float, Field(ge=0)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
     #: Share of the peers drawn for each round.
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     #: What happens to a peer that stays silent: the round waits for all, waits patiently, or goes on at a deadline.
@@ -215,7 +217,12 @@ class JobSpec(_Table):
             problems.append(f"deadline_s is for missing = 'drop', not {self.missing!r}")
         if self.deadline_s is None and self.missing == "drop":
             problems.append("missing = 'drop' needs deadline_s")
-        if not isinstance(self.init, str) and len(self.init) != self.clusters:
+        problems += [
+            f"protocol {self.protocol!r} has no {name}"
+            for name in ("tol", "max_rounds")
+            if getattr(self, name) is not None and name not in known
+        ]
+        if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
         if problems:
             raise wrong_table(problems)

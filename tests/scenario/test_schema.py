@@ -27,7 +27,7 @@ def test_defaults() -> None:
     job = made.jobs[0]
     assert (made.title, made.seed, made.faults, made.data.scaling, made.data.scheme) == ("", 0, (), "none", "iid")
     assert (made.fleet.timing, made.fleet.overlay.kind) == ("default", "full")
-    assert (job.init, job.tol, job.max_rounds, job.participation, job.missing) == ("k-means++", 5e-3, 30, 1.0, "wait")
+    assert (job.init, job.tol, job.max_rounds, job.participation, job.missing) == (None, None, None, 1.0, "wait")
     assert job.parameters() == {}
 
 
