@@ -147,16 +147,16 @@ def nan_in(peer: int) -> list[np.ndarray]:
         ([X.tolist(), []], "peer 1 is empty"),
         ([[], X.tolist()], "peer 0 is empty"),
         (np.empty((0, 4)), "X is empty"),
-        (nan_in(2), "peer 2: row 7, column 2 is nan"),
+        (nan_in(2), "peer 2: row 7, column 2 is NaN"),
         ([X, X + np.inf], "peer 1: row 0, column 0 is inf"),
         ([X, X * 1e150], r"peer 1: row 0, column 0 is .* \(too large\)"),
         ([X, X[:, :3]], "peer 1 has 3 columns where peer 0 has 4"),
-        ([X, X[0]], "peer 1: expected rows and columns, got 1 dimension"),
+        ([X, X[0]], "peer 1: expected 2D array with rows and columns, got 1 dimension"),
         ([X, "rows"], "peer 1: expected numbers"),
         ([X, [["a", "b"]]], "peer 1: expected numbers"),
         ([X, [[1.0, 2.0], [1.0]]], "peer 1: expected numbers in rows of equal length"),
-        (X[0], "X: expected rows and columns"),
-        (X * 1j, "complex"),
+        (X[0], "X: expected 2D array with rows and columns"),
+        (X * 1j, "Complex data not supported"),
     ],
 )
 @BOTH
@@ -169,7 +169,6 @@ def test_bad_data_is_one_line(Model, data: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_clusters": 151}, "n_clusters = 151, but all peers together hold 150 rows: ask for at most 150"),
         ({"n_clusters": 0}, "n_clusters = 0"),
         ({"init": "forgy"}, "init = 'forgy': expected one of k-means"),
         ({"init": INIT[:2]}, "init: 2 centers were given for n_clusters = 3"),
@@ -184,7 +183,7 @@ def test_bad_data_is_one_line(Model, data: object, message: str) -> None:
         ({"random_state": -1}, "seed = -1"),
         ({"n_peers": 2}, "n_peers = 2, but a list of 3 arrays was given"),
         ({"n_peers": 0}, "n_peers = 0"),
-        ({"partition": "dirichlet"}, "partition = 'dirichlet': only 'iid' is known here"),
+        ({"partition": "dirichlet"}, "partition = 'dirichlet', but a list of 3 arrays was given: leave it out"),
         ({"fleet": 3}, "fleet = 3: expected None"),
     ],
 )
@@ -194,6 +193,11 @@ def test_bad_parameters_are_one_line(parameters: dict[str, object], message: str
     assert "\n" not in str(caught.value)
 
 
+def test_more_clusters_than_rows_is_refused() -> None:
+    with pytest.raises(DataError, match="n_clusters = 151, but all peers together hold n_samples = 150 rows: ask for "):
+        LosslessCMeans(n_clusters=151).fit(PEERS)
+
+
 def test_more_peers_than_rows_is_refused() -> None:
     with pytest.raises(UsageError, match="n_peers = 200, but X has 150 rows"):
         LosslessCMeans(n_clusters=3, n_peers=200).fit(X)
@@ -201,9 +205,9 @@ def test_more_peers_than_rows_is_refused() -> None:
 
 def test_predict_checks_its_rows() -> None:
     model = LosslessCMeans(n_clusters=3, init=INIT).fit(PEERS)
-    with pytest.raises(DataError, match="X has 2 columns, but the model was fitted on 4"):
+    with pytest.raises(DataError, match="X has 2 features, but LosslessCMeans is expecting 4 features as input"):
         model.predict(X[:, :2])
-    with pytest.raises(DataError, match="X: row 0, column 0 is nan"):
+    with pytest.raises(DataError, match="X: row 0, column 0 is NaN"):
         model.predict([[np.nan] * 4])
 
 

@@ -1,0 +1,7 @@
+"""scikit-learn-style classes: give one array per peer, get the clustering that the fleet finds."""
+
+from __future__ import annotations
+
+from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+
+__all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]

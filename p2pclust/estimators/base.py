@@ -1,0 +1,222 @@
+"""What every estimator shares: from arrays to a job, and from the job's last state to learned attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from p2pclust.clustering import Points, memberships, nearest, objective
+from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, matrix, seed_from
+from p2pclust.protocols import engine
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import run_in_process
+
+__all__ = ["FederatedEstimator", "FuzzyEstimator", "run_job"]
+
+# What says where the rows lie and how the job is run; every other parameter of an estimator is one of the job.
+_AROUND = ("n_peers", "partition", "fleet", "random_state")
+
+
+class _Backend(Protocol):
+    def run(self, job: Job, arrays: list[Floats]) -> JobState:
+        """Run the job with one peer per array and return its last state."""
+
+
+class FederatedEstimator(ClusterMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """An estimator over peers that hold different rows: a job of the protocol ``protocol_id``."""
+
+    protocol_id: ClassVar[str]
+
+    n_clusters: int
+    n_peers: int | None
+    partition: str | Mapping[str, Any]
+    random_state: Any
+    fleet: Any
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Run the federated job.
+
+        Parameters
+        ----------
+        X : list of array_like, or one array_like
+            A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
+        y : array_like of shape (n,), optional
+            What the partition of one array looks at: labels or groups. The clustering never sees it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            For an empty peer, a value that is not finite (its row and column are named), peers with different columns,
+            or fewer rows than clusters.
+        UsageError
+            For a parameter out of range.
+        FleetError
+            If the job failed, for example because the privacy gate held every peer.
+        """
+        seed = seed_from(self.random_state)
+        job = self._job(seed)
+        if is_list_of_peers(X):
+            if self.partition != "iid":
+                raise UsageError(
+                    f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out"
+                )
+            arrays, parts = matrices(X, self.n_peers), None
+            self.n_features_in_ = arrays[0].shape[1]
+        else:
+            together = matrix(X, "X")
+            validate_data(self, X, skip_check_array=True)  # names and number of the columns
+            parts = dealt(together, y, self.n_peers, self.partition, seed)
+            arrays = [together] if len(parts) == 1 else [together[rows] for rows in parts]
+        self._check(arrays)
+        self._learn(job, run_job(job, arrays, self.fleet), arrays, parts)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest center of each row, shape (n,)."""
+        return nearest(self._points(X), self._centers)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Return each row's distance to each center in working coordinates, shape (n, C)."""
+        points = self._points(X)
+        distances = np.empty((len(points.X), len(self._centers)))
+        for number, center in enumerate(self._centers):
+            distances[:, number] = np.sqrt(((points.X - center) ** 2).sum(axis=1))
+        return distances
+
+    def objective(self, X: ArrayLike) -> float:
+        """Return what the algorithm minimises, on these rows, in working coordinates."""
+        return float(objective(self._points(X), self._centers, self._fuzzifier()))
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Return the negative :meth:`objective`: greater is better."""
+        return -self.objective(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._centers)
+
+    def _job(self, seed: int) -> Job:
+        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
+        return cluster_job(self.protocol_id, seed=seed, **options)
+
+    def _fuzzifier(self) -> float | None:
+        return None
+
+    def _check(self, arrays: list[Floats]) -> None:
+        """Check against the data what was given per feature or per row, before any peer starts."""
+        n_samples = sum(len(rows) for rows in arrays)
+        if self.n_clusters > n_samples:
+            raise DataError(
+                f"n_clusters = {self.n_clusters}, but all peers together hold n_samples = {n_samples} rows: "
+                f"ask for at most {n_samples}"
+            )
+        n_features = arrays[0].shape[1]
+        init, bounds = getattr(self, "init", ""), getattr(self, "bounds", None)
+        if not (init is None or isinstance(init, str)) and np.asarray(init).shape[1] != n_features:
+            raise UsageError(f"init has {np.asarray(init).shape[1]} columns, but the data have {n_features}")
+        if bounds is not None and len(bounds[0]) != n_features:
+            raise UsageError(f"bounds are given for {len(bounds[0])} features, but the data have {n_features}")
+
+    def _learn(self, job: Job, state: JobState, arrays: list[Floats], parts: list[Rows] | None) -> None:
+        self._learn_rounds(job, state)
+        self.origin_ = np.array(state.arrays["origin"])
+        self.scale_ = np.array(state.arrays["scale"])
+        self.cluster_centers_ = engine.raw_centers(state)
+        self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
+        labels = [np.array(engine.conclude(job, state, Local(rows))["labels"]) for rows in arrays]
+        self.labels_: list[Rows] | Rows = labels if parts is None else _in_order(parts, labels)
+
+    def _learn_rounds(self, job: Job, state: JobState) -> None:
+        rounds = [record for record in state.log if record.stage == state.stage]
+        self.seed_ = job.seed
+        self.n_rounds_ = len(rounds)
+        self.converged_ = state.converged
+        self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
+        self.contributors_ = [record.contributors for record in rounds]
+        self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
+        self.suppressed_ = engine.suppressed(state)
+
+    def _points(self, X: ArrayLike) -> Points:
+        check_is_fitted(self)
+        rows = matrix(X, "X")
+        if rows.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input: give the columns that it was fitted on"
+            )
+        validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
+        return Points((rows - self.origin_) / self.scale_, shift=np.zeros(self.n_features_in_))
+
+
+class FuzzyEstimator(FederatedEstimator):
+    """An estimator whose rows belong to every cluster to some degree."""
+
+    fuzzifier: float
+
+    def memberships(self, X: ArrayLike) -> Floats:
+        """Return how much each row belongs to each cluster, shape (n, C); rows sum to 1."""
+        return memberships(self._points(X), self._centers, self.fuzzifier)
+
+    def _fuzzifier(self) -> float | None:
+        return self.fuzzifier
+
+
+def run_job(job: Job, arrays: list[Floats], fleet: Any) -> JobState:
+    """Run a job with one peer per array and return its last state.
+
+    Parameters
+    ----------
+    job : Job
+    arrays : list of ndarray
+    fleet : None, str or backend
+        None: the pure functions in this process. The name of a backend, or any object with ``run(job, arrays)``.
+
+    Raises
+    ------
+    FleetError
+        If the job was not done.
+    """
+    state = _backend(fleet).run(job, arrays)
+    if state.status != "done":
+        raise FleetError(state.reason or f"the job ended as {state.status!r}")
+    return state
+
+
+class _InProcess:
+    def run(self, job: Job, arrays: list[Floats]) -> JobState:
+        return run_in_process(job, [Local(rows) for rows in arrays])
+
+
+def _backend(fleet: Any) -> _Backend:
+    if fleet is None:
+        return _InProcess()
+    if isinstance(fleet, str):
+        # Imported only when real peers are wanted: an in-process fit needs none of the network.
+        from p2pclust.fleet import BACKENDS, backend  # noqa: PLC0415
+
+        if fleet not in BACKENDS:
+            raise UsageError(f"fleet = {fleet!r}: expected None, a backend, or one of {', '.join(BACKENDS)}")
+        return cast(_Backend, backend(fleet))
+    if not hasattr(fleet, "run"):
+        raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
+    return cast(_Backend, fleet)
+
+
+def _in_order(parts: list[Rows], labels: list[Rows]) -> Rows:
+    """Return the peers' labels in the order of the rows of the one array that was split."""
+    together = np.empty(sum(len(part) for part in parts), dtype=np.int64)
+    for part, own in zip(parts, labels, strict=True):
+        together[part] = own
+    return together

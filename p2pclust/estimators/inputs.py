@@ -1,0 +1,173 @@
+"""What `fit` is given: from a list of arrays, or one array and a partition, to one matrix per peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.data import split
+from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols import streams
+from p2pclust.protocols.local import first_bad_value
+
+__all__ = ["Floats", "Rows", "dealt", "is_list_of_peers", "matrices", "matrix", "seed_from"]
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+def seed_from(random_state: Any) -> int:
+    """Return a job's seed from what scikit-learn calls a random state."""
+    if random_state is None:
+        return streams.fresh_seed()
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(0, 2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(0, streams.MAX_SEED))
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+        raise UsageError(f"random_state = {random_state!r}: expected a whole number, a numpy generator, or None")
+    return int(random_state)
+
+
+def is_list_of_peers(X: Any) -> bool:
+    """Tell a list of matrices from one matrix that is written as a list of rows.
+
+    Examples
+    --------
+    >>> is_list_of_peers([[[0.0], [1.0]], [[2.0]]]), is_list_of_peers([[0.0], [1.0]])
+    (True, False)
+    """
+    if not isinstance(X, list | tuple):
+        return False
+    if not X:
+        raise DataError("no peers: expected a list with one array per peer, or one array")
+    return any(_depth(item) > 1 for item in X)
+
+
+def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True) -> list[Floats]:
+    """Return the checked matrices of a list of peers.
+
+    Raises
+    ------
+    DataError
+        For an empty peer, a value that is not finite (its row and column are named), or peers that hold different
+        columns (different rows, if not `same_columns`).
+    """
+    if n_peers is not None and n_peers != len(X):
+        raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
+    arrays = [matrix(rows, f"peer {peer}") for peer, rows in enumerate(X)]
+    axis, what = (1, "columns") if same_columns else (0, "rows")
+    for peer, held in enumerate(arrays):
+        if held.shape[axis] != arrays[0].shape[axis]:
+            raise DataError(
+                f"peer {peer} has {held.shape[axis]} {what} where peer 0 has {arrays[0].shape[axis]}: "
+                f"give every peer the same {what}"
+            )
+    return arrays
+
+
+def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, Any], seed: int) -> list[Rows]:
+    """Return which rows of one array each of `n_peers` peers holds.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, F)
+    y : array_like of shape (n,) or None
+        The labels, groups or files that the scheme looks at, if it does.
+    n_peers : int or None
+        None: one peer holds it all.
+    partition : str or mapping
+        A scheme of :func:`p2pclust.data.split`, or its options with ``scheme``: ``{"scheme": "dirichlet", "beta": 0.5}``.
+    seed : int
+        The partition is drawn from it, by a stream of its own.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in dealt(np.zeros((4, 1)), [0, 1, 0, 1], 2, "by-group", seed=0)]
+    [[0, 2], [1, 3]]
+    """
+    count = _count(n_peers)
+    if count > len(X):
+        raise UsageError(f"n_peers = {count}, but X has {len(X)} rows: every peer needs at least one")
+    given = {"scheme": partition} if isinstance(partition, str) else partition
+    if not isinstance(given, Mapping) or not isinstance(given.get("scheme"), str):
+        raise UsageError(f"partition = {partition!r}: expected a scheme's name, or a mapping with 'scheme' and options")
+    options: dict[str, Any] = dict(given)
+    scheme = options.pop("scheme")
+    if scheme == "distance":
+        options["points"] = X
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.shape != (len(X),):
+        raise DataError(f"y has shape {labels.shape}, but X has {len(X)} rows: one label per row")
+    if count == 1:
+        return [np.arange(len(X))]
+    try:
+        return list(split(labels, len(X), count, scheme, streams.splitting(seed), **options))
+    except TypeError as error:
+        raise UsageError(f"partition {scheme!r}: {str(error).rpartition('() ')[2]}") from None
+
+
+def matrix(rows: Any, where: str) -> Floats:
+    """Return rows as a matrix of float64; `where` names them in errors.
+
+    Raises
+    ------
+    DataError
+        For anything that is no matrix of finite numbers, or is empty.
+    TypeError
+        For a sparse matrix, as scikit-learn has it.
+    """
+    if hasattr(rows, "toarray") and hasattr(rows, "nnz"):
+        raise TypeError(f"{where} is sparse: sparse data are not supported, pass X.toarray()")
+    converted = _numbers(rows, where)
+    if converted.ndim == 1 and converted.size == 0:
+        raise DataError(f"{where} is empty: expected at least one row and one column")
+    if converted.ndim != 2:
+        raise DataError(
+            f"{where}: expected 2D array with rows and columns, got {converted.ndim} dimension(s). Reshape your data "
+            "with X.reshape(-1, 1) if it is one feature, or X.reshape(1, -1) if it is one row"
+        )
+    n_rows, n_columns = converted.shape
+    if n_rows == 0:
+        raise DataError(f"{where} is empty: 0 sample(s) (shape={converted.shape}) while a minimum of 1 is required")
+    if n_columns == 0:
+        raise DataError(f"{where} is empty: 0 feature(s) (shape={converted.shape}) while a minimum of 1 is required.")
+    problem = first_bad_value(converted)
+    if problem:
+        spelled = problem.replace("is nan", "is NaN")
+        raise DataError(f"{where}: {spelled}: mend or leave out that row")
+    return converted
+
+
+def _numbers(rows: Any, where: str) -> Floats:
+    try:
+        is_complex = np.iscomplexobj(rows)
+    except (TypeError, ValueError):
+        is_complex = False  # ragged: told below
+    if is_complex:
+        raise DataError(f"{where}: Complex data not supported: cluster real and imaginary parts as two features")
+    try:
+        converted: Floats = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: expected numbers in rows of equal length") from None
+    return converted
+
+
+def _depth(item: ArrayLike | Any) -> int:
+    """Return the number of dimensions without converting ragged lists; an empty list is an empty peer."""
+    if hasattr(item, "ndim"):
+        return int(item.ndim)
+    if isinstance(item, list | tuple):
+        return 1 + _depth(item[0]) if item else 2
+    return 0
+
+
+def _count(n_peers: int | None) -> int:
+    if n_peers is None:
+        return 1
+    if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer) or n_peers < 1:
+        raise UsageError(f"n_peers = {n_peers!r}: expected a whole number of at least 1, or None")
+    return int(n_peers)

@@ -1,0 +1,166 @@
+"""The lossless algorithms: what they find is what pooling all rows would have found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
+
+__all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]
+
+
+class LosslessCMeans(FederatedEstimator):
+    """LLF-CM: c-means (k-means) over peers that hold different rows, equal to pooled c-means.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    init : {"k-means++", "random", "uniform"} or array_like of shape (n_clusters, F), default "k-means++"
+        First centers: proposed by one peer (means of five of its rows each, or drawn within the ranges), drawn from
+        the seed, or given.
+    tol : float, default 5e-3
+        Stop when the centers move by less (Frobenius norm, in working coordinates). 0 runs exactly ``max_rounds``.
+    max_rounds : int, default 30
+    participation : float in (0, 1], default 1.0
+        The share of peers that is drawn for each round.
+    scaling : {"none", "minmax", "zscore"}, default "none"
+        Working coordinates, found by the federation.
+    bounds : pair of sequences (lo, hi), optional
+        Declared bounds of the features, which spare the round that finds them. A peer with a value outside abstains.
+    random_state : int, numpy Generator or RandomState, or None
+        The job's seed, or where to draw it.
+    suppress_singletons : bool, default True
+        Send a local cluster of one row as zeros, so that no row leaves its peer. What is suppressed breaks the
+        equality with pooled c-means; ``suppressed_`` counts it.
+    n_peers : int, optional
+        Over how many peers one array is split. None: one peer holds it.
+    partition : str or mapping, default "iid"
+        How one array is split: a scheme, or a mapping with ``scheme`` and its options, for example
+        ``{"scheme": "dirichlet", "beta": 0.5}``; see :func:`p2pclust.data.split`. Schemes that look at labels or groups
+        take them from ``y``.
+    fleet : None, str or backend, default None
+        None runs in this process; "simulated" and "processes" run real peers, with the same bits.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, F)
+        In the data's own units.
+    labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
+    n_rounds_ : int
+        Rounds of clustering, empty ones included.
+    converged_ : bool
+        Whether ``tol`` was met.
+    history_ : list of float
+        How far the centers moved in each round.
+    contributors_ : list of tuple of int
+        The peers that contributed to each round of clustering.
+    abstained_ : dict of int to str
+        The peers that abstained in some round, and why.
+    suppressed_ : int
+        Local clusters sent as zeros, over all rounds.
+    origin_, scale_ : ndarray of shape (F,)
+        Working coordinates are ``(x - origin_) / scale_``.
+    seed_ : int
+
+    Examples
+    --------
+    >>> model = LosslessCMeans(n_clusters=2, init=[[0.0], [9.0]], random_state=0)
+    >>> model = model.fit([[[0.0], [1.0], [8.0], [9.0]], [[0.5], [0.5], [8.5], [8.5]]])
+    >>> model.cluster_centers_.tolist(), [labels.tolist() for labels in model.labels_]
+    ([[0.5], [8.5]], [[0, 0, 1, 1], [0, 0, 1, 1]])
+    """
+
+    protocol_id = "llf-cm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "k-means++",
+        tol: float = 5e-3,
+        max_rounds: int = 30,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        suppress_singletons: bool = True,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.suppress_singletons = suppress_singletons
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+
+class LosslessFuzzyCMeans(FuzzyEstimator):
+    """LLF-FCM (Federated FCM): fuzzy c-means over peers that hold different rows, equal to pooled fuzzy c-means.
+
+    Parameters
+    ----------
+    n_clusters, init, tol, max_rounds, participation, scaling, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+    fuzzifier : float, default 2.0
+        The papers' lambda, above 1: near 1 memberships are crisp.
+    privacy_gate : bool, default True
+        A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`; a label is the cluster of the greatest membership.
+    suppressed_ : int
+        Contributions that the privacy gate held back, over all rounds.
+
+    Examples
+    --------
+    >>> peers = [[[0.0], [0.2], [9.0], [9.2], [0.1]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
+    >>> model = LosslessFuzzyCMeans(n_clusters=2, init=[[0.0], [9.0]]).fit(peers)
+    >>> model.converged_, model.cluster_centers_.round(2).tolist()
+    (True, [[0.14], [9.16]])
+    """
+
+    protocol_id = "llf-fcm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        fuzzifier: float = 2.0,
+        init: str | ArrayLike = "k-means++",
+        tol: float = 5e-3,
+        max_rounds: int = 30,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        privacy_gate: bool = True,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.fuzzifier = fuzzifier
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.privacy_gate = privacy_gate
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
