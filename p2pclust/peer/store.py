@@ -2,8 +2,9 @@
 
 A file that SQLite, its structure check or a checksum finds damaged is set aside, never deleted, and an empty store with a
 new id takes its place: a peer with a new store id contributes but counts for no majority of the jobs it was part of.
-Guessing which rows are good could make it vote twice. What is not noticed is a write-ahead log that ends early: to SQLite
-that is a power cut, and the store is an earlier one of this peer's.
+Guessing which rows are good could make it vote twice. The same goes for a write-ahead log that is damaged in front of its
+last commit. What is not noticed is damage in that last commit itself, or a log that ends early: both are what a power cut
+leaves, and the store is an earlier one of this peer's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgpack
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core import Stored
+from p2pclust.peer.wal import lost_commits
 
 __all__ = ["Store"]
 
@@ -60,6 +62,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / _FILE
+        self._log = directory / f"{_FILE}-wal"
         self.set_aside: Path | None = None  # where a damaged file went
         self._lock = threading.Lock()
         try:
@@ -67,8 +70,7 @@ class Store:
         except sqlite3.DatabaseError as error:
             if _unusable(error):  # locked by a running peer, unwritable, disk full
                 raise UsageError(f"{self.path}: {error}; is another peer running on this state directory?") from None
-            self._put_aside()
-            self._open()
+            self._open()  # the damaged file is out of the way
 
     def _open(self) -> None:
         # Exclusive: two peers on one state directory would each believe that they alone keep its promises.
@@ -76,13 +78,21 @@ class Store:
         try:
             for pragma in _PRAGMAS:
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
-            self._db.executescript(_SCHEMA)
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("COMMIT")
+            # Only now, when no other peer can be writing to it; and SQLite, which has read it, has not changed it yet.
+            if self._log.exists() and lost_commits(self._log.read_bytes()):
+                raise sqlite3.DatabaseError("the log is damaged in front of its last commit")
+            self._db.executescript(_SCHEMA)
             self._check()
+            # Each life begins with an empty log: the rest of a transaction that was cut off in an earlier life could not
+            # be told from commits of this one. It also syncs a commit that a killed peer had written but not synced.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             if self._get("self", "store_id") is None:
                 self.write([("self", "store_id", os.urandom(16).hex().encode())])
-        except (sqlite3.DatabaseError, FleetError):
+        except (sqlite3.DatabaseError, FleetError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not _unusable(error):
+                self._put_aside()  # before it is closed: SQLite would write the log into the file and delete it
             self._db.close()
             raise
 

@@ -262,35 +262,6 @@ class TestDamage:
             assert store.set_aside == tmp_path / f"store.damaged-{number}"
         assert (tmp_path / "store.damaged-2").read_bytes().startswith(b"garbage 2")
 
-    def test_a_log_that_lost_its_tail_gives_a_state_that_once_was(self, tmp_path: Path) -> None:
-        # What a killed peer leaves is a file and a log of commits. Nothing can tell a log cut by a failing disk from
-        # one cut by the end of power; but no commit is ever read in part, or without those before it.
-        script = WRITER.replace("10**9", "40") + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
-        ran = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path / "a"), "0"], stdout=subprocess.PIPE, timeout=60, check=False
-        )
-        assert ran.stdout.split()[-1] == b"39"
-        files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir() if "-shm" not in path.name}
-        log = files[f"{FILE}-wal"]
-        rng = np.random.default_rng(3)
-        for number in range(25):
-            damaged = bytearray(log)
-            if number % 2:
-                damaged[int(rng.integers(len(log)))] ^= 0xFF
-            else:
-                del damaged[int(rng.integers(len(log))) :]
-            directory = tmp_path / f"b{number}"
-            directory.mkdir()
-            for name, content in (files | {f"{FILE}-wal": bytes(damaged)}).items():
-                (directory / name).write_bytes(content)
-            store, stored = opened(directory)
-            store.close()
-            if stored.tables:
-                found = int(stored.tables["ballot"]["j"])
-                written = {f"r{n % 7}": b"%d " % n * 50 for n in range(found + 1)}
-                assert stored.tables["register"] == written
-                assert len(stored.blobs.get(DIGEST, (0, ()))[1]) in (found, found + 1)
-
 
 FULL = """
 import resource, sys
