@@ -6,7 +6,7 @@ No peers, no files, no network: arrays in, arrays out. Needs numpy only, so a ru
 from __future__ import annotations
 
 from p2pclust.clustering.fcm import fuzzy_c_means, fuzzy_sums, memberships, objective
-from p2pclust.clustering.kmeans import kmeans_plusplus, lloyd, nearest, sums_and_counts
+from p2pclust.clustering.kmeans import kmeans_plusplus, lloyd, nearest, squared_to_nearest, sums_and_counts
 from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult
 from p2pclust.clustering.steps import fuzzy_step, lloyd_step, run_steps
@@ -24,5 +24,6 @@ __all__ = [
     "nearest",
     "objective",
     "run_steps",
+    "squared_to_nearest",
     "sums_and_counts",
 ]

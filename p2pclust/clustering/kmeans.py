@@ -12,7 +12,7 @@ from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers, refuse_too_many_clusters
 from p2pclust.errors import UsageError
 
-__all__ = ["crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "sums_and_counts"]
+__all__ = ["crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "squared_to_nearest", "sums_and_counts"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -85,6 +85,20 @@ def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Lab
     ([[1.0], [5.0]], [2, 1])
     """
     return _sums_and_counts(points, points.centred(centers))
+
+
+def squared_to_nearest(points: Points, centers: npt.ArrayLike) -> Floats:
+    """Return each row's squared distance to the nearest center, by direct differences, shape (n,).
+
+    Examples
+    --------
+    >>> squared_to_nearest(Points([[0.0], [3.0], [5.0]]), [[0.0], [6.0]]).tolist()
+    [0.0, 9.0, 1.0]
+    """
+    closest = np.full(points.n_samples, np.inf)
+    for center in points.centred(centers):
+        _shrink(points, center, closest)
+    return closest
 
 
 def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -> Floats:

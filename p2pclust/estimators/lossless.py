@@ -18,9 +18,9 @@ class LosslessCMeans(FederatedEstimator):
     Parameters
     ----------
     n_clusters : int, default 8
-    init : {"k-means++", "random", "uniform"} or array_like of shape (n_clusters, F), default "k-means++"
-        First centers: proposed by one peer (means of five of its rows each, or drawn within the ranges), drawn from
-        the seed, or given.
+    init : {"k-means++", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
+        First centers: proposed by one peer (means of five of its rows each, or drawn within the ranges), picked by
+        k-means++ over all peers, drawn from the seed, or given.
     tol : float, default 5e-3
         Stop when the centers move by less (Frobenius norm, in working coordinates). 0 runs exactly ``max_rounds``.
     max_rounds : int, default 30

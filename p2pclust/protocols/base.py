@@ -150,7 +150,7 @@ class Clustering(Protocol):
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
-    inits: ClassVar[tuple[str, ...]] = ("k-means++", "careful", "random", "uniform", "given")
+    inits: ClassVar[tuple[str, ...]] = ("k-means++", "shared-k-means++", "careful", "random", "uniform", "given")
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers stand still"
 

@@ -21,6 +21,7 @@ _CLASSES = {
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),
     "zscore": ("p2pclust.protocols.scaling", "ZScoreScaling"),
     "seeding": ("p2pclust.protocols.seeding", "Seeding"),
+    "shared-seeding": ("p2pclust.protocols.shared_seeding", "SharedSeeding"),
 }
 
 CLUSTERING: Mapping[str, str] = {

@@ -22,6 +22,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "unit": ("float64", ("F",)),
     "moments": ("int64", ()),
     "centers": ("float64", ("C", "F")),
+    "picks": ("float64", ("P", "F")),
     "shifts": ("float64", ("T",)),
     "suppressed": ("int64", ()),
     "stream": ("int64", ()),
@@ -105,7 +106,7 @@ def _check_arrays(arrays: State) -> None:
         if array.dtype != dtype or array.ndim != len(letters):
             raise WireError(f"job state: {name} is {array.dtype}{list(array.shape)}")
         for letter, length in zip(letters, array.shape, strict=True):
-            if lengths.setdefault(letter, length) != length or (length == 0 and letter != "T"):
+            if lengths.setdefault(letter, length) != length or (length == 0 and letter not in "PT"):
                 raise WireError(f"job state: {name} has shape {list(array.shape)}, which does not fit the others")
     if "scale" in arrays and not (arrays["scale"] > 0).all():
         raise WireError("job state: a scale is not positive")

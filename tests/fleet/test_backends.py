@@ -17,7 +17,7 @@ from p2pclust.protocols import engine
 JOBS = [
     a_job(protocol, init=init, participation=participation, seed=seed)
     for seed, (protocol, init, participation) in enumerate(
-        product(("llf-cm", "llf-fcm"), ("k-means++", "random", "uniform"), (1.0, 0.6))
+        product(("llf-cm", "llf-fcm"), ("k-means++", "shared-k-means++", "random", "uniform"), (1.0, 0.6))
     )
 ]
 

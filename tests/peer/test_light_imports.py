@@ -52,7 +52,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules}))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("init", ["k-means++", "random", "uniform"])
+@pytest.mark.parametrize("init", ["k-means++", "shared-k-means++", "random", "uniform"])
 def test_a_whole_job_of_a_peer_imports_nothing_heavy(init: str) -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT, init], capture_output=True, text=True, timeout=60, check=True)
     assert not [name for name in HEAVY if f"'{name}'" in ran.stdout], ran.stdout

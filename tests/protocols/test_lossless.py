@@ -166,7 +166,7 @@ cases = st.fixed_dictionaries(
         "features": st.integers(1, 4),
         "offset": st.sampled_from([0.0, -3.5, 1e3, 1e6, -1e6]),
         "scaling": st.sampled_from(["none", "minmax", "zscore"]),
-        "init": st.sampled_from(["k-means++", "random", "uniform"]),
+        "init": st.sampled_from(["k-means++", "shared-k-means++", "random", "uniform"]),
     }
 )
 

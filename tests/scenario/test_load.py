@@ -100,8 +100,8 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + FLEET + JOB + 'init = "kmeans"\n',
-        '[jobs.0]: init = "kmeans": expected "k-means++", "random", "uniform", or a list of first centers, all '
-        "equally long",
+        '[jobs.0]: init = "kmeans": expected "k-means++", "shared-k-means++", "random", "uniform", '
+        "or a list of first centers, all equally long",
     ),
     (
         HEAD + "bounds = [1, 0]\n" + FLEET + JOB,
