@@ -28,6 +28,7 @@ class _Group(TyperGroup):
     """Turns every exception into one line and an exit code, here rather than in each command."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
+        """Run a command and exit; unlike typer's own, with this module's exit codes and one line for every error."""
         settings["standalone_mode"] = False
         given = settings.get("args") or (args[0] if args else None)
         as_json = "--json" in (sys.argv[1:] if given is None else list(given))

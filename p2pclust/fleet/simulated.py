@@ -74,6 +74,13 @@ class _SimulatedFleet:
         self._world.crash_point = self._at_phase
 
     def run(self) -> FleetResult:
+        """Start the peers, hand in one job after the other, and return what came of them.
+
+        Raises
+        ------
+        FleetError
+            If the peers do not find each other.
+        """
         world, failure = self._world, ""
         for name in world.peers:
             world.start(name)
