@@ -94,6 +94,9 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         facts.append(("abstained", f"{', '.join(names)}: {reason}"))
     if job["suppressed"]:
         facts.append(("suppressed", f"{job['suppressed']} times, by privacy rules"))
+    if job["coarse"]:
+        of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
+        facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
     if job["metrics"]:
         facts.append(("ARI", f"{job['metrics']['ari']:.3f} (accuracy {job['metrics']['accuracy']:.3f})"))
     if job["pooled"]:

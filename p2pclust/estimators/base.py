@@ -147,6 +147,7 @@ class FederatedEstimator(ClusterMixin, TransformerMixin, BaseEstimator):  # type
         self.contributors_ = [record.contributors for record in rounds]
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
         self.suppressed_ = engine.suppressed(state)
+        self.coarse_ = engine.coarse(state)
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)

@@ -33,8 +33,8 @@ class LosslessCMeans(FederatedEstimator):
     random_state : int, numpy Generator or RandomState, or None
         The job's seed, or where to draw it.
     suppress_singletons : bool, default True
-        Send a local cluster of one row as zeros, so that no row leaves its peer. What is suppressed breaks the
-        equality with pooled c-means; ``suppressed_`` counts it.
+        Send a local cluster of one row as zeros, and let peers of one or two rows tell no range, so that no row leaves
+        its peer. What is suppressed breaks the equality with pooled c-means; ``suppressed_`` counts it.
     n_peers : int, optional
         Over how many peers one array is split. None: one peer holds it.
     partition : str or mapping, default "iid"
@@ -60,7 +60,10 @@ class LosslessCMeans(FederatedEstimator):
     abstained_ : dict of int to str
         The peers that abstained in some round, and why.
     suppressed_ : int
-        Local clusters sent as zeros, over all rounds.
+        Local clusters sent as zeros, over all rounds, and ranges and sums for scaling that peers of one or two rows
+        kept back; the latter change the working coordinates, but not the equality with pooled c-means in them.
+    coarse_ : int
+        Always 0: counts and sums of c-means do not get small.
     origin_, scale_ : ndarray of shape (F,)
         Working coordinates are ``(x - origin_) / scale_``.
     seed_ : int
@@ -115,14 +118,19 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
     fuzzifier : float, default 2.0
         The papers' lambda, above 1: near 1 memberships are crisp.
     privacy_gate : bool, default True
-        A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows.
+        A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
+        and peers of one or two rows tell no range.
 
     Attributes
     ----------
     cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
         See :class:`LosslessCMeans`; a label is the cluster of the greatest membership.
     suppressed_ : int
-        Contributions that the privacy gate held back, over all rounds.
+        Contributions that the privacy gate held back, over all rounds, and ranges and sums for scaling that peers of
+        one or two rows kept back.
+    coarse_ : int
+        Centers so far from all rows in the last round that the grid of the sums holds less than 34 bits of their
+        weight, or nothing of it: they may differ from those of pooled fuzzy c-means.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """The frame of rounds that most clustering protocols share: from first centers until these stand still.
 
-:class:`Iterated` is the frame. :class:`Alternating` is what LLF-CM and LLF-FCM add to it: both papers give one
-framework for both algorithms (reference [1], Fig. 3): adopt the centers, send local sums, divide the total of the sums
-by the total of the weights, stop when the centers stand still.
+:class:`Iterated` is the frame with the test of its stop rule; the engine sends, waits, counts rounds and ends the job.
+:class:`Alternating` is what LLF-CM and LLF-FCM add to it. Reference [1] gives one framework for both (IV, Fig. 3): adopt
+the centers, send local sums, divide the total of the sums by the total of the weights, stop when the centers stand still
+or after T rounds.
 
 References
 ----------
@@ -39,11 +40,11 @@ class Iterated(Clustering):
     ----------
     n_clusters : int
     tol : float
-        The papers' epsilon: stop when ``||V(t+1) - V(t)||_F < tol``, measured in working coordinates. With 0 exactly
-        ``max_rounds`` rounds are run.
+        The papers' epsilon: stop when ``||V(t+1) - V(t)||_F < tol``, measured in working coordinates. It is above 0
+        in [1]; with 0 the centers never stand still enough, and ``max_rounds`` rounds are run.
     max_rounds : int
-        The papers' T. Exactly this many updates are made at most; the printed ``t > T``, with t from 0, would allow
-        two more.
+        T of [1]. At most this many rounds are run, empty ones included, and so at most this many updates of the
+        centers; the printed ``t > T``, with t from 0, would allow two more.
     """
 
     n_clusters: int
@@ -73,7 +74,7 @@ class Iterated(Clustering):
         return self.max_rounds
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
-        """Stop when the centers moved by less than ``tol`` in this round."""
+        """Stop when the centers moved by less than ``tol`` in this round; the engine adds the limit of rounds."""
         return bool(state["shifts"][-1] < self.tol)
 
     def conclude(self, state: State, local: Local) -> Arrays:
@@ -118,18 +119,19 @@ class Alternating(Iterated):
         return ""
 
     def rows_of(self, local: Local) -> int:
-        """Return the number of rows, capped.
+        """Return the number of rows, but never more than the number of clusters.
 
-        Enough to tell whether there are fewer rows than clusters, and no more is revealed: the papers' privacy
-        argument rests on the sizes of the local data being unknown to others.
+        Enough to tell whether there are fewer rows than clusters. No more is said, because the privacy argument for
+        LLF-FCM (IV-B of [1]) points out that nobody knows how many rows a peer has.
         """
         return int(min(local.n_samples, self.n_clusters))
 
     def step(self, state: State, total: Any, *, weights: NDArray[np.float64], suppressed: int) -> State:
         """Return the state with the next centers: total sums over total weights."""
         centers = np.array(state["centers"])
-        # A cluster that nobody contributes to keeps its center. (The paper's text moves it at random, the authors'
-        # published code keeps it; keeping it needs no randomness and lets the pooled algorithm do the same.)
+        # A cluster that nobody contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
+        # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
+        # pooled algorithm do the same.)
         heard = weights > 0
         centers[heard] = total["sums"][heard] / weights[heard, np.newaxis]
         return self.stepped(state, centers, suppressed=suppressed).replace(rows=np.int64(total["rows"]))

@@ -110,7 +110,10 @@ class Protocol(ABC):
         return {}
 
     def objection(self, state: State) -> str:
-        """Say why the job must fail after a round that every roster peer answered, or return an empty string."""
+        """Say why the job must fail after a round that every roster peer answered, or return an empty string.
+
+        Not asked after a round in which a privacy gate held somebody.
+        """
         return ""
 
     def hopeless(self, previous: State, state: State) -> str:

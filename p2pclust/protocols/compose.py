@@ -27,6 +27,7 @@ __all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_o
 SCALINGS = ("none", "minmax", "zscore")
 INIT_NAMES = ("k-means++", "shared-k-means++", "random", "uniform")
 """The names that a person may give; which of them a protocol takes, its class says."""
+_PRIVACY_RULES = ("privacy_gate", "suppress_singletons")
 
 
 def cluster_job(
@@ -68,6 +69,7 @@ def cluster_job(
         0 to 2**63 - 1.
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm).
+        Switching a privacy rule off also lets peers of one or two rows tell their ranges and sums for scaling.
 
     Raises
     ------
@@ -87,6 +89,8 @@ def cluster_job(
         checks.one_of("scaling", scaling, SCALINGS),
         None if bounds is None else _bounds(bounds),
         kind.inits[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
+        # Who lets single rows be told in the clustering need not hide them before it.
+        {"min_rows": 1} if any(_scalar(parameters.get(rule)) is False for rule in _PRIVACY_RULES) else {},
     )
     stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
     parameters = {"n_clusters": request.n_clusters, **_limits(kind, tol, max_rounds), **parameters}
@@ -121,17 +125,18 @@ class _Request:
     scaling: str
     bounds: tuple[list[float], list[float]] | None
     init: str | list[list[float]]
+    gate: dict[str, int]
 
 
 def _range(request: _Request) -> list[Stage]:
-    parameters: dict[str, Any] = {"rows_needed": request.n_clusters}
+    parameters: dict[str, Any] = {"rows_needed": request.n_clusters, **request.gate}
     if request.bounds is not None:
         parameters["lo"], parameters["hi"] = request.bounds
     return [Stage("range", parameters)]
 
 
 def _scaling(request: _Request) -> list[Stage]:
-    return [Stage(request.scaling)]
+    return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
 
 
 def _seeding(request: _Request) -> list[Stage]:

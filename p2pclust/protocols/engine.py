@@ -36,6 +36,7 @@ __all__ = [
     "advance",
     "asked",
     "begin",
+    "coarse",
     "conclude",
     "contribution",
     "decode_contribution",
@@ -47,6 +48,7 @@ __all__ = [
 
 MAX_EMPTY_ROUNDS = 10
 NOT_DRAWN = "not drawn"
+_HELD = "privacy gate"
 _MAX_REASON = 200
 
 
@@ -189,7 +191,9 @@ def advance(
     hopeless = protocol.hopeless(state.arrays, arrays)
     if hopeless:
         return replace(stepped, status="failed", reason=hopeless)
-    if len(contributors) + len(reasons) == n_peers:
+    # Of peers that a privacy gate holds in this stage nothing is known yet: they may contribute to a later one.
+    held = any(reason.startswith(_HELD) for reason in reasons.values())
+    if len(contributors) + len(reasons) == n_peers and not held:
         objection = protocol.objection(arrays)
         if objection:
             return replace(stepped, status="failed", reason=objection)
@@ -214,8 +218,13 @@ def raw_centers(state: JobState) -> NDArray[np.float64]:
 
 def suppressed(state: JobState) -> int:
     """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
-    held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith("privacy gate"))
+    held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith(_HELD))
     return held + (int(state.arrays["suppressed"]) if "suppressed" in state.arrays else 0)
+
+
+def coarse(state: JobState) -> int:
+    """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
+    return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
 
 
 def _combined(

@@ -5,13 +5,17 @@ Algorithms for Horizontally and Vertically Partitioned Data. Algorithm 1; the co
 
 Departures, and why
 -------------------
-- Lines 1-2 (first centers) are the seeding stage that precedes. Lines 3-4 and 19-23 (transmission, rounds, the stop
-  flag) belong to the engine.
-- Line 11 (a cluster of one local row is sent as zero) breaks the equality with pooled c-means that the paper proves:
-  its proof assumes counts above one. So what is suppressed is counted, and ``suppress_singletons=False`` restores
-  exact equality, at the price of revealing such rows.
-- Line 16 prints ``if NOT (converged OR t > T) then stop``; meant is the contrary, and T updates at most.
+- Line 2 (first centers) is the seeding stage that precedes. Lines 1, 3-4 and 19-23 (the stop flag, rounds,
+  transmission) belong to the engine. Of lines 16-18, the test of the centers is ``Iterated.finished``, and the test
+  of t is the engine's limit of ``max_rounds``.
+- Line 16 prints ``if NOT (converged OR t > T) then stop_flag = TRUE``; meant is the contrary, and T updates at most.
+- Lines 8-12 (a cluster of one local row is sent as zeros) break the equality with pooled c-means that the paper proves:
+  its proof assumes every local count to be above one. So what is suppressed is counted, and
+  ``suppress_singletons=False`` restores the equality, at the price of revealing such rows.
+- Line 14 sends sums and counts only; here a peer also tells how many clusters it suppressed, and its number of rows up
+  to the number of clusters: a job with fewer rows than clusters fails and says so.
 - A cluster that nobody reports keeps its center; see ``Alternating.step``.
+- Each peer's sums are rounded once, to a grid, so that their total does not depend on the order; see ``fixed_point``.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class LosslessCMeansProtocol(Alternating):
     n_clusters, tol, max_rounds
         See :class:`Alternating`.
     suppress_singletons : bool
-        Send a cluster of one local row as zeros (line 11), so that no row leaves its peer.
+        Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
 
     Examples
     --------
@@ -74,15 +78,16 @@ class LosslessCMeansProtocol(Alternating):
         return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        # Line 5: assign each row to its nearest center. Lines 6-9: count and sum the rows of each cluster (Eq. 3).
+        # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
         sums, counts = sums_and_counts(local.points(state), state["centers"])
         suppressed = 0
         if self.suppress_singletons:
-            single = counts == 1  # line 8
+            # Lines 8-12; of a cluster without rows, sum and count are zeros already.
+            single = counts == 1
             suppressed = int(np.count_nonzero(single))
-            sums = np.where(single[:, np.newaxis], 0.0, sums)  # line 11: a zero vector, not a zero
+            sums = np.where(single[:, np.newaxis], 0.0, sums)
             counts = np.where(single, 0, counts)
-        # Line 14: all that this peer reveals.
+        # Line 14, and two numbers more: all that this peer reveals.
         return Arrays(
             counts=counts.astype(np.float64),
             sums=sums,

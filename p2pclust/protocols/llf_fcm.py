@@ -1,20 +1,27 @@
 """LLF-FCM, also called Federated FCM: lossless federated fuzzy c-means over peers that hold different rows.
 
-J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini: A federated fuzzy c-means clustering algorithm,
-Algorithms 1 and 2 and section 4.2 (reference [1]); and, with P. Ducange: Federated c-means and Fuzzy c-means
-Clustering Algorithms for Horizontally and Vertically Partitioned Data, Algorithms 2 and 3 (reference [2]). The comments
-give the line numbers of [1].
+J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: A federated fuzzy c-means clustering algorithm,
+Algorithms 1 and 2 and section 4.2 (reference [1]); and, by the same: Federated c-means and Fuzzy c-means Clustering
+Algorithms for Horizontally and Vertically Partitioned Data, Algorithms 2 and 3 (reference [2]). The comments give the
+line numbers of [1].
 
 Departures, and why
 -------------------
-- Algorithm 1, line 1 (first centers) is the seeding stage that precedes. Lines 2-4 and 8-12 (transmission, rounds,
-  termination) belong to the engine; the fuzzifier, the papers' lambda, stands in the job document.
+- Algorithm 1, line 1 (first centers) is the seeding stage that precedes. Line 2 (the fuzzifier, the papers' lambda) is
+  the job document. Lines 3-4 and 9-12 (rounds, transmission, termination) belong to the engine; line 8's test is
+  ``Iterated.finished``. A limit of rounds stands in Algorithm 2 of [2] only, printed as in LLF-CM (see there); in
+  [1] it belongs to the experiments.
 - Algorithm 2 loops over rows; :func:`p2pclust.clustering.fuzzy_sums` does the same for blocks of rows. A row that lies
-  on a center, 0/0 in the paper, belongs wholly to it, or in equal shares to all centers that coincide there.
-- Section 4.2's gate: a peer sends its sums only if it holds more than C (F + 1) / F rows; else the sums are as many
-  equations as there are unknowns. The paper says that one "might decide" so; here it is the default, the peer abstains
-  and says why, and ``privacy_gate=False`` turns it off.
-- A cluster whose total weight is zero on the grid of the sums keeps its center; see ``Alternating.step``.
+  on a center, a division by zero in line 7 and 0/0 in Eq. 9, belongs wholly to it, or in equal shares to all centers
+  that coincide there.
+- Section 4.2's gate: a peer sends its sums only if it holds more than C (F + 1) / F rows; else the sums are at least as
+  many equations as there are unknowns. The paper says that one "might decide" so; here it is the default, the peer
+  abstains and says why, but not how many rows it has, and ``privacy_gate=False`` turns it off.
+- Line 6 sends weights and sums only; here a peer also tells its number of rows, up to the number of clusters: a job
+  with fewer rows than clusters fails and says so.
+- Each peer's weights and sums are rounded once, to a grid, so that their total does not depend on the order; see
+  ``fixed_point``. A cluster whose total weight is zero on this grid keeps its center (see ``Alternating.step``), and
+  one whose total weight is near the grid's spacing is counted as coarse.
 """
 
 from __future__ import annotations
@@ -32,11 +39,13 @@ from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import Alternating
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Slot
+from p2pclust.protocols.fixed_point import grid
 from p2pclust.protocols.local import Local
 
 __all__ = ["LosslessFuzzyCMeansProtocol"]
 
 _MAX_LIMBS = 8
+_WEIGHT_BITS = 34
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,12 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     privacy_gate : bool
         Abstain with C (F + 1) / F rows or fewer.
 
+    Notes
+    -----
+    The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
+    zero included. Such a center is so far from all rows that its weight lost digits, or it stayed where it was because
+    nothing of its weight was left; pooled fuzzy c-means may move it otherwise.
+
     Examples
     --------
     >>> LosslessFuzzyCMeansProtocol(n_clusters=3, fuzzifier=2.0).limbs
@@ -60,6 +75,7 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     id: ClassVar[str] = "llf-fcm"
     pooled_name: ClassVar[str] = "fuzzy c-means"
+    works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
 
     fuzzifier: float = 2.0
     privacy_gate: bool = True
@@ -73,12 +89,13 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     def limbs(self) -> int:
         """As many limbs as keep a far center's weight precise.
 
-        The weight of a center that is r times as far as the nearest one falls with r**(-2 m / (m - 1)), m being the
-        fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and freeze
-        a center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (1e-10) up to r = 2**15, as far
-        as eight limbs can: one reading of 65535 among values near zero is enough to draw a center that far away.
+        The weight that a row gives to a center r times as far as its nearest one falls with r**(-2 m / (m - 1)), m
+        being the fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and
+        freeze a center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (6e-11) up to r = 2**15:
+        one reading of 65535 among values near zero is enough to draw a center that far away. Below a fuzzifier of
+        about 1.1 this would take more than eight limbs; with eight it ends at a smaller r. Beyond, ``coarse`` counts.
         """
-        bits = 34 + 15 * 2 * self.fuzzifier / (self.fuzzifier - 1)
+        bits = _WEIGHT_BITS + 15 * 2 * self.fuzzifier / (self.fuzzifier - 1)
         return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
 
     @property
@@ -88,6 +105,10 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
 
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Do as every alternating protocol; no center is coarse yet."""
+        return super().open(state, rng).replace(coarse=np.int64(0))
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
         return {"weights": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(())}
@@ -96,17 +117,19 @@ class LosslessFuzzyCMeansProtocol(Alternating):
         return {"weights": 1.0, "sums": state["unit"], "rows": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
         C, F = state["centers"].shape
         # Section 4.2, in whole numbers: N > C (F + 1) / F.
         if self.privacy_gate and local.n_samples * F <= C * (F + 1):
-            raise Abstain(
-                f"privacy gate: {local.n_samples} rows, but more than {C * (F + 1) / F:g} = C (F + 1) / F are needed"
-            )
+            # The argument of section 4.2 leans on nobody knowing N, so the reason tells the limit only.
+            raise Abstain(f"privacy gate: C (F + 1) / F = {C * (F + 1) / F:g} rows or fewer")
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         weights, sums = fuzzy_sums(local.points(state), state["centers"], self.fuzzifier)
-        # Line 6: all that this peer reveals.
+        # Line 6, and the number of rows up to C: all that this peer reveals.
         return Arrays(weights=weights, sums=sums, rows=float(self.rows_of(local)))
 
     def combine(self, state: State, contributions: Any) -> State:
         # Line 7: Eq. 3.
-        return self.step(state, contributions, weights=contributions["weights"], suppressed=0)
+        weights = contributions["weights"]
+        coarse = np.count_nonzero(weights < 2.0**_WEIGHT_BITS * grid(self.limbs))
+        return self.step(state, contributions, weights=weights, suppressed=0).replace(coarse=np.int64(coarse))

@@ -1,8 +1,8 @@
 """Scaling by the federation: working coordinates x' = (x - origin) / scale, without looking at pooled data.
 
-A ``range`` stage finds the smallest and largest value of each feature over all peers (or takes declared bounds, and
+A ``range`` stage finds the smallest and largest value of each feature over the peers (or takes declared bounds, and
 then needs no round); one of ``none``, ``minmax`` and ``zscore`` follows and fixes origin, scale, and the unit of the
-grid on which sums are rounded:
+grid on which the clustering's sums are rounded:
 
 ========  ==================  ===================  ==========================================
 stage     origin              scale                unit
@@ -12,10 +12,17 @@ minmax    lo                  hi - lo              1
 zscore    mean                standard deviation   1
 ========  ==================  ===================  ==========================================
 
-A constant feature has scale 1 (and unit 1), so nothing is ever divided by zero.
+A feature that is constant over the peers has scale 1 (and unit 1), so nothing is ever divided by zero.
 
-What is revealed: each peer's own range, and, for zscore, its sum and sum of squares per feature and its number of
-rows. Declare bounds where ranges are secret.
+What a peer reveals. In ``range``: its smallest and largest value of each feature, and its number of rows, up to
+``rows_needed``. In ``zscore``: its number of rows and, per feature, the sum of its rows' deviations from the middle of
+the range, and of their squared deviations from the mean. Of one row these numbers are the row itself, and of two
+nearly so: a peer with fewer than ``min_rows`` rows abstains from both. That is a hurdle, not a proof: both stages
+together are four numbers per feature, which tell the values of up to four rows (though not which of different features
+belong together). Declare bounds where ranges are secret.
+
+Rows of a peer that told no range may lie outside the range that was found. They take part like all others, as long as
+their sums fit the grid, which reaches 2**38 / n_peers units.
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
 from p2pclust.protocols.arrays import Arrays, Contribution, State
-from p2pclust.protocols.base import OpeningStage, Protocol, Slot
+from p2pclust.protocols.base import Abstain, OpeningStage, Protocol, Slot
 from p2pclust.protocols.fixed_point import power_of_two_above
 from p2pclust.protocols.local import LARGEST, Local
 
@@ -42,7 +49,7 @@ _MAX_ROWS = 2**20
 
 @dataclass(frozen=True)
 class Range(Protocol):
-    """The range of each feature over all peers.
+    """The range of each feature over all peers that have enough rows to tell theirs.
 
     A peer whose number of columns differs from that of most peers is left out by name; of two numbers that are
     equally frequent, the one that the peer of lowest index has counts. So the answer is the same in every order.
@@ -53,7 +60,10 @@ class Range(Protocol):
         Declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
         every later round, by name.
     rows_needed : int
-        The job fails if all peers together hold fewer rows. Peers report no more than this many rows.
+        The job fails if all peers together hold fewer rows. Peers report no more than this many rows. Where a peer
+        told nothing because of ``min_rows``, the rows are not all known, and the clustering stage decides.
+    min_rows : int
+        A peer with fewer rows abstains; 1 lets every peer tell its range. Not for declared bounds, which tell nothing.
     """
 
     id: ClassVar[str] = "range"
@@ -61,10 +71,12 @@ class Range(Protocol):
     lo: tuple[float, ...] | None = None
     hi: tuple[float, ...] | None = None
     rows_needed: int = 1
+    min_rows: int = 3
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "rows_needed", checks.whole("range: rows_needed", self.rows_needed, least=1, most=_MAX_ROWS))
+        put(self, "min_rows", checks.whole("range: min_rows", self.min_rows, least=1, most=_MAX_ROWS))
         if (self.lo is None) != (self.hi is None):
             raise UsageError("range: declare both lo and hi, or neither")
         if self.lo is None or self.hi is None:
@@ -89,10 +101,12 @@ class Range(Protocol):
         return {"lo": Slot((None,)), "hi": Slot((None,)), "rows": Slot((), "int64")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        _hold_few_rows(local, self.min_rows, "declare bounds")
         rows = np.int64(min(local.n_samples, self.rows_needed))
         return Arrays(lo=local.X.min(axis=0), hi=local.X.max(axis=0), rows=rows)
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name the peers that sent no range, and those whose number of columns is not that of most others."""
         left_out = {}
         sound = []
         for peer, part in contributions:
@@ -127,7 +141,7 @@ class Range(Protocol):
 
 @dataclass(frozen=True)
 class NoScaling(OpeningStage):
-    """Work in the data's own units, counted from the middle of each range so that no digits are lost."""
+    """Work in the data's own units, counted from the middle of each range: a large common offset costs no digits."""
 
     id: ClassVar[str] = "none"
 
@@ -149,16 +163,30 @@ class MinMaxScaling(OpeningStage):
 
 @dataclass(frozen=True)
 class ZScoreScaling(Protocol):
-    """Mean 0 and standard deviation 1 per feature (dividing by N), in two rounds.
+    """Mean 0 and standard deviation 1 per feature (dividing by N), in two rounds, up to rounding.
 
-    The first round sums deviations from the middle of the range and gives the mean; the second sums squares of
-    deviations from the mean, so that no digits cancel. Deviations are counted in powers of two near the range: the
-    sums are additive on one grid for all features.
+    The first round sums deviations from the middle of the range and gives the mean. The second sums squared deviations
+    from that mean: the mean square minus the squared mean would lose digits where rows vary little beside the range.
+    Deviations are divided by the smallest power of two not below the range, so that one grid serves all features.
+
+    Mean and deviation are those of the rows of each round's contributors. A peer that is lost between the rounds is in
+    the mean and not in the deviation.
+
+    Parameters
+    ----------
+    min_rows : int
+        A peer with fewer rows abstains; 1 lets every peer contribute.
     """
 
     id: ClassVar[str] = "zscore"
     additive: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
+
+    min_rows: int = 3
+
+    def __post_init__(self) -> None:
+        rows = checks.whole("zscore: min_rows", self.min_rows, least=1, most=_MAX_ROWS)
+        object.__setattr__(self, "min_rows", rows)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
@@ -172,6 +200,7 @@ class ZScoreScaling(Protocol):
         return {"count": 1.0, "sums": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        _hold_few_rows(local, self.min_rows, "take another scaling")
         deviations = (local.X - state["origin"]) / state["unit"]
         if state["moments"] > 0:
             deviations *= deviations
@@ -187,6 +216,12 @@ class ZScoreScaling(Protocol):
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return bool(state["moments"] == 2)
+
+
+def _hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
+    """Abstain for a peer of fewer rows; the reason, which all peers read, does not tell how many it has."""
+    if local.n_samples < min_rows:
+        raise Abstain(f"privacy gate: fewer than {min_rows} rows ({instead}, or switch the privacy rules off)")
 
 
 def _ranges(stage: str, state: State) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

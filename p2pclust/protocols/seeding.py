@@ -1,22 +1,30 @@
 """First centers: proposed by one peer, drawn from the job's seed, or given.
 
-The papers let "a random participant" make the first centers, within the known ranges of the features. Which one
-follows from the seed alone, never from who aggregates.
+Reference [1], IV, names two ways to random first centers. Where the ranges of the features are known, whoever
+coordinates draws them there: that is ``uniform``, which every peer draws alike, within the ranges of the stage before.
+Otherwise a participant draws them, which the paper's experiments do: that is ``random``, though within those same
+ranges and not within what the participant knows of its own rows. Where one peer is asked, it is the first alive of the
+seed's permutation, whoever aggregates.
 
 ===========  ===========================================================  ===============
 init         first centers                                                revealed
 ===========  ===========================================================  ===============
 uniform      drawn uniformly within the ranges, from the job's seed       nothing
-random       the same, drawn by one peer from its own stream              nothing
+random       the same, from the stream of the one peer that is asked      nothing
 k-means++    picked from one peer's rows by k-means++, each pick          means of 5 rows
              replaced by the mean of its 5 nearest rows
 given        an array, in the data's own units                            nothing
 ===========  ===========================================================  ===============
 
-``k-means++`` is the careful seeding of reference [1], VI-D, with one peer in place of all. A peer with fewer than ten
-rows averages half of them; a pick whose nearest rows are those of an earlier one is replaced by a uniform draw. A peer
-with fewer rows than clusters, or fewer than three, abstains, and the next of the permutation is asked. If nobody can
-propose, the centers are drawn as under ``uniform``.
+``k-means++`` is less than the careful seeding of reference [1], VI-D. There every data owner picks candidates by
+k-means++, each replaced by the average of its 5 nearest neighbours, and c-means over the candidates of all gives the
+first centers. Here one peer picks as many as there are clusters, in the same way, and its picks are the first centers:
+there is no c-means over candidates, and clusters of which that peer holds no rows are not seeded.
+
+The paper leaves open whether a pick is one of its own neighbours; here it is. A peer with fewer than ten rows averages
+half of them, rounded down, and at least two; a pick whose nearest rows are those of an earlier one is replaced by a
+uniform draw. A peer with fewer rows than clusters, or fewer than three, abstains, and the next of the permutation is
+asked. If nobody can propose, the centers are drawn as under ``uniform``.
 
 References
 ----------
@@ -83,6 +91,7 @@ class Seeding(Protocol):
             raise UsageError("seeding: centers: a value is too large")
 
     def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take given centers into working coordinates, or draw uniform ones; else leave them to the peer asked."""
         if "origin" not in state or "lo" not in state:
             raise UsageError("seeding: put range and scaling stages before it")
         if self.centers is not None:
@@ -102,8 +111,9 @@ class Seeding(Protocol):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if self.init == "random":
             return Arrays(centers=self._uniform(state, rng))
-        if local.n_samples < max(self.n_clusters, _LEAST_ROWS):
-            raise Abstain(f"{local.n_samples} rows are too few to propose {self.n_clusters} centers")
+        least = max(self.n_clusters, _LEAST_ROWS)
+        if local.n_samples < least:
+            raise Abstain(f"fewer than {least} rows, too few to propose {self.n_clusters} centers")
         return Arrays(centers=self._careful(state, local, rng))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:

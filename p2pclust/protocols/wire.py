@@ -26,6 +26,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "shifts": ("float64", ("T",)),
     "suppressed": ("int64", ()),
     "stream": ("int64", ()),
+    "coarse": ("int64", ()),
 }
 
 

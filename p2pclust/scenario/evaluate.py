@@ -62,6 +62,7 @@ def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
         "suppressed": engine.suppressed(state),
+        "coarse": engine.coarse(state),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
     if state.status == "done":
@@ -87,6 +88,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "stages": [],
         "history": [],
         "suppressed": 0,
+        "coarse": 0,
         "n_rows": 0,
         "metrics": {},
         "pooled": None,

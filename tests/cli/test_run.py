@@ -48,6 +48,23 @@ def test_done(cli: Cli, small: str, tmp_path: Path) -> None:
     assert any(re.fullmatch(r"relative difference .* below 1e-09 +\S+ +yes *", line) for line in lines)
 
 
+def test_what_was_kept_back_and_what_is_coarse_are_told(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("u\n0\n1\n", encoding="utf-8")
+    (tmp_path / "many.csv").write_text("u\n0\n1\n2\n3\n4\n5\n", encoding="utf-8")
+    scenario = """
+    data.files = ["few.csv", "many.csv", "many.csv"]
+    fleet.peers = 3
+    jobs = [{ protocol = "llf-fcm", clusters = 2, init = [[1.0], [1e12]], max_rounds = 1 }]
+    """
+    (tmp_path / "far.toml").write_text(scenario, encoding="utf-8")
+    ended = cli("run", "far.toml", "--backend", "in-process", "--out", "o")
+    told = json.loads((tmp_path / "o" / "result.json").read_text())["jobs"][0]
+    assert (ended.code, told["suppressed"], told["coarse"]) == (0, 2, 1)
+    lines = ended.err.splitlines()
+    assert any(re.fullmatch(r"suppressed +2 times, by privacy rules *", line) for line in lines)
+    assert any(re.match(r"coarse +1 of 2 centers: too far from all rows", line) for line in lines)
+
+
 def test_json_is_the_result_and_nothing_else(cli: Cli, small: str, tmp_path: Path) -> None:
     ended = cli("run", small, "--backend", "simulated", "--seed", "4", "--out", "o", "--json")
     assert ended.code == 0

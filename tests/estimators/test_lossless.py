@@ -109,12 +109,28 @@ def test_working_coordinates_serve_new_rows_too() -> None:
 
 def test_what_privacy_rules_hold_back_is_reported() -> None:
     model = LosslessFuzzyCMeans(n_clusters=3, init=INIT).fit([*PEERS, X[:3]])
-    assert model.abstained_ == {3: "privacy gate: 3 rows, but more than 3.75 = C (F + 1) / F are needed"}
+    assert model.abstained_ == {3: "privacy gate: C (F + 1) / F = 3.75 rows or fewer"}
     assert model.suppressed_ == model.n_rounds_
     assert model.contributors_ == [(0, 1, 2)] * model.n_rounds_
     assert len(model.labels_[3]) == 3
     with pytest.raises(FleetError, match="nobody can contribute"):
         LosslessFuzzyCMeans(n_clusters=3, init=INIT).fit([X[:3], X[:2]])
+
+
+def test_peers_of_one_or_two_rows_tell_no_range_but_are_clustered() -> None:
+    model = LosslessCMeans(n_clusters=3, init=INIT, scaling="minmax").fit([*PEERS, X[:2]])
+    assert model.abstained_ == {3: "privacy gate: fewer than 3 rows (declare bounds, or switch the privacy rules off)"}
+    assert model.contributors_ == [(0, 1, 2, 3)] * model.n_rounds_
+    with pytest.raises(FleetError, match=r"range: nobody can contribute .*declare bounds"):
+        LosslessCMeans(n_clusters=1).fit([X[:2], X[2:4]])
+    assert LosslessCMeans(n_clusters=1, suppress_singletons=False).fit([X[:2], X[2:4]]).suppressed_ == 0
+
+
+def test_centers_too_far_for_the_grid_are_counted() -> None:
+    options = {"n_clusters": 3, "max_rounds": 1}
+    assert LosslessFuzzyCMeans(init=INIT, **options).fit(PEERS).coarse_ == 0
+    assert LosslessFuzzyCMeans(init=[*INIT[:2], INIT[2] * 1e9], **options).fit(PEERS).coarse_ == 1
+    assert LosslessCMeans(init=[*INIT[:2], INIT[2] * 1e9], **options).fit(PEERS).coarse_ == 0
 
 
 def test_declared_bounds_spare_a_round_and_leave_out_who_lies_outside() -> None:

@@ -245,7 +245,7 @@ def test_nothing_that_is_not_finite_leaves_a_peer() -> None:
 def test_a_value_outside_the_grid_abstains() -> None:
     job = cluster_job("llf-cm", n_clusters=1, init=[[0.5]])
     state = engine.begin(job)
-    state = engine.advance(job, state, contributions(job, state, [Local([[0.0], [1.0]])], 2), {}, n_peers=2)
+    state = engine.advance(job, state, contributions(job, state, [Local([[0.0], [0.5], [1.0]])], 2), {}, n_peers=2)
     late = Local([[1e15], [1e15]])  # It was absent when the ranges were found.
     with pytest.raises(Abstain, match=r"failed: .* too many for the grid of 2 peers"):
         engine.contribution(job, state, late, 1, 2)
@@ -254,7 +254,7 @@ def test_a_value_outside_the_grid_abstains() -> None:
 def test_what_the_mathematics_refuses_abstains_and_says_so() -> None:
     job = cluster_job("llf-cm", n_clusters=1, init=[[0.5]], scaling="minmax")
     state = engine.begin(job)
-    state = engine.advance(job, state, contributions(job, state, [Local([[0.0], [1e-200]])], 2), {}, n_peers=2)
+    state = engine.advance(job, state, contributions(job, state, [Local([[0.0], [0.0], [1e-200]])], 2), {}, n_peers=2)
     late = Local([[1e100]])  # Its square overflows in these working coordinates.
     with pytest.raises(Abstain, match="failed: "):
         engine.contribution(job, state, late, 1, 2)

@@ -35,7 +35,8 @@ def relative_difference(job: Job, locals_: list[Local], state: JobState) -> floa
 class TestByHand:
     def test_c_means(self) -> None:
         # Row 4 is nearer to 0 at first (4 < 5), and to the mean of {9, 8} = 8.5 never: 8.5 - 4 > 4 - 5/3.
-        _, _, state = run("llf-cm", [[[0.0], [1.0]], [[4.0], [4.0], [8.0], [9.0]]], n_clusters=2, init=[[0.0], [9.0]])
+        peers = [[[0.0], [1.0]], [[4.0], [4.0], [8.0], [9.0]]]
+        _, _, state = run("llf-cm", peers, n_clusters=2, init=[[0.0], [9.0]], bounds=([0.0], [9.0]))
         assert engine.raw_centers(state).tolist() == [[2.25], [8.5]]
         assert state.arrays["shifts"].tolist() == [pytest.approx(np.hypot(2.25, 0.5)), 0.0]
         assert state.converged
@@ -51,21 +52,24 @@ class TestByHand:
 
     def test_the_stop_rule_is_strict_and_measured_in_working_coordinates(self) -> None:
         peers = [[[0.0], [2.0]], [[8.0], [10.0]]]
-        init = [[0.0], [10.0]]  # Both centers move by 1, which is .1 of the range.
+        # Both centers move by 1, which is .1 of the range.
+        options = {"n_clusters": 2, "init": [[0.0], [10.0]], "scaling": "minmax", "bounds": ([0.0], [10.0])}
         moved = float(np.sqrt(0.02))
-        _, _, state = run("llf-cm", peers, n_clusters=2, init=init, scaling="minmax", tol=moved * 1.0001)
+        _, _, state = run("llf-cm", peers, tol=moved * 1.0001, **options)
         assert (state.stage_round, state.converged) == (1, True)
-        _, _, state = run("llf-cm", peers, n_clusters=2, init=init, scaling="minmax", tol=moved * 0.9999)
+        _, _, state = run("llf-cm", peers, tol=moved * 0.9999, **options)
         assert (state.stage_round, state.converged) == (2, True)
 
     @pytest.mark.parametrize("max_rounds", [1, 7])
     def test_tol_zero_runs_exactly_max_rounds(self, max_rounds: int) -> None:
-        _, _, state = run("llf-cm", [[[0.0], [2.0]]], n_clusters=1, init=[[1.0]], tol=0.0, max_rounds=max_rounds)
+        peers = [[[0.0], [1.0], [2.0]]]
+        _, _, state = run("llf-cm", peers, n_clusters=1, init=[[1.0]], tol=0.0, max_rounds=max_rounds)
         assert state.arrays["shifts"].tolist() == [0.0] * max_rounds
         assert (state.status, state.converged) == ("done", False)
 
     def test_a_cluster_that_nobody_contributes_to_keeps_its_center(self) -> None:
-        _, _, state = run("llf-cm", [[[0.0], [2.0]], [[1.0], [1.0]]], n_clusters=2, init=[[1.5], [50.0]])
+        peers = [[[0.0], [1.0], [2.0]], [[1.0], [1.0], [1.0]]]
+        _, _, state = run("llf-cm", peers, n_clusters=2, init=[[1.5], [50.0]])
         assert engine.raw_centers(state).tolist() == [[1.0], [50.0]]
 
 
@@ -93,7 +97,7 @@ class TestSingletonSuppression:
         assert relative_difference(job, locals_, state) <= 1e-15
 
     def test_every_cluster_suppressed_moves_nothing(self) -> None:
-        _, _, state = run("llf-cm", [[[0.0], [9.0]]], n_clusters=2, init=[[1.0], [8.0]])
+        _, _, state = run("llf-cm", [[[0.0], [9.0]]], n_clusters=2, init=[[1.0], [8.0]], bounds=([0.0], [9.0]))
         assert engine.raw_centers(state).tolist() == [[1.0], [8.0]]
         assert engine.suppressed(state) == 2
 
@@ -107,10 +111,11 @@ class TestPrivacyGate:
         X = np.random.default_rng(0).random((n_samples, 2))
         return engine.contribution(job, engine.begin(job), Local(X), 0, 1)
 
-    def test_exactly_at_the_limit_a_peer_abstains_and_says_both_numbers(self) -> None:
+    @pytest.mark.parametrize("n_samples", [1, 5, 6])
+    def test_up_to_the_limit_a_peer_abstains_and_does_not_say_how_many_rows_it_has(self, n_samples: int) -> None:
         with pytest.raises(Abstain) as caught:
-            self.contribution(6)
-        assert caught.value.reason == "privacy gate: 6 rows, but more than 6 = C (F + 1) / F are needed"
+            self.contribution(n_samples)
+        assert caught.value.reason == "privacy gate: C (F + 1) / F = 6 rows or fewer"
 
     def test_one_row_more_passes(self) -> None:
         assert self.contribution(7)
@@ -121,7 +126,7 @@ class TestPrivacyGate:
     def test_a_limit_that_is_no_whole_number_is_compared_exactly(self) -> None:
         job = cluster_job("llf-fcm", n_clusters=2, init=np.zeros((2, 3)), bounds=([0.0] * 3, [1.0] * 3))
         state = engine.begin(job)
-        with pytest.raises(Abstain, match=r"2 rows, but more than 2\.66667"):
+        with pytest.raises(Abstain, match=r"= 2\.66667 rows or fewer"):
             engine.contribution(job, state, Local(np.zeros((2, 3))), 0, 1)
         assert engine.contribution(job, state, Local(np.zeros((3, 3))), 0, 1)
 
@@ -137,16 +142,27 @@ class TestPrivacyGate:
         rng = np.random.default_rng(1)
         _, _, state = run("llf-fcm", [rng.random((5, 2)), rng.random((4, 2))], n_clusters=4, init=self.init)
         assert state.status == "failed"
-        assert state.reason.startswith("llf-fcm: nobody can contribute (peer 0: privacy gate: 5 rows")
+        held = "privacy gate: C (F + 1) / F = 6 rows or fewer"
+        assert state.reason == f"llf-fcm: nobody can contribute (peer 0: {held}; peer 1: {held})"
 
 
 class TestFewerRowsThanClusters:
     @pytest.mark.parametrize("bounds", [None, ([0.0], [2.0])])
-    @pytest.mark.parametrize(("protocol", "options"), [("llf-cm", {}), ("llf-fcm", {"privacy_gate": False})])
+    @pytest.mark.parametrize(
+        ("protocol", "options"), [("llf-cm", {"suppress_singletons": False}), ("llf-fcm", {"privacy_gate": False})]
+    )
     def test_the_job_fails_and_says_so(self, protocol: str, options: dict[str, bool], bounds: object) -> None:
         _, _, state = run(protocol, [[[0.0], [1.0]], [[2.0]]], n_clusters=4, init="uniform", bounds=bounds, **options)
         assert state.status == "failed"
         assert state.reason == "4 clusters were asked for, but the peers hold 3 rows: ask for at most 3"
+
+    def test_where_few_rows_told_no_range_the_clustering_counts_them(self) -> None:
+        peers = [[[0.0], [1.0], [2.0]], [[1.0], [5.0]]]
+        _, _, state = run("llf-cm", peers, n_clusters=5, init="uniform")
+        assert [list(record.abstained) for record in state.log[:2]] == [[1], []]
+        assert state.status == "done"
+        _, _, state = run("llf-cm", peers, n_clusters=6, init="uniform")
+        assert state.reason == "6 clusters were asked for, but the peers hold 5 rows: ask for at most 5"
 
     def test_as_many_rows_as_clusters_will_do(self) -> None:
         _, _, state = run("llf-fcm", [[[0.0], [1.0]], [[2.0]]], n_clusters=3, init="uniform", privacy_gate=False)
@@ -241,6 +257,36 @@ def test_sharp_fuzzifiers_keep_the_weights_of_far_centers() -> None:
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
+class TestFarCenters:
+    """A center r times as far as the nearest one has weights near r**-4 for a fuzzifier of 2, on a grid of 2**-120."""
+
+    def run(self, far: float, **options: object) -> tuple[Job, list[Local], JobState]:
+        rng = np.random.default_rng(5)
+        peers = [rng.uniform(0.0, 1.0, (20, 1)) for _ in range(2)]
+        return run("llf-fcm", peers, n_clusters=2, init=[[0.5], [far]], tol=0.0, **{"max_rounds": 1, **options})
+
+    @pytest.mark.parametrize(("far", "coarse"), [(1e3, 0), (1e5, 0), (1e8, 1), (1e12, 1)])
+    def test_a_center_whose_weight_lost_digits_is_counted(self, far: float, coarse: int) -> None:
+        job, locals_, state = self.run(far)
+        assert engine.coarse(state) == coarse
+        if not coarse:
+            assert relative_difference(job, locals_, state) <= 1e-9
+
+    def test_one_of_whose_weight_nothing_is_left_stays_and_is_counted(self) -> None:
+        _, _, state = self.run(1e12)
+        assert engine.raw_centers(state)[1, 0] == pytest.approx(1e12)
+        assert engine.coarse(state) == 1
+
+    def test_only_the_last_round_counts(self) -> None:
+        _, _, state = self.run(1e8, max_rounds=2)
+        assert engine.raw_centers(state)[1, 0] < 2.0, "it came near in the first round"
+        assert engine.coarse(state) == 0
+
+    def test_c_means_has_none(self) -> None:
+        _, _, state = run("llf-cm", [[[0.0], [1.0], [2.0]]], n_clusters=1)
+        assert engine.coarse(state) == 0
+
+
 @pytest.mark.parametrize(("fuzzifier", "limbs"), [(4.0, 3), (2.0, 3), (1.5, 4), (1.1, 8), (1.02, 8)])
 def test_limbs_follow_from_the_fuzzifier(fuzzifier: float, limbs: int) -> None:
     assert LosslessFuzzyCMeansProtocol(n_clusters=2, fuzzifier=fuzzifier).limbs == limbs
@@ -277,7 +323,7 @@ def test_a_run_with_a_lost_peer_is_replayed_from_its_record() -> None:
 
 
 def test_a_record_of_another_job_is_refused() -> None:
-    job, locals_, state = run("llf-cm", [[[0.0], [1.0]], [[8.0], [9.0]]], n_clusters=2)
+    job, locals_, state = run("llf-cm", [[[0.0], [1.0], [2.0]], [[8.0], [9.0], [9.5]]], n_clusters=2)
     with pytest.raises(UsageError, match="round 2 of the log"):
         replay(job, locals_, (*state.log[:2], RoundRecord(1, (0,))))
     with pytest.raises(UsageError, match="beyond the 1 given"):
@@ -300,6 +346,7 @@ def test_on_round_sees_every_state() -> None:
     seen: list[JobState] = []
     job = cluster_job("llf-cm", n_clusters=2)
     state = run_in_process(job, [Local([[0.0], [1.0]]), Local([[8.0], [9.0], [9.5]])], seen.append)
+    assert state.status == "done"
     assert [s.round for s in seen] == list(range(1, state.round + 1))
     assert seen[-1] is state
     for step in seen:

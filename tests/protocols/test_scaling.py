@@ -5,14 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from p2pclust.errors import UsageError
 from p2pclust.protocols import engine
+from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.runner import pooled, replay, run_in_process
 
 
-def scaled(peers: list[object], scaling: str, **ranges: object) -> JobState:
-    return run_in_process(Job([Stage("range", ranges), Stage(scaling)], seed=0), [Local(X) for X in peers])
+def scaled(peers: list[object], scaling: str, *, min_rows: int = 1, **ranges: object) -> JobState:
+    gate = {"min_rows": min_rows}
+    stages = [Stage("range", {**gate, **ranges}), Stage(scaling, gate if scaling == "zscore" else {})]
+    return run_in_process(Job(stages, seed=0), [Local(X) for X in peers])
 
 
 PEERS = [[[0.0, 5.0], [2.0, 5.0]], [[6.0, 5.0]]]
@@ -70,7 +74,7 @@ def test_scaling_has_the_same_bits_whoever_holds_which_rows(order: list[int]) ->
 
 
 def test_declared_bounds_need_no_round() -> None:
-    job = Job([Stage("range", {"lo": [0.0, 0.0], "hi": [9.0, 9.0]}), Stage("zscore")], seed=0)
+    job = Job([Stage("range", {"lo": [0.0, 0.0], "hi": [9.0, 9.0]}), Stage("zscore", {"min_rows": 1})], seed=0)
     state = engine.begin(job)
     assert (state.stage, state.round) == (1, 0)
     state = run_in_process(job, [Local(X) for X in PEERS])
@@ -135,7 +139,7 @@ def test_a_peer_reports_no_more_rows_than_are_needed() -> None:
 def test_a_hostile_range_is_left_out() -> None:
     job = Job([Stage("range")], seed=0)
     state = engine.begin(job)
-    good = engine.contribution(job, state, Local([[0.0], [1.0]]), 0, 2)
+    good = engine.contribution(job, state, Local([[0.0], [0.5], [1.0]]), 0, 2)
     for bad in (good.replace(lo=[2.0]), good.replace(lo=[0.0, 0.0]), good.replace(hi=[1e200])):
         after = engine.advance(job, state, [(0, good), (1, bad)], {}, n_peers=2)
         assert after.log[0].contributors == (0,)
@@ -151,3 +155,75 @@ def test_extreme_ranges_stay_finite() -> None:
             assert state.status == "done"
             assert (state.arrays["scale"] > 0).all()
             assert np.isfinite(Local([[width]]).points(state.arrays).X).all()
+
+
+class TestFewRows:
+    """A range, a sum, a sum of squares of one row is that row: peers with fewer than three tell none of them."""
+
+    three = ([0.0], [1.0], [2.0])
+    reason = "privacy gate: fewer than 3 rows ({}, or switch the privacy rules off)"
+
+    @pytest.mark.parametrize("few", [[[7.0]], [[7.0], [8.0]]])
+    def test_they_tell_no_range_and_not_how_many_they_are(self, few: list[list[float]]) -> None:
+        state = scaled([self.three, few], "none", min_rows=3)
+        assert (state.arrays["lo"].item(), state.arrays["hi"].item()) == (0.0, 2.0)
+        assert [record.abstained for record in state.log] == [{1: self.reason.format("declare bounds")}]
+        assert engine.suppressed(state) == 1
+
+    def test_they_tell_no_sums(self) -> None:
+        state = scaled([self.three, [[7.0]]], "zscore", min_rows=3, lo=[0.0], hi=[9.0])
+        assert state.arrays["origin"].item() == 1.0
+        assert state.arrays["scale"].item() == pytest.approx(np.std(self.three), rel=1e-15)
+        assert [record.abstained for record in state.log] == [{1: self.reason.format("take another scaling")}] * 2
+        assert engine.suppressed(state) == 2
+
+    def test_three_rows_are_enough_by_default(self) -> None:
+        state = run_in_process(Job([Stage("range"), Stage("zscore")], seed=0), [Local(self.three)])
+        assert (state.status, state.log[0].abstained) == ("done", {})
+
+    def test_if_all_have_few_rows_the_job_fails_and_says_what_to_do(self) -> None:
+        state = scaled([[[7.0]], [[1.0], [2.0]]], "none", min_rows=3)
+        held = self.reason.format("declare bounds")
+        assert state.status == "failed"
+        assert state.reason == f"range: nobody can contribute (peer 0: {held}; peer 1: {held})"
+        state = scaled([[[7.0]], [[1.0], [2.0]]], "minmax", min_rows=3, lo=[0.0], hi=[9.0])
+        assert (state.status, state.log) == ("done", ()), "declared bounds tell nothing"
+
+    def test_a_job_without_privacy_rules_asks_them_too(self) -> None:
+        for protocol, rule in (("llf-cm", "suppress_singletons"), ("llf-fcm", "privacy_gate")):
+            for off in (False, np.False_):
+                job = cluster_job(protocol, n_clusters=1, scaling="zscore", **{rule: off})
+                state = run_in_process(job, [Local([[1.0]]), Local([[3.0]])])
+                assert (state.status, engine.suppressed(state)) == ("done", 0)
+                assert engine.raw_centers(state).tolist() == [[2.0]]
+            held = run_in_process(cluster_job(protocol, n_clusters=1, **{rule: True}), [Local([[1.0]])])
+            assert (held.status, held.stage) == ("failed", 0)
+
+    @pytest.mark.parametrize("value", [0, -1, 1.5, True])
+    @pytest.mark.parametrize("stage", ["range", "zscore"])
+    def test_min_rows_is_checked(self, stage: str, value: object) -> None:
+        with pytest.raises(UsageError, match=f"{stage}: min_rows = .*: expected a whole number from 1"):
+            Job([Stage(stage, {"min_rows": value})], seed=0)
+
+    @pytest.mark.parametrize("scaling", ["none", "minmax", "zscore"])
+    @pytest.mark.parametrize("init", ["k-means++", "random", "uniform"])
+    def test_rows_outside_the_range_that_was_found_are_clustered_like_all_others(self, scaling: str, init: str) -> None:
+        rng = np.random.default_rng(4)
+        peers = [
+            Local(X) for X in (rng.normal(0.0, 1.0, (20, 2)), [[1e6, -1e6], [1e6 + 1.0, -1e6]], rng.random((9, 2)))
+        ]
+        options = {"n_clusters": 2, "scaling": scaling, "init": init, "tol": 0.0, "max_rounds": 6}
+        job = cluster_job("llf-cm", **options)
+        state = run_in_process(job, peers)
+        assert list(state.log[0].abstained) == [1]
+        assert state.log[-1].contributors == (0, 1, 2)
+        assert replay(job, peers, state.log) == state
+        spread = np.ptp(np.concatenate([local.X for local in peers]), axis=0)
+        difference = np.abs(engine.raw_centers(state) - pooled(job, peers, state.log)) / spread
+        assert difference.max() <= 1e-12
+
+    def test_rows_too_far_outside_for_the_grid_are_left_out_by_name(self) -> None:
+        job = cluster_job("llf-cm", n_clusters=1, max_rounds=1)
+        state = run_in_process(job, [Local(self.three), Local([[1e15], [1e15]])])
+        assert state.log[-1].contributors == (0,)
+        assert "too many for the grid of 2 peers" in state.log[-1].abstained[1]
