@@ -39,6 +39,19 @@ PROTOCOLS = {
         "(nothing with C (F + 1) / F rows or fewer); and its number of rows, up to the number of clusters",
         _STOPS,
     ),
+    "ffcm": ProtocolInfo(
+        "FFCM (avg_1, avg_2)",
+        "fuzzy c-means at each peer; the local centers are averaged or clustered",
+        "each round, the centers that fuzzy c-means finds on its own rows, and with averaging = weighted the sum of its "
+        "rows' memberships in each (nothing with C (F + 1) / F rows or fewer)",
+        _STOPS,
+    ),
+    "c2f-fcm": ProtocolInfo(
+        "C2F-FCM",
+        "fuzzy c-means at each peer; the local centers are clustered by k-means",
+        "each round, the centers that fuzzy c-means finds on its own rows (nothing with C (F + 1) / F rows or fewer)",
+        _STOPS,
+    ),
 }
 """By id."""
 

@@ -28,7 +28,7 @@ from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers
 from p2pclust.errors import UsageError
 
-__all__ = ["fuzzy_c_means", "fuzzy_sums", "memberships", "objective"]
+__all__ = ["fuzzy_c_means", "fuzzy_sums", "membership_blocks", "memberships", "objective"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,6 +74,19 @@ def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Flo
             powers = _powers(block, fuzzifier)
             np.divide(powers.T, _column_sums(powers)[:, np.newaxis], out=shares[block.start : block.stop])
     return shares
+
+
+def membership_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator[tuple[int, int, Floats, Floats]]:
+    """Yield some rows at a time: start, stop, the centred rows, and their memberships (C, stop - start).
+
+    Both arrays live in a scratch: they are valid only until the next block is asked for. `centred` is what
+    ``points.centred`` returns.
+    """
+    _check_fuzzifier(fuzzifier)
+    for block in _ratio_blocks(points, centred, fuzzifier):
+        powers = _powers(block, fuzzifier)
+        shares = np.multiply(powers, np.reciprocal(_column_sums(powers)), out=powers)
+        yield block.start, block.stop, block.rows, shares
 
 
 def fuzzy_sums(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> tuple[Floats, Floats]:

@@ -25,7 +25,7 @@ from p2pclust.protocols.streams import MAX_SEED
 __all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
 
 SCALINGS = ("none", "minmax", "zscore")
-INIT_NAMES = ("k-means++", "shared-k-means++", "random", "uniform")
+INIT_NAMES = ("k-means++", "careful", "shared-k-means++", "random", "uniform")
 """The names that a person may give; which of them a protocol takes, its class says."""
 _PRIVACY_RULES = ("privacy_gate", "suppress_singletons")
 
@@ -55,7 +55,7 @@ def cluster_job(
         By the federation; see :mod:`p2pclust.protocols.scaling`.
     bounds : pair of sequences (lo, hi), optional
         Declared bounds of the features; they spare the round that finds the ranges.
-    init : {"k-means++", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F), optional
+    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F), optional
         First centers; an array is in the data's own units. By default as the protocol's paper has it. A protocol that
         makes its own takes no other.
     tol : float, optional
@@ -111,7 +111,7 @@ def inits_of(kind: type[Clustering]) -> tuple[str, ...]:
     Examples
     --------
     >>> inits_of(clustering_class("llf-cm"))
-    ('k-means++', 'shared-k-means++', 'random', 'uniform')
+    ('k-means++', 'careful', 'shared-k-means++', 'random', 'uniform')
     """
     return tuple(name for name in kind.inits if name in INIT_NAMES or name == "own")
 
@@ -147,9 +147,10 @@ def _seeding(request: _Request) -> list[Stage]:
         _agree(init, request.n_clusters, request.bounds)
         return [Stage("seeding", {**own, "init": "given", "centers": init})]
     checks.one_of("init", init, inits_of(request.kind))
-    if init == "shared-k-means++":
-        return [Stage("shared-seeding", own)]
-    return [] if init == "own" else [Stage("seeding", {**own, "init": init})]
+    if init == "own":
+        return []
+    # A way of seeding that is a stage of its own has its name.
+    return [Stage(init if init in ("careful", "shared-k-means++") else "seeding", {**own, "init": init})]
 
 
 _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {

@@ -38,9 +38,10 @@ from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import Alternating
 from p2pclust.protocols.arrays import Arrays, Contribution, State
-from p2pclust.protocols.base import Abstain, Slot
+from p2pclust.protocols.base import Slot
 from p2pclust.protocols.fixed_point import grid
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.privacy import size_gate
 
 __all__ = ["LosslessFuzzyCMeansProtocol"]
 
@@ -118,11 +119,8 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
-        C, F = state["centers"].shape
-        # Section 4.2, in whole numbers: N > C (F + 1) / F.
-        if self.privacy_gate and local.n_samples * F <= C * (F + 1):
-            # The argument of section 4.2 leans on nobody knowing N, so the reason tells the limit only.
-            raise Abstain(f"privacy gate: C (F + 1) / F = {C * (F + 1) / F:g} rows or fewer")
+        if self.privacy_gate:
+            size_gate(local, self.n_clusters)  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         weights, sums = fuzzy_sums(local.points(state), state["centers"], self.fuzzifier)
         # Line 6, and the number of rows up to C: all that this peer reveals.

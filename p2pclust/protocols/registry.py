@@ -16,17 +16,22 @@ __all__ = ["CLUSTERING", "build", "known", "protocol_class"]
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.llf_cm", "LosslessCMeansProtocol"),
     "llf-fcm": ("p2pclust.protocols.llf_fcm", "LosslessFuzzyCMeansProtocol"),
+    "ffcm": ("p2pclust.protocols.ffcm", "FFCMProtocol"),
+    "c2f-fcm": ("p2pclust.protocols.c2f_fcm", "ClusteredFuzzyCMeansProtocol"),
     "range": ("p2pclust.protocols.scaling", "Range"),
     "none": ("p2pclust.protocols.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),
     "zscore": ("p2pclust.protocols.scaling", "ZScoreScaling"),
+    "careful": ("p2pclust.protocols.careful", "CarefulSeeding"),
     "seeding": ("p2pclust.protocols.seeding", "Seeding"),
-    "shared-seeding": ("p2pclust.protocols.shared_seeding", "SharedSeeding"),
+    "shared-k-means++": ("p2pclust.protocols.shared_seeding", "SharedSeeding"),
 }
 
 CLUSTERING: Mapping[str, str] = {
     "llf-cm": "lossless c-means (k-means) over peers with different rows",
     "llf-fcm": "lossless fuzzy c-means over peers with different rows",
+    "ffcm": "fuzzy c-means by averaging or clustering the centers that each peer finds",
+    "c2f-fcm": "fuzzy c-means at each peer, k-means of the centers found, from careful seeding",
 }
 """The protocols that a person asks for, and one line about each; the others are stages around them."""
 

@@ -47,13 +47,13 @@ from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
+from p2pclust.protocols.gathering import uniform
 from p2pclust.protocols.local import LARGEST, Local
+from p2pclust.protocols.privacy import LEAST_ROWS, blurred
 
 __all__ = ["INITS", "Seeding"]
 
 INITS = ("k-means++", "random", "uniform", "given")
-_NEIGHBOURS = 5
-_LEAST_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Seeding(Protocol):
             if given.shape[1] != features:
                 raise UsageError(f"seeding: the given centers have {given.shape[1]} columns, the data {features}")
             return state.replace(centers=(given - state["origin"]) / state["scale"])
-        return state.replace(centers=self._uniform(state, rng)) if self.init == "uniform" else state
+        return state.replace(centers=uniform(state, self.n_clusters, rng)) if self.init == "uniform" else state
 
     def needs_rounds(self, state: State) -> bool:
         return "centers" not in state
@@ -110,8 +110,8 @@ class Seeding(Protocol):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if self.init == "random":
-            return Arrays(centers=self._uniform(state, rng))
-        least = max(self.n_clusters, _LEAST_ROWS)
+            return Arrays(centers=uniform(state, self.n_clusters, rng))
+        least = max(self.n_clusters, LEAST_ROWS)
         if local.n_samples < least:
             raise Abstain(f"fewer than {least} rows, too few to propose {self.n_clusters} centers")
         return Arrays(centers=self._careful(state, local, rng))
@@ -126,29 +126,21 @@ class Seeding(Protocol):
         return state.replace(centers=contributions[0]["centers"])
 
     def nobody(self, state: State, rng: np.random.Generator) -> State | None:
-        return state.replace(centers=self._uniform(state, rng))
+        return state.replace(centers=uniform(state, self.n_clusters, rng))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return True
 
-    def _uniform(self, state: State, rng: np.random.Generator) -> NDArray[np.float64]:
-        lo = (state["lo"] - state["origin"]) / state["scale"]
-        hi = (state["hi"] - state["origin"]) / state["scale"]
-        return np.asarray(lo + rng.random((self.n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
-
     def _careful(self, state: State, local: Local, rng: np.random.Generator) -> NDArray[np.float64]:
         points = local.points(state)
         picks = kmeans_plusplus(points, self.n_clusters, rng)
-        neighbours = min(_NEIGHBOURS, max(2, local.n_samples // 2))
-        centers = self._uniform(state, rng)
+        centers = uniform(state, self.n_clusters, rng)
         taken: set[tuple[int, ...]] = set()
         for number, pick in enumerate(picks):
-            squares = ((points.X - pick) ** 2).sum(axis=1)
-            # The pick itself is one of its neighbours; a stable sort settles ties by the order of the rows.
-            nearest_rows = np.sort(np.argsort(squares, kind="stable")[:neighbours])
+            rows, mean = blurred(points.X, pick)
             # Picks with the same neighbours would make centers that coincide, and such centers never part again: the
             # later one stays where it was drawn.
-            if (rows := tuple(nearest_rows.tolist())) not in taken:
-                centers[number] = points.X[nearest_rows].mean(axis=0)
+            if rows not in taken:
+                centers[number] = mean
             taken.add(rows)
         return centers

@@ -34,12 +34,12 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, streams
 from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
-from p2pclust.protocols.base import Abstain, Protocol, Slot
+from p2pclust.protocols.base import Protocol, Slot
+from p2pclust.protocols.gathering import uniform
 from p2pclust.protocols.local import LARGEST, Local
+from p2pclust.protocols.privacy import blurred, propose_gate
 
 __all__ = ["SharedSeeding"]
-
-_LEAST_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class SharedSeeding(Protocol):
     Parameters
     ----------
     n_clusters : int
+    init : {"shared-k-means++"}
+        As it stands in a job's parameters.
     neighbours : int
         Of how many nearest rows a told pick is the mean; a peer with fewer than twice as many averages half of its
         rows. 1 tells the row itself.
@@ -59,15 +61,17 @@ class SharedSeeding(Protocol):
     5
     """
 
-    id: ClassVar[str] = "shared-seeding"
+    id: ClassVar[str] = "shared-k-means++"
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "picks", "stream")
 
     n_clusters: int
+    init: str = "shared-k-means++"
     neighbours: int = 5
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "n_clusters", checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        checks.one_of(f"{self.id}: init", self.init, ("shared-k-means++",))
         put(self, "neighbours", checks.whole(f"{self.id}: neighbours", self.neighbours, least=1, most=2**20))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -83,17 +87,18 @@ class SharedSeeding(Protocol):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Draw one of this peer's rows in proportion to D(x)^2, and tell the mean around it."""
-        if self.neighbours > 1 and local.n_samples < _LEAST_ROWS:
-            raise Abstain("too few rows to propose a center")
+        if self.neighbours > 1:
+            propose_gate(local)
         points = local.points(state)
         picks = state["picks"]
         chances = squared_to_nearest(points, picks) if len(picks) else np.ones(local.n_samples)
         mass = float(chances.sum())
         if mass == 0.0:  # Every row lies on a center: whatever is told is not chosen while another row does not.
-            return Arrays(mass=0.0, candidate=_uniform(state, rng))
+            return Arrays(mass=0.0, candidate=uniform(state, 1, rng)[0])
         # searchsorted finds the first row whose cumulated chance exceeds the draw, never one without a chance.
         row = int(np.searchsorted(np.cumsum(chances), rng.random() * mass, side="right"))
-        return Arrays(mass=mass, candidate=self._told(points.X, min(row, local.n_samples - 1)))
+        pick = points.X[min(row, local.n_samples - 1)]
+        return Arrays(mass=mass, candidate=blurred(points.X, pick, self.neighbours)[1])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Leave out who proposes no center: distances from such a one would overflow at every peer."""
@@ -107,7 +112,7 @@ class SharedSeeding(Protocol):
         """Draw one of the candidates in proportion to its peer's mass."""
         rng = streams.aggregating(int(state["stream"]), len(state["picks"]))
         largest = max(float(part["mass"]) for part in contributions)
-        pick = _uniform(state, rng)
+        pick = uniform(state, 1, rng)[0]
         if largest > 0.0:
             masses = np.cumsum([float(part["mass"]) / largest for part in contributions])
             chosen = min(int(np.searchsorted(masses, rng.random() * masses[-1], side="right")), len(contributions) - 1)
@@ -119,7 +124,7 @@ class SharedSeeding(Protocol):
 
     def nobody(self, state: State, rng: np.random.Generator) -> State | None:
         """Draw what is missing uniformly within the ranges."""
-        missing = [_uniform(state, rng) for _ in range(self.n_clusters - len(state["picks"]))]
+        missing = uniform(state, self.n_clusters - len(state["picks"]), rng)
         return self._after(state, np.concatenate([state["picks"], missing]))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
@@ -129,18 +134,3 @@ class SharedSeeding(Protocol):
         if len(picks) < self.n_clusters:
             return state.replace(picks=picks)
         return state.without("picks", "stream").replace(centers=picks)
-
-    def _told(self, X: NDArray[np.float64], row: int) -> NDArray[np.float64]:
-        if self.neighbours == 1:
-            return np.array(X[row])
-        count = min(self.neighbours, max(2, len(X) // 2))
-        squares = ((X - X[row]) ** 2).sum(axis=1)
-        # A stable sort settles ties by the order of the rows; the rows are added up in their own order.
-        near = np.sort(np.argsort(squares, kind="stable")[:count])
-        return np.asarray(X[near].mean(axis=0), dtype=np.float64)
-
-
-def _uniform(state: State, rng: np.random.Generator) -> NDArray[np.float64]:
-    lo = (state["lo"] - state["origin"]) / state["scale"]
-    hi = (state["hi"] - state["origin"]) / state["scale"]
-    return np.asarray(lo + rng.random(lo.size) * (hi - lo), dtype=np.float64)

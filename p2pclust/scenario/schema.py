@@ -198,6 +198,9 @@ class JobSpec(_Table):
     fuzzifier: Annotated[float, Field(gt=1)] | None = None
     privacy_gate: bool | None = None
     suppress_singletons: bool | None = None
+    averaging: Literal["weighted", "kmeans"] | None = None
+    support: Literal["u^m", "u"] | None = None
+    local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Return the protocol's own parameters that the file sets, by name."""
@@ -229,7 +232,14 @@ class JobSpec(_Table):
         return self
 
 
-_OWN_PARAMETERS = ("fuzzifier", "privacy_gate", "suppress_singletons")
+_OWN_PARAMETERS = (
+    "fuzzifier",
+    "privacy_gate",
+    "suppress_singletons",
+    "averaging",
+    "support",
+    "local_iterations",
+)
 
 
 class At(_Table):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from p2pclust.protocols.registry import CLUSTERING
+
 from .conftest import Cli
 
 JOB = '[[jobs]]\nprotocol = "llf-fcm"\nclusters = 2\n'
@@ -30,7 +32,8 @@ CASES = {
     ),
     "an unknown protocol": (
         {"s.toml": IRIS + JOB.replace("llf-fcm", "llf-fmc")},
-        "s.toml: [jobs.0]: protocol = \"llf-fmc\": unknown protocol; did you mean 'llf-fcm'? known are llf-cm, llf-fcm",
+        "s.toml: [jobs.0]: protocol = \"llf-fmc\": unknown protocol; did you mean 'llf-fcm'? known are "
+        + ", ".join(CLUSTERING),
     ),
     "more clusters than points": (
         {"s.toml": IRIS + JOB.replace("2", "151")},

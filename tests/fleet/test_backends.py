@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
+from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import BACKENDS, Backend, backend
@@ -20,6 +20,11 @@ JOBS = [
         product(("llf-cm", "llf-fcm"), ("k-means++", "shared-k-means++", "random", "uniform"), (1.0, 0.6))
     )
 ]
+JOBS += [
+    a_job(protocol, participation=participation, seed=20 + seed)
+    for seed, (protocol, participation) in enumerate(product(PROTOCOLS[2:], (1.0, 0.6)))
+]
+JOBS.append(a_job("llf-fcm", init="careful"))
 
 
 def states(name: str, spec: FleetSpec) -> list[bytes]:
@@ -41,7 +46,7 @@ class TestSameBits:
         assert states("processes", spec) == states("in-process", spec)
 
     @pytest.mark.parametrize("scaling", ["none", "minmax", "zscore"])
-    @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+    @pytest.mark.parametrize("protocol", PROTOCOLS)
     def test_far_from_the_origin(self, protocol: str, scaling: str) -> None:
         spec = a_fleet(rows(4, offset=1e6), a_job(protocol, scaling=scaling))
         assert states("simulated", spec) == states("in-process", spec)

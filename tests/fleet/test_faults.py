@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
+from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
 from p2pclust.fleet.spec import Fault
 from p2pclust.peer.timing import preset
@@ -29,7 +29,7 @@ def the_fault(do: str, phase: str, who: str) -> Fault:
 
 
 class TestEachKindAtEachPhase:
-    @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+    @pytest.mark.parametrize("protocol", PROTOCOLS)
     @pytest.mark.parametrize(("do", "phase", "who"), faults())
     def test_the_rest_finishes_with_the_bits_of_its_own_record(
         self, do: str, phase: str, who: str, protocol: str
@@ -43,7 +43,7 @@ class TestEachKindAtEachPhase:
             assert len(result.jobs[0].terms) > 1, "another one took over"
 
     @pytest.mark.parametrize("scaling", ["none", "minmax"])
-    @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+    @pytest.mark.parametrize("protocol", PROTOCOLS)
     @pytest.mark.parametrize("do", KINDS)
     def test_far_from_the_origin_too(self, do: str, protocol: str, scaling: str) -> None:
         job = a_job(protocol, scaling=scaling, max_rounds=12)

@@ -94,7 +94,7 @@ def test_no_row_leaves() -> None:
 def test_a_peer_with_few_rows_proposes_nothing() -> None:
     protocol = SharedSeeding(n_clusters=2)
     state = protocol.open(ranged([[[0.0], [1.0]]]), np.random.default_rng(0))
-    with pytest.raises(Abstain, match="too few rows to propose"):
+    with pytest.raises(Abstain, match="privacy gate: too few rows"):
         protocol.contribute(state, Local([[0.0], [1.0]]), np.random.default_rng(0))
 
 
@@ -115,9 +115,9 @@ def test_in_a_job_it_takes_a_round_for_each_center_and_draws_what_nobody_propose
     job = cluster_job("llf-cm", n_clusters=3, init="shared-k-means++", seed=1)
     state = run_in_process(job, [Local(part) for part in rows])
     assert state.status == "done"
-    assert [job.stages[record.stage].protocol for record in state.log].count("shared-seeding") == 3
+    assert [job.stages[record.stage].protocol for record in state.log].count("shared-k-means++") == 3
     bounds = {"lo": [0.0], "hi": [1.0]}
-    tiny = Job((Stage("range", bounds), Stage("none"), Stage("shared-seeding", {"n_clusters": 2})), seed=0)
+    tiny = Job((Stage("range", bounds), Stage("none"), Stage("shared-k-means++", {"n_clusters": 2})), seed=0)
     alone = run_in_process(tiny, [Local([[0.0], [1.0]])])
     assert alone.status == "done"
     centers = engine.raw_centers(alone)

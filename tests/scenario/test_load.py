@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols.registry import CLUSTERING
 from p2pclust.scenario.load import check_backend, load_data, load_scenario, make_job
 
 Write = Callable[..., str]
 
 HEAD = '[data]\nsource = "iris"\n'
 FLEET = "[fleet]\npeers = 4\n"
+KNOWN = ", ".join(CLUSTERING)
 JOB = '[[jobs]]\nprotocol = "llf-fcm"\nclusters = 3\n'
 
 
@@ -92,15 +94,15 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + FLEET + JOB.replace("llf-fcm", "llf-fmc"),
-        "[jobs.0]: protocol = \"llf-fmc\": unknown protocol; did you mean 'llf-fcm'? known are llf-cm, llf-fcm",
+        "[jobs.0]: protocol = \"llf-fmc\": unknown protocol; did you mean 'llf-fcm'? known are " + KNOWN,
     ),
     (
         HEAD + FLEET + JOB.replace("llf-fcm", "dbscan"),
-        '[jobs.0]: protocol = "dbscan": unknown protocol; known are llf-cm, llf-fcm',
+        '[jobs.0]: protocol = "dbscan": unknown protocol; known are ' + KNOWN,
     ),
     (
         HEAD + FLEET + JOB + 'init = "kmeans"\n',
-        '[jobs.0]: init = "kmeans": expected "k-means++", "shared-k-means++", "random", "uniform", '
+        '[jobs.0]: init = "kmeans": expected "k-means++", "careful", "shared-k-means++", "random", "uniform", '
         "or a list of first centers, all equally long",
     ),
     (

@@ -1,0 +1,133 @@
+"""Fuzzy c-means on one peer's rows, from given centers until its memberships stand still."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.fcm import membership_blocks
+from p2pclust.clustering.points import Points
+from p2pclust.errors import UsageError
+
+__all__ = ["LocalFuzzyResult", "local_fuzzy_c_means"]
+
+Floats = npt.NDArray[np.float64]
+
+# Memberships of the last iteration are kept up to so many numbers (16 MiB), and computed again beyond: the same bits.
+_KEPT = 2**21
+
+
+# Compared by identity: the truth value of comparing arrays is ambiguous.
+@dataclass(frozen=True, eq=False)
+class LocalFuzzyResult:
+    """The end of a local fuzzy c-means.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (C, F)
+        In the units of the points.
+    weights : float64 array, shape (C,)
+        ``sum over rows of u^m`` of the memberships that made these centers: the support of each cluster.
+    plain_weights : float64 array, shape (C,)
+        ``sum over rows of u`` of the same memberships.
+    n_steps : int
+    converged : bool
+        Whether the last step changed the memberships by less than the tolerance.
+    """
+
+    centers: Floats
+    weights: Floats
+    plain_weights: Floats
+    n_steps: int
+    converged: bool
+
+
+def local_fuzzy_c_means(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, *, tol: float, max_steps: int
+) -> LocalFuzzyResult:
+    """Alternate memberships and centers until ``||U(t+1) - U(t)||_F < tol``, or `max_steps` times.
+
+    The (n, C) memberships are never held at once for large data: each step reads the rows block by block.
+
+    Parameters
+    ----------
+    points : Points
+    centers : array, shape (C, F)
+        First centers, in the units of the points.
+    fuzzifier : float
+        Above 1.
+    tol : float
+        Of the Frobenius norm of the change of the memberships; it grows with the number of rows.
+    max_steps : int
+        At least 1.
+
+    Raises
+    ------
+    UsageError
+        If the fuzzifier is not above 1, `max_steps` is below 1, or the centers do not fit the data.
+
+    Examples
+    --------
+    >>> points = Points([[0.0], [1.0], [9.0], [10.0]])
+    >>> local_fuzzy_c_means(points, [[0.0], [9.0]], 1.1, tol=1e-6, max_steps=50).centers.round(6).tolist()
+    [[0.5], [9.5]]
+    """
+    if max_steps < 1:
+        raise UsageError(f"max_steps must be at least 1, not {max_steps}")
+    current = points.centred(centers)
+    keep = points.n_samples * current.shape[0] <= _KEPT
+    kept: list[Floats] = []
+    previous: Floats | None = None
+    weights = plain_weights = np.zeros(current.shape[0])
+    steps, converged = 0, False
+    # The change that a step makes shows in the memberships that the next pass computes.
+    while steps < max_steps:
+        raised, plain, sums, change, fresh = _pass(points, previous, kept, current, fuzzifier, keep)
+        converged = change < tol
+        if converged:
+            break
+        kept, previous = fresh, current
+        weights, plain_weights = raised, plain
+        current = np.array(current)
+        heard = weights > 0
+        current[heard] = sums[heard] / weights[heard, np.newaxis]
+        steps += 1
+    return LocalFuzzyResult(current + points.shift, weights, plain_weights, steps, converged)
+
+
+def _pass(
+    points: Points, previous: Floats | None, kept: list[Floats], current: Floats, fuzzifier: float, keep: bool
+) -> tuple[Floats, Floats, Floats, float, list[Floats]]:
+    """Return sums of u^m, of u and of u^m x (centred) over the rows, and how far the memberships moved (first: inf)."""
+    raised = np.zeros(current.shape[0])
+    plain = np.zeros(current.shape[0])
+    sums = np.zeros(current.shape)
+    squares = 0.0
+    fresh: list[Floats] = []
+    before = _before(points, previous, kept, fuzzifier)
+    # Far centers have memberships so small that their powers underflow: to zero, as they should.
+    with np.errstate(under="ignore"):
+        for start, stop, rows, shares in membership_blocks(points, current, fuzzifier):
+            if before is not None:
+                difference = shares - next(before)
+                squares += float(np.einsum("ij,ij->", difference, difference))
+            if keep:
+                fresh.append(shares.copy())
+            plain += shares @ np.ones(stop - start)
+            powers = shares * shares if fuzzifier == 2.0 else np.power(shares, fuzzifier)
+            raised += powers @ np.ones(stop - start)
+            sums += powers @ rows
+    return raised, plain, sums, math.inf if before is None else math.sqrt(squares), fresh
+
+
+def _before(points: Points, previous: Floats | None, kept: list[Floats], fuzzifier: float) -> Iterator[Floats] | None:
+    """Yield the memberships before the last step, block by block: kept, or computed again."""
+    if previous is None:
+        return None
+    if kept:
+        return iter(kept)
+    return (shares for _, _, _, shares in membership_blocks(points, previous, fuzzifier))

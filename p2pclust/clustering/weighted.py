@@ -1,0 +1,194 @@
+"""k-means of weighted points to its own end: what an aggregator does with the local centers that it was sent.
+
+The points are few (some per peer) and may repeat: peers that hold the same cluster send nearly or exactly the same
+center. So all of this works with fewer distinct points than clusters, and then returns fewer centers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.distances import direct, distance_blocks
+from p2pclust.clustering.kmeans import nearest
+from p2pclust.clustering.points import Points
+from p2pclust.errors import UsageError
+
+__all__ = ["WeightedResult", "weighted_kmeans", "weighted_lloyd", "weighted_seeds"]
+
+Floats = npt.NDArray[np.float64]
+
+_MAX_STEPS = 300
+
+
+# Compared by identity: the truth value of comparing arrays is ambiguous.
+@dataclass(frozen=True, eq=False)
+class WeightedResult:
+    """The end of a weighted k-means.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, F)
+        In the units of the points.
+    cost : float
+        Sum over points of weight times squared distance to the nearest center.
+    n_steps : int
+        How many times the centers were updated.
+    """
+
+    centers: Floats
+    cost: float
+    n_steps: int
+
+
+def weighted_kmeans(
+    X: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    n_init: int = 10,
+) -> WeightedResult:
+    """Cluster weighted points by k-means from k-means++ seeds, several times, and return the cheapest result.
+
+    Parameters
+    ----------
+    X : array, shape (n, F)
+    weights : array, shape (n,)
+        Positive: a point of weight 2 counts as two equal points, in the seeding and in the means.
+    n_clusters : int
+    rng : numpy.random.Generator
+    n_init : int
+        How many times; the first of equally cheap results is taken.
+
+    Returns
+    -------
+    WeightedResult
+        With as many centers as there are distinct points, if that is fewer than `n_clusters`.
+
+    Raises
+    ------
+    UsageError
+        If `n_clusters` or `n_init` is below 1, or a weight is not positive.
+
+    Examples
+    --------
+    >>> found = weighted_kmeans([[0.0], [1.0], [9.0]], [3.0, 1.0, 1.0], 2, np.random.default_rng(0))
+    >>> sorted(found.centers.ravel().tolist()), round(found.cost, 9)
+    ([0.25, 9.0], 0.75)
+    """
+    if n_init < 1:
+        raise UsageError(f"n_init must be at least 1, not {n_init}")
+    points, mass = Points(X), _checked(X, weights)
+    runs = (weighted_lloyd(points, mass, weighted_seeds(points, mass, n_clusters, rng)) for _ in range(n_init))
+    return min(runs, key=lambda run: run.cost)  # min() takes the first of equals.
+
+
+def weighted_seeds(points: Points, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Floats:
+    """Pick points as first centers by k-means++, each with a probability proportional to weight times D^2.
+
+    Of each pick, 2 + log(n_clusters) candidates are drawn and the one that lowers the cost most is taken (greedy
+    k-means++, as in scikit-learn). Picks are distinct points: if there are fewer, so are the centers.
+
+    Parameters
+    ----------
+    points : Points
+    weights : array, shape (n,)
+    n_clusters : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    float64 array, shape (k, F)
+        k <= n_clusters, in the units of the points.
+
+    Examples
+    --------
+    >>> twice = Points([[0.0], [0.0], [9.0]])
+    >>> sorted(weighted_seeds(twice, [1.0, 1.0, 1.0], 3, np.random.default_rng(0)).ravel().tolist())
+    [0.0, 9.0]
+    """
+    if n_clusters < 1:
+        raise UsageError(f"the number of clusters must be at least 1, not {n_clusters}")
+    mass = _checked(points.X, weights)
+    X = points.X
+    n_candidates = 2 + int(np.log(n_clusters))
+    picked = [_drawn(mass, rng, 1)[0]]
+    closest = direct(X, X[picked[0]])
+    while len(picked) < n_clusters:
+        cost = mass * closest
+        if not cost.sum() > 0.0:
+            break  # Every point is a center already.
+        best, best_closest, best_cost = -1, closest, np.inf
+        for candidate in _drawn(cost, rng, n_candidates):
+            reached = np.minimum(closest, direct(X, X[candidate]))
+            total = float(mass @ reached)
+            if total < best_cost:
+                best, best_closest, best_cost = candidate, reached, total
+        picked.append(best)
+        closest = best_closest
+    return X[picked]
+
+
+def weighted_lloyd(points: Points, weights: npt.ArrayLike, centers: npt.ArrayLike) -> WeightedResult:
+    """Run Lloyd's algorithm on weighted points until no point changes its cluster, at most 300 steps.
+
+    Parameters
+    ----------
+    points : Points
+    weights : array, shape (n,)
+    centers : array, shape (k, F)
+        First centers. One that no point is nearest to keeps its place.
+
+    Examples
+    --------
+    >>> points = Points([[0.0], [2.0], [9.0]])
+    >>> weighted_lloyd(points, [1.0, 3.0, 1.0], [[0.0], [9.0]]).centers.tolist()
+    [[1.5], [9.0]]
+    """
+    mass = _checked(points.X, weights)
+    current = np.array(centers, dtype=np.float64)
+    labels = np.full(points.n_samples, -1)
+    steps = 0
+    while steps < _MAX_STEPS:
+        found = nearest(points, current)
+        if np.array_equal(found, labels):
+            break
+        labels, steps = found, steps + 1
+        current = _means(points, mass, labels, current)
+    return WeightedResult(current, _cost(points, mass, current), steps)
+
+
+def _means(points: Points, mass: Floats, labels: npt.NDArray[np.int64], centers: Floats) -> Floats:
+    totals = np.bincount(labels, weights=mass, minlength=len(centers))
+    sums = np.zeros(centers.shape)
+    # Means of differences from the shift: points far from the origin lose no digits.
+    np.add.at(sums, labels, mass[:, np.newaxis] * (points.X - points.shift))
+    means = np.array(centers)
+    heard = totals > 0
+    means[heard] = points.shift + sums[heard] / totals[heard, np.newaxis]
+    return means
+
+
+def _cost(points: Points, mass: Floats, centers: Floats) -> float:
+    total = 0.0
+    for block in distance_blocks(points, points.centred(centers)):
+        total += float(mass[block.start : block.stop] @ np.maximum(block.closest, 0.0))
+    return total
+
+
+def _drawn(shares: Floats, rng: np.random.Generator, count: int) -> list[int]:
+    """Draw indices with probabilities proportional to `shares`, never one whose share is zero."""
+    cumulated = np.cumsum(shares)
+    found = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
+    last = int(np.flatnonzero(shares)[-1])  # Past the end when the product rounds up.
+    return [min(int(index), last) for index in found]
+
+
+def _checked(X: npt.ArrayLike, weights: npt.ArrayLike) -> Floats:
+    mass = np.asarray(weights, dtype=np.float64)
+    if mass.shape != (len(np.asarray(X)),) or not (np.isfinite(mass) & (mass > 0)).all():
+        raise UsageError("weights must be positive numbers, one per point")
+    return mass

@@ -1,0 +1,91 @@
+"""What an aggregator does with local centers that peers sent: cluster them, and always end with C centers.
+
+Local centers repeat (peers that hold the same cluster find the same center), and some may be withheld, so there can be
+fewer distinct ones than clusters. The centers that are then missing are taken from a spare set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import weighted_kmeans
+from p2pclust.protocols.arrays import Contribution, State
+from p2pclust.protocols.local import LARGEST
+
+__all__ = ["MAX_WEIGHT", "bad_centers", "filled", "gathered", "uniform"]
+
+MAX_WEIGHT = 2.0**53
+"""No weight of a local center is larger: it is a number of rows, or less."""
+
+Floats = NDArray[np.float64]
+
+
+def gathered(candidates: Floats, weights: Floats, spare: Floats, rng: np.random.Generator, *, n_init: int) -> Floats:
+    """Cluster candidates by weighted k-means from k-means++ seeds into as many centers as there are spare ones.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (n, F)
+    weights : ndarray of shape (n,)
+    spare : ndarray of shape (C, F)
+        Where centers come from if there are fewer than C distinct candidates.
+    rng : numpy.random.Generator
+    n_init : int
+        How many seedings are tried.
+
+    Returns
+    -------
+    ndarray of shape (C, F)
+    """
+    return filled(weighted_kmeans(candidates, weights, len(spare), rng, n_init=n_init).centers, spare)
+
+
+def filled(centers: Floats, spare: Floats) -> Floats:
+    """Add the spare centers that lie farthest from all others, one by one, until there are as many as spare ones.
+
+    Examples
+    --------
+    >>> filled(np.array([[0.0]]), np.array([[0.5], [9.0]])).tolist()
+    [[0.0], [9.0]]
+    """
+    chosen = list(centers)
+    while len(chosen) < len(spare):
+        apart = np.min([((spare - center) ** 2).sum(axis=1) for center in chosen], axis=0)
+        chosen.append(spare[int(np.argmax(apart))])
+    return np.array(chosen)
+
+
+def uniform(state: State, n_clusters: int, rng: np.random.Generator) -> Floats:
+    """Draw centers uniformly within the ranges, in working coordinates, shape (n_clusters, F)."""
+    lo = (state["lo"] - state["origin"]) / state["scale"]
+    hi = (state["hi"] - state["origin"]) / state["scale"]
+    return np.asarray(lo + rng.random((n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
+
+
+def bad_centers(contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "") -> dict[int, str]:
+    """Name the peers whose centers nobody can compute with: too many, too far, or with impossible weights.
+
+    Parameters
+    ----------
+    contributions : sequence of (peer, contribution)
+        Each with ``centers`` (k, F).
+    most : int
+        How many centers a peer can have.
+    weights : str, optional
+        The array that holds one weight per center; none may be negative.
+    """
+    bad: dict[int, str] = {}
+    for peer, part in contributions:
+        centers = part["centers"]
+        if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:
+            bad[peer] = "failed: it sends no centers"
+        elif weights and (part[weights].shape != centers.shape[:1] or not _are_weights(part[weights])):
+            bad[peer] = "failed: its weights are none"
+    return bad
+
+
+def _are_weights(values: NDArray[np.float64]) -> bool:
+    return bool(((values >= 0) & (values <= MAX_WEIGHT)).all())
