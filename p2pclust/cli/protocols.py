@@ -52,6 +52,13 @@ PROTOCOLS = {
         "each round, the centers that fuzzy c-means finds on its own rows (nothing with C (F + 1) / F rows or fewer)",
         _STOPS,
     ),
+    "gdf-fcm": ProtocolInfo(
+        "GDF-FCM",
+        "fuzzy c-means by gradient descent",
+        "each round, its number of rows, and the gradient of its rows' objective at the centers "
+        "(nothing with C (F + 1) / F rows or fewer)",
+        _STOPS + "; it fails where the learning rate is too high",
+    ),
 }
 """By id."""
 

@@ -18,6 +18,7 @@ _CLASSES = {
     "llf-fcm": ("p2pclust.protocols.llf_fcm", "LosslessFuzzyCMeansProtocol"),
     "ffcm": ("p2pclust.protocols.ffcm", "FFCMProtocol"),
     "c2f-fcm": ("p2pclust.protocols.c2f_fcm", "ClusteredFuzzyCMeansProtocol"),
+    "gdf-fcm": ("p2pclust.protocols.gdf_fcm", "GradientFuzzyCMeansProtocol"),
     "range": ("p2pclust.protocols.scaling", "Range"),
     "none": ("p2pclust.protocols.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),
@@ -32,6 +33,7 @@ CLUSTERING: Mapping[str, str] = {
     "llf-fcm": "lossless fuzzy c-means over peers with different rows",
     "ffcm": "fuzzy c-means by averaging or clustering the centers that each peer finds",
     "c2f-fcm": "fuzzy c-means at each peer, k-means of the centers found, from careful seeding",
+    "gdf-fcm": "fuzzy c-means by gradient descent: one step on all peers' gradients per round",
 }
 """The protocols that a person asks for, and one line about each; the others are stages around them."""
 

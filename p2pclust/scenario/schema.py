@@ -201,6 +201,7 @@ class JobSpec(_Table):
     averaging: Literal["weighted", "kmeans"] | None = None
     support: Literal["u^m", "u"] | None = None
     local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Return the protocol's own parameters that the file sets, by name."""
@@ -239,6 +240,7 @@ _OWN_PARAMETERS = (
     "averaging",
     "support",
     "local_iterations",
+    "learning_rate",
 )
 
 

@@ -27,6 +27,7 @@ OFF: dict[str, dict[str, Any]] = {
     "llf-fcm": {"privacy_gate": False},
     "ffcm": {"privacy_gate": False, "averaging": "kmeans"},
     "c2f-fcm": {"privacy_gate": False},
+    "gdf-fcm": {"privacy_gate": False},
 }
 """What holds nothing back, by protocol."""
 PROTOCOLS = tuple(OFF)
