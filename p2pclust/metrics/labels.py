@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.errors import UsageError
+from p2pclust.errors import DataError
 
 __all__ = ["accuracy", "adjusted_rand_index"]
 
@@ -28,7 +28,7 @@ def adjusted_rand_index(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> fl
 
     Raises
     ------
-    UsageError
+    DataError
         If the labels are no vectors of the same, positive length.
 
     Examples
@@ -68,7 +68,7 @@ def accuracy(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
     Raises
     ------
-    UsageError
+    DataError
         If the labels are no vectors of the same, positive length.
 
     Examples
@@ -89,7 +89,7 @@ def _codes(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Indices, 
     """Map both labellings to 0, 1, 2, ..."""
     first, second = np.asarray(labels_true), np.asarray(labels)
     if first.ndim != 1 or first.shape != second.shape or first.size == 0:
-        raise UsageError(
+        raise DataError(
             f"labels must be two vectors of the same, positive length; their shapes are {first.shape} and {second.shape}"
         )
     codes = [np.unique(given, return_inverse=True)[1].astype(np.int64) for given in (first, second)]
