@@ -9,10 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pclust.choose import ChoiceOfClusters, choose_clusters
     from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
     from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
 
 __all__ = [
+    "ChoiceOfClusters",
     "DataError",
     "FleetError",
     "LosslessCMeans",
@@ -21,9 +23,11 @@ __all__ = [
     "UsageError",
     "WireError",
     "__version__",
+    "choose_clusters",
 ]
 
 _HOMES = {
+    "ChoiceOfClusters": "choose",
     "DataError": "errors",
     "FleetError": "errors",
     "LosslessCMeans": "estimators",
@@ -31,6 +35,7 @@ _HOMES = {
     "P2PClustError": "errors",
     "UsageError": "errors",
     "WireError": "errors",
+    "choose_clusters": "choose",
 }
 
 

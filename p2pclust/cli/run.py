@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from p2pclust.fleet.spec import Event, FleetSpec
     from p2pclust.scenario.schema import Scenario
 
-__all__ = ["Backend", "run"]
+__all__ = ["Backend", "ended_like_ctrl_c", "run"]
 
 
 class Backend(StrEnum):
@@ -101,14 +101,14 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
         def tell(event: Event) -> None:
             shown[0].take(event)
 
-        stack.enter_context(_ended_like_ctrl_c())
+        stack.enter_context(ended_like_ctrl_c())
         result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, name=name)
     summarise(console, result)
     return result
 
 
 @contextmanager
-def _ended_like_ctrl_c() -> Iterator[None]:
+def ended_like_ctrl_c() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does: after every peer has ended."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -26,6 +26,7 @@ _CLASSES = {
     "careful": ("p2pclust.protocols.careful", "CarefulSeeding"),
     "seeding": ("p2pclust.protocols.seeding", "Seeding"),
     "shared-k-means++": ("p2pclust.protocols.shared_seeding", "SharedSeeding"),
+    "measure": ("p2pclust.protocols.measure", "Measure"),
 }
 
 CLUSTERING: Mapping[str, str] = {

@@ -27,6 +27,16 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "suppressed": ("int64", ()),
     "stream": ("int64", ()),
     "coarse": ("int64", ()),
+    "measured_rows": ("int64", ()),
+    "measured_hidden": ("int64", ()),
+    "measured_counts": ("int64", ("C",)),
+    "measured_inertia": ("float64", ()),
+    "measured_objective": ("float64", ()),
+    "measured_within": ("float64", ()),
+    "measured_outside": ("float64", ()),
+    "measured_silhouette": ("float64", ()),
+    "measured_weights": ("float64", ("C",)),
+    "measured_spreads": ("float64", ("C",)),
 }
 
 
