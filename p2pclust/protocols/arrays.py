@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -19,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import WireError
 
-__all__ = ["Arrays", "Contribution", "State", "unpack_canonical"]
+__all__ = ["Arrays", "Contribution", "State", "all_finite", "is_canonical", "unpack_canonical"]
 
 # Little-endian on the wire, whatever the machine.
 _CODES: dict[str, np.dtype[Any]] = {
@@ -81,6 +83,9 @@ class Arrays(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
     def __eq__(self, other: object) -> bool:
         """Tell whether names, their order, dtypes, shapes and every bit are equal."""
         if not isinstance(other, Arrays):
@@ -140,8 +145,9 @@ class Arrays(Mapping[str, NDArray[Any]]):
     @classmethod
     def decode(cls, data: bytes) -> Arrays:
         """Return the arrays of :meth:`encode`; raise WireError for any other bytes."""
-        arrays = cls.unpack(unpack_canonical(data, max_items=_MAX_ARRAYS))
-        if arrays.encode() != data:
+        packed = unpack_canonical(data, max_items=_MAX_ARRAYS)
+        arrays = cls.unpack(packed)
+        if not is_canonical(packed, data):
             raise WireError("arrays: not in canonical form")
         return arrays
 
@@ -177,6 +183,27 @@ def unpack_canonical(data: bytes, *, max_items: int) -> Any:
         raise WireError(f"malformed msgpack: {type(error).__name__}") from None
 
 
+def is_canonical(packed: object, data: bytes) -> bool:
+    """Tell whether ``data``, from which ``packed`` was unpacked, is the one way to write it.
+
+    The checks of :meth:`Arrays.unpack` leave one plain value per array, so writing the plain values again is as strict
+    as making the arrays' bytes again, and much cheaper.
+    """
+    return bool(msgpack.packb(packed, use_bin_type=True) == data)
+
+
+def all_finite(values: NDArray[Any]) -> bool:
+    """Tell whether no value is NaN or infinite.
+
+    Examples
+    --------
+    >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    # Looking for a zero byte costs a tenth of ``.all()``, which is a chain of calls in Python: it shows in every round.
+    return b"\0" not in np.isfinite(values).tobytes()
+
+
 def _locked(name: str, value: ArrayLike) -> NDArray[Any]:
     if not isinstance(name, str) or not _NAME.match(name):
         raise ValueError(f"array name {name!r}: expected a lower-case word")
@@ -190,27 +217,48 @@ def _locked(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple[str, NDArray[Any]]:
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise WireError("arrays: a name is no lower-case word")
-    if not isinstance(code, str) or code not in _CODES:
-        raise WireError(f"arrays: {name}: unknown dtype")
-    if not isinstance(shape, list) or not _is_shape(shape) or not isinstance(raw, bytes):
-        raise WireError(f"arrays: {name}: malformed shape or bytes")
-    dtype = _CODES[code]
-    if math.prod(shape) * dtype.itemsize != len(raw):
+    if type(name) is not str or type(code) is not str:
+        raise WireError("arrays: a name or a dtype is no text")
+    if type(shape) is not list or len(shape) > _MAX_DIMENSIONS or type(raw) is not bytes:
+        raise WireError("arrays: malformed shape or bytes")
+    for length in shape:
+        if type(length) is not int:
+            raise WireError("arrays: malformed shape or bytes")
+    sizes = tuple(shape)
+    dtype, n_bytes = _layout(name, code, sizes)
+    if n_bytes != len(raw):
         raise WireError(f"arrays: {name}: {len(raw)} bytes do not fill the declared shape")
     if code == "b1" and raw.strip(b"\x00\x01"):
         raise WireError(f"arrays: {name}: a bool is neither 0 nor 1")
-    # A copy, which is aligned and in the machine's own byte order.
-    array = np.array(np.frombuffer(raw, dtype=dtype) if raw else [], dtype=dtype.newbyteorder("=")).reshape(shape)
-    if code == "f8" and not np.isfinite(array).all():
+    # A view of bytes that nobody can change: no copy, and no way to unlock it.
+    array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else _empty(dtype)
+    if _SWAPPED:
+        array = array.astype(dtype.newbyteorder("="))
+        array.setflags(write=False)
+        array = array.view()
+    if code == "f8" and not all_finite(array):
         raise WireError(f"arrays: {name}: a value is not finite")
+    return name, array if array.shape == sizes else array.reshape(sizes)
+
+
+_SWAPPED = sys.byteorder != "little"
+
+
+def _empty(dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = np.empty(0, dtype)
     array.setflags(write=False)
-    return name, array.view()
+    return array.view()
 
 
-def _is_shape(shape: list[Any]) -> bool:
-    if len(shape) > _MAX_DIMENSIONS or not all(type(length) is int and length >= 0 for length in shape):
-        return False
+@lru_cache(maxsize=256)
+def _layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
+    """The dtype and the number of bytes of an array: the same few names and shapes come in every round."""
+    if not _NAME.match(name):
+        raise WireError("arrays: a name is no lower-case word")
+    if code not in _CODES:
+        raise WireError(f"arrays: {name}: unknown dtype")
     # An empty array may not hide a huge dimension behind a zero.
-    return bool(math.prod(max(length, 1) for length in shape) <= _MAX_BYTES)
+    if any(length < 0 for length in shape) or math.prod(max(length, 1) for length in shape) > _MAX_BYTES:
+        raise WireError(f"arrays: {name}: malformed shape or bytes")
+    dtype = _CODES[code]
+    return dtype, math.prod(shape) * dtype.itemsize

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.protocols.arrays import Arrays, State, unpack_canonical
+from p2pclust.protocols.arrays import Arrays, State, is_canonical, unpack_canonical
 from p2pclust.protocols.fixed_point import MAX_PEERS
 from p2pclust.protocols.streams import MAX_SEED
 
@@ -223,7 +223,7 @@ class JobState:
             For any bytes that :meth:`encode` would not have written.
         """
         fields = unpack_canonical(data, max_items=_MAX_ITEMS)
-        if not isinstance(fields, list) or len(fields) != 10 or fields[0] != _VERSION:
+        if not isinstance(fields, list) or len(fields) != 10 or type(fields[0]) is not int or fields[0] != _VERSION:
             raise WireError(f"job state: expected ten fields of version {_VERSION}")
         _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays = fields
         if not all(_is_count(number) for number in (round_, stage, stage_round, empty_rounds)):
@@ -233,37 +233,43 @@ class JobState:
             raise WireError("job state: malformed status")
         if not isinstance(converged, bool) or not isinstance(log, bytes) or len(reason) > _MAX_TEXT:
             raise WireError("job state: malformed field")
-        state = cls(
-            round_,
-            stage,
-            stage_round,
-            known[status],
-            reason,
-            converged,
-            empty_rounds,
-            _log_reader.read(log),
-            Arrays.unpack(arrays),
-        )
-        if len(state.log) != state.round or stage >= _MAX_STAGES or any(r.stage > stage for r in state.log):
+        records, last_stage = _log_reader.read(log)
+        if len(records) != round_ or stage >= _MAX_STAGES or last_stage > stage:
             raise WireError("job state: its log does not match its round and stage")
-        if state.encode() != data:
+        if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
             raise WireError("job state: not in canonical form")
-        return state
+        unpacked = Arrays.unpack(arrays)
+        return cls(
+            round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadLog:
+    data: bytes
+    records: tuple[RoundRecord, ...]
+    last_stage: int  # the highest of any record
 
 
 class _LogReader:
     """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
 
     def __init__(self) -> None:
-        self._last: tuple[bytes, tuple[RoundRecord, ...]] = (b"", ())
+        self._last = _ReadLog(b"", (), 0)
 
-    def read(self, data: bytes) -> tuple[RoundRecord, ...]:
-        packed, records = self._last
-        if not data.startswith(packed):
-            packed, records = b"", ()
-        log = (*records, *_unpack_log(data[len(packed) :]))
-        self._last = (data, log)
-        return log
+    def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
+        """Return the records and their highest stage; refuse any bytes but those that the records are written as."""
+        known = self._last
+        if not data.startswith(known.data):
+            known = _ReadLog(b"", (), 0)
+        end = data[len(known.data) :]
+        added = _unpack_log(end)
+        if b"".join([record.packed for record in added]) != end:
+            raise WireError("job state: its log is not in canonical form")
+        last_stage = max([known.last_stage, *[record.stage for record in added]])
+        records = (*known.records, *added)
+        self._last = _ReadLog(data, records, last_stage)
+        return records, last_stage
 
 
 _log_reader = _LogReader()

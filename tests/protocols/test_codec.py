@@ -145,6 +145,43 @@ def test_a_truncated_state_is_refused(cut: int) -> None:
         JobState.decode(good[: cut % len(good)])
 
 
+def _longer(data: bytes, short: bytes, long: bytes) -> bytes:
+    assert data.count(short) >= 1
+    return data.replace(short, long, 1)
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (b"\x9a\x01\x03", b"\x9a\x01\xcc\x03"),  # the round as two bytes
+        (b"\x9a", b"\xdc\x00\x0a"),  # the list with a long header
+        (b"\xa7running", b"\xd9\x07running"),  # text with a long header
+        (b"\xa7centers", b"\xd9\x07centers"),
+        (b"\xa2f8\x92\x02", b"\xa2f8\x92\xd0\x02"),  # a length as a signed byte
+        (b"\xc4\x03\x00\x01\x02", b"\xc5\x00\x03\x00\x01\x02"),  # bytes with a long header
+    ],
+)
+def test_another_way_to_write_the_same_state_is_refused(short: bytes, long: bytes) -> None:
+    changed = _longer(STATE.encode(), short, long)
+    with pytest.raises(WireError, match="canonical"):
+        JobState.decode(changed)
+
+
+def test_another_way_to_write_the_same_log_is_refused() -> None:
+    log = b"".join(record.packed for record in LOG)
+    for short, long in ((b"\x93\x00", b"\x93\xcc\x00"), (b"\xc4\x01\x05", b"\xc4\x02\x05\x00")):
+        with pytest.raises(WireError, match="canonical"):
+            JobState.decode(_state_with(log=_longer(log, short, long)))
+
+
+def test_a_log_that_was_read_before_is_still_checked_against_round_and_stage() -> None:
+    assert JobState.decode(STATE.encode()) == STATE
+    with pytest.raises(WireError, match="its round and stage"):
+        JobState.decode(replace(STATE, stage=0).encode())  # the last record is of stage 1
+    with pytest.raises(WireError, match="its round and stage"):
+        JobState.decode(replace(STATE, round=2).encode())
+
+
 def _state_with(**fields: object) -> bytes:
     names = [
         "version",
@@ -166,6 +203,8 @@ def _state_with(**fields: object) -> bytes:
     "fields",
     [
         {"version": 2},
+        {"version": True},
+        {"version": 1.0},
         {"round": -1},
         {"round": 4},
         {"round": True},
