@@ -15,12 +15,17 @@ of two, the only rounding is that of the last limb, ``2**-73`` of the unit.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MAX_PEERS", "GridError", "dequantise", "fits", "grid", "is_unit", "power_of_two_above", "quantise"]
+__all__ = [
+    "MAX_PEERS", "GridError", "dequantise", "dequantise_all", "fits", "grid", "is_unit", "power_of_two_above", "quantise",
+    "quantise_all",
+]  # fmt: skip
 
 MAX_PEERS = 4096
 """How many terms a sum may have; the limbs would hold four times as many."""
@@ -76,25 +81,68 @@ def quantise(values: ArrayLike, unit: ArrayLike, *, n_peers: int, limbs: int = 2
     >>> float(dequantise(total, 1.0))
     0.30000000000000004
     """
+    x = np.asarray(values, dtype=np.float64)
+    if np.broadcast_shapes(np.shape(unit), x.shape) != x.shape:
+        raise ValueError(f"a unit of shape {np.shape(unit)} does not broadcast to {x.shape}")
+    return quantise_all({"": x}, {"": unit}, n_peers=n_peers, limbs=limbs)[""]
+
+
+def quantise_all(
+    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int, limbs: int
+) -> dict[str, NDArray[np.int64]]:
+    """Round several arrays as :func:`quantise` does each, in one pass: a contribution's arrays are small.
+
+    Parameters
+    ----------
+    values : mapping of str to ndarray of float64
+    units : mapping of str to array_like
+        For every name, as in :func:`quantise`.
+    n_peers, limbs : int
+        As in :func:`quantise`.
+
+    Returns
+    -------
+    dict of ndarray of int64
+        Of shape (limbs, ...) each; parts of one array.
+
+    Raises
+    ------
+    GridError
+        As :func:`quantise`, for any of them.
+
+    Examples
+    --------
+    >>> both = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
+    >>> both["a"].tolist(), both["b"].tolist()
+    ([-25165824, 0], [[8388608, 8388608], [0, 0]])
+    """
     if not 1 <= n_peers <= MAX_PEERS:
         raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
-    x = np.asarray(values, dtype=np.float64)
+    rest = np.empty(sum(x.size for x in values.values()))
+    start = 0
     with np.errstate(over="ignore", invalid="ignore"):
-        rest = x / _checked_unit(unit)
-    if rest.shape != x.shape:
-        raise ValueError(f"a unit of shape {np.shape(unit)} does not broadcast to {x.shape}")
-    if not np.isfinite(rest).all():
-        raise GridError("a value is not finite")
-    if (np.abs(rest) >= 2.0**_CAPACITY_BITS / n_peers).any():
-        raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
-    out = np.empty((limbs, *x.shape), dtype=np.int64)
-    rest = rest * 2.0**_FIRST_BITS
+        for name, x in values.items():
+            np.divide(x, _checked_unit(units[name]), out=rest[start : start + x.size].reshape(x.shape))
+            start += x.size
+        limit = 2.0**_CAPACITY_BITS / n_peers
+        if not _every(np.abs(rest) < limit):  # so written, NaN is refused as well
+            if not _every(np.isfinite(rest)):
+                raise GridError("a value is not finite")
+            raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
+    out = np.empty((limbs, rest.size), dtype=np.int64)
+    rest *= 2.0**_FIRST_BITS
     for k in range(limbs - 1):
         whole = np.trunc(rest)
         out[k] = whole
-        rest = (rest - whole) * 2.0**_LIMB_BITS  # Exact: the difference has fewer bits, the factor is a power of two.
+        # Exact: the difference has fewer bits, the factor is a power of two.
+        rest -= whole
+        rest *= 2.0**_LIMB_BITS
     out[limbs - 1] = np.rint(rest)
-    return out
+    parts, start = {}, 0
+    for name, x in values.items():
+        parts[name] = out[:, start : start + x.size].reshape(limbs, *x.shape)
+        start += x.size
+    return parts
 
 
 def dequantise(total: NDArray[np.int64], unit: ArrayLike) -> NDArray[np.float64]:
@@ -110,18 +158,48 @@ def dequantise(total: NDArray[np.int64], unit: ArrayLike) -> NDArray[np.float64]
     -------
     ndarray of float64, shape S
     """
-    parts = [np.array(limb) for limb in total]
+    return dequantise_all({"": total}, {"": unit})[""]
+
+
+def dequantise_all(
+    totals: Mapping[str, NDArray[np.int64]], units: Mapping[str, ArrayLike]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the numbers of several arrays, as :func:`dequantise` does each, in one pass.
+
+    Parameters
+    ----------
+    totals : mapping of str to ndarray of int64, shape (limbs, ...)
+        All with the same number of limbs, at least one array.
+    units : mapping of str to array_like
+
+    Returns
+    -------
+    dict of ndarray of float64
+
+    Examples
+    --------
+    >>> limbs = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
+    >>> {name: values.tolist() for name, values in dequantise_all(limbs, {"a": 1.0, "b": 2.0}).items()}
+    {'a': -1.5, 'b': [1.0, 1.0]}
+    """
+    limbs = np.concatenate([total.reshape(len(total), -1) for total in totals.values()], axis=1)
     half = np.int64(1) << np.int64(_LIMB_BITS - 1)
-    for k in range(len(parts) - 1, 0, -1):
+    for k in range(len(limbs) - 1, 0, -1):
         # The carry makes every lower limb lie in [-2**47, 2**47): one total has one set of normalised limbs, however
         # its terms fell.
-        carry = (parts[k] + half) >> np.int64(_LIMB_BITS)
-        parts[k] = parts[k] - (carry << np.int64(_LIMB_BITS))
-        parts[k - 1] = parts[k - 1] + carry
-    value = np.zeros(total.shape[1:], dtype=np.float64)
-    for k in range(len(parts) - 1, -1, -1):  # From the smallest: the one rounding that counts is the last.
-        value = value + parts[k].astype(np.float64) * 2.0 ** -(_FIRST_BITS + _LIMB_BITS * k)
-    return np.asarray(value * _checked_unit(unit), dtype=np.float64)
+        carry = (limbs[k] + half) >> np.int64(_LIMB_BITS)
+        limbs[k] -= carry << np.int64(_LIMB_BITS)
+        limbs[k - 1] += carry
+    value = np.zeros(limbs.shape[1])
+    for k in range(len(limbs) - 1, -1, -1):  # From the smallest: the one rounding that counts is the last.
+        value += limbs[k] * 2.0 ** -(_FIRST_BITS + _LIMB_BITS * k)
+    numbers, start = {}, 0
+    for name, total in totals.items():
+        shape = total.shape[1:]
+        size = math.prod(shape)
+        numbers[name] = np.asarray(value[start : start + size].reshape(shape) * _checked_unit(units[name]))
+        start += size
+    return numbers
 
 
 def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
@@ -129,12 +207,16 @@ def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
 
     Only then can the sum over all peers not overflow, whatever a hostile peer sends.
     """
-    first = summed * (2 ** (_FIRST_BITS + _CAPACITY_BITS) // n_peers)
-    other = summed * 2**_LIMB_BITS
-    return all(
-        not ((limb > bound) | (limb < -bound)).any()  # Not abs(): the smallest int64 has none.
-        for limb, bound in zip(limbs, [first] + [other] * (len(limbs) - 1), strict=True)
-    )
+    rows = limbs.reshape(len(limbs), -1)
+    if not rows.size:
+        return True
+    first: int = summed * (2 ** (_FIRST_BITS + _CAPACITY_BITS) // n_peers)
+    other: int = summed * 2**_LIMB_BITS
+    # Not abs(): the smallest int64 has none.
+    least: list[int] = np.minimum.reduce(rows, axis=1).tolist()
+    greatest: list[int] = np.maximum.reduce(rows, axis=1).tolist()
+    first_fits = -first <= least[0] and greatest[0] <= first
+    return first_fits and min(least[1:], default=0) >= -other and max(greatest[1:], default=0) <= other
 
 
 def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
@@ -152,7 +234,12 @@ def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
 
 def is_unit(values: NDArray[Any]) -> bool:
     """Tell whether all values are positive powers of two."""
-    return bool(np.isfinite(values).all() and (np.frexp(values)[0] == 0.5).all())
+    return _every(np.frexp(values)[0] == 0.5)  # neither NaN nor infinity has this mantissa
+
+
+def _every(mask: NDArray[np.bool_]) -> bool:
+    """Whether all are true; see :func:`p2pclust.protocols.arrays.all_finite`, which does not use ``.all()`` either."""
+    return b"\0" not in mask.tobytes()
 
 
 def _checked_unit(unit: ArrayLike) -> NDArray[np.float64]:

@@ -12,10 +12,12 @@ from p2pclust.protocols.fixed_point import (
     MAX_PEERS,
     GridError,
     dequantise,
+    dequantise_all,
     fits,
     grid,
     power_of_two_above,
     quantise,
+    quantise_all,
 )
 
 values = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
@@ -131,3 +133,27 @@ def test_power_of_two_above(x: float) -> None:
 
 def test_power_of_two_above_zero_is_one() -> None:
     assert power_of_two_above([0.0, 1.0]).tolist() == [1.0, 1.0]
+
+
+@given(st.lists(values, min_size=1, max_size=5), st.lists(values, max_size=5), st.integers(2, 4))
+def test_several_arrays_at_once_are_each_as_if_alone(xs: list[float], ys: list[float], limbs: int) -> None:
+    arrays = {"x": np.array(xs), "y": np.array([ys, ys]), "z": np.array(xs[0])}
+    units = {"x": 4.0, "y": np.full(len(ys), 0.5), "z": 1.0}
+    together = quantise_all(arrays, units, n_peers=3, limbs=limbs)
+    for name, array in arrays.items():
+        alone = quantise(array, units[name], n_peers=3, limbs=limbs)
+        assert together[name].shape == alone.shape
+        assert together[name].tolist() == alone.tolist()
+    back = dequantise_all(together, units)
+    for name, array in arrays.items():
+        assert back[name].shape == array.shape
+        assert back[name].tobytes() == dequantise(together[name], units[name]).tobytes()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2), st.integers(1, MAX_PEERS))
+def test_what_fits_is_what_lies_within_the_bounds_of_both_limbs(pair: list[int], n_peers: int) -> None:
+    first, other = 2**62 // n_peers, 2**48
+    expected = abs(pair[0]) <= first and abs(pair[1]) <= other
+    assert fits(np.array([[pair[0]], [pair[1]]]), n_peers=n_peers) == expected
+    assert fits(np.array([[0, pair[0]], [0, pair[1]]]), n_peers=n_peers) == expected
+    assert fits(np.array(pair), n_peers=n_peers) == expected
