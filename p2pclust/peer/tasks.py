@@ -121,11 +121,12 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
 def _combine(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
     """Combine what came; one peer's malformed contribution is named and left out, and never stops the others."""
     abstained = dict(task.abstained)
+    reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
 
     def one_by_one() -> Iterator[tuple[int, Contribution]]:
         for index, ref in task.contributions:
             try:
-                decoded = engine.decode_contribution(job, state, _bytes(ref, read), n_peers=task.n_peers)
+                decoded = reader.read(_bytes(ref, read))
             except WireError as error:
                 abstained[index] = f"malformed: {error}"
             else:

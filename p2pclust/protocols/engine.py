@@ -22,16 +22,17 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import P2PClustError, UsageError
 from p2pclust.protocols import streams
-from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.arrays import Arrays, Contribution, State, all_finite
 from p2pclust.protocols.base import Abstain, Protocol
-from p2pclust.protocols.fixed_point import GridError, dequantise, quantise
+from p2pclust.protocols.fixed_point import GridError, dequantise_all, quantise_all
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.wire import decode_contribution, decode_state, encode_contribution, matches
+from p2pclust.protocols.wire import ContributionReader, decode_contribution, decode_state, encode_contribution, matches
 
 __all__ = [
     "MAX_EMPTY_ROUNDS",
     "NOT_DRAWN",
+    "ContributionReader",
     "add",
     "advance",
     "asked",
@@ -110,7 +111,7 @@ def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: in
     refusal = local.refusal(state.arrays)
     if refusal:
         raise Abstain(refusal)
-    rng = streams.peer_round(job.seed, peer, state.round)
+    rng = streams.lazily(streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         try:
@@ -119,15 +120,13 @@ def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: in
             raise Abstain(f"failed: {error}") from None
     _assert_expected(protocol, state.arrays, raw)
     for name, array in raw.items():
-        if not np.isfinite(array).all():
+        if not all_finite(array):
             raise Abstain(f"failed: {name} is not finite")
     if not protocol.additive:
         return raw
     units = protocol.units(state.arrays)
     try:
-        return Arrays(
-            {n: quantise(a, units[n], n_peers=n_peers, limbs=protocol.limbs) for n, a in raw.items()},
-        )
+        return Arrays(quantise_all(raw, units, n_peers=n_peers, limbs=protocol.limbs))
     except GridError as error:
         raise Abstain(f"failed: {error}") from None
 
@@ -184,7 +183,7 @@ def advance(
     )
     if arrays is None:
         return _after_empty(job, closed, n_peers)
-    if not all(np.isfinite(array).all() for array in arrays.values()):
+    if not all(all_finite(array) for array in arrays.values()):
         # Such a state could not even be sent. Sums within the grid do not get here by themselves.
         return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(closed, arrays=arrays)
@@ -241,13 +240,16 @@ def _combined(
             yield peer, term
 
     if protocol.additive:
-        total: Contribution | None = None
+        total: dict[str, NDArray[np.int64]] = {}
         for _, term in in_order():
-            total = add(total, term)
-        if total is None:
+            if not total:
+                total = {name: np.array(limbs) for name, limbs in term.items()}
+                continue
+            for name, limbs in total.items():
+                np.add(limbs, term[name], out=limbs)
+        if not total:
             return None, (), {}
-        units = protocol.units(state.arrays)
-        floats = Arrays({name: dequantise(limbs, units[name]) for name, limbs in total.items()})
+        floats = Arrays(dequantise_all(total, protocol.units(state.arrays)))
         return protocol.combine(state.arrays, floats), tuple(peers), {}
     given = list(in_order())
     if protocol.asks == "one" and given:

@@ -9,7 +9,7 @@ from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.fixed_point import fits, is_unit
 from p2pclust.protocols.job import Job, JobState
 
-__all__ = ["decode_contribution", "decode_state", "encode_contribution", "matches"]
+__all__ = ["ContributionReader", "decode_contribution", "decode_state", "encode_contribution", "matches"]
 
 # Everything that a state of the known stages can hold; F and C stand for the same number everywhere.
 _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -38,6 +38,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "measured_weights": ("float64", ("C",)),
     "measured_spreads": ("float64", ("C",)),
 }
+_DTYPES = {name: np.dtype(dtype) for name, (dtype, _) in _SLOTS.items()}
 
 
 def encode_contribution(contribution: Contribution) -> bytes:
@@ -63,20 +64,42 @@ def decode_contribution(job: Job, state: JobState, data: bytes, *, n_peers: int,
     WireError
         For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
     """
-    arrays = Arrays.decode(data)
-    protocol = job.protocols[state.stage]
-    expected = protocol.expects(state.arrays)
-    if list(arrays) != list(expected):
-        raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(expected)} belong")
-    for name, slot in expected.items():
-        array = arrays[name]
-        shape = (protocol.limbs, *slot.shape) if protocol.additive else slot.shape
-        dtype = "int64" if protocol.additive else slot.dtype
-        if array.dtype != dtype or not matches(array.shape, shape):
-            raise WireError(f"contribution: {name} is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}")
-        if protocol.additive and not fits(array, n_peers=n_peers, summed=summed):
-            raise WireError(f"contribution: {name} lies outside the grid")
-    return arrays
+    return ContributionReader(job, state, n_peers=n_peers).read(data, summed=summed)
+
+
+class ContributionReader:
+    """Reads the contributions of one round; what they must look like is worked out once for all of them.
+
+    Parameters
+    ----------
+    job, state, n_peers
+        See :func:`decode_contribution`.
+    """
+
+    def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
+        protocol = job.protocols[state.stage]
+        limbs = (protocol.limbs,) if protocol.additive else ()
+        self._additive = protocol.additive
+        self._n_peers = n_peers
+        self._expected = {
+            name: (np.dtype("int64" if protocol.additive else slot.dtype), (*limbs, *slot.shape))
+            for name, slot in protocol.expects(state.arrays).items()
+        }
+        self._names = list(self._expected)
+
+    def read(self, data: bytes, *, summed: int = 1) -> Contribution:
+        """Return a contribution; see :func:`decode_contribution`."""
+        arrays = Arrays.decode(data)
+        if list(arrays) != self._names:
+            raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._names)} belong")
+        for name, (dtype, shape) in self._expected.items():
+            array = arrays[name]
+            if array.dtype != dtype or not (array.shape == shape or matches(array.shape, shape)):
+                found, wanted = f"{array.dtype}{list(array.shape)}", f"{dtype}{list(shape)}"
+                raise WireError(f"contribution: {name} is {found}, expected {wanted}")
+            if self._additive and not fits(array, n_peers=self._n_peers, summed=summed):
+                raise WireError(f"contribution: {name} lies outside the grid")
+        return arrays
 
 
 def decode_state(job: Job, data: bytes) -> JobState:
@@ -113,8 +136,8 @@ def _check_arrays(arrays: State) -> None:
     for name, array in arrays.items():
         if name not in _SLOTS:
             raise WireError(f"job state: unknown array {name!r}")
-        dtype, letters = _SLOTS[name]
-        if array.dtype != dtype or array.ndim != len(letters):
+        letters = _SLOTS[name][1]
+        if array.dtype != _DTYPES[name] or array.ndim != len(letters):
             raise WireError(f"job state: {name} is {array.dtype}{list(array.shape)}")
         for letter, length in zip(letters, array.shape, strict=True):
             if lengths.setdefault(letter, length) != length or (length == 0 and letter not in "PT"):
