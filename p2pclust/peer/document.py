@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import msgpack
@@ -20,7 +21,7 @@ _FOREVER_S: Final = 1e9
 _MAX_BYTES: Final = 40 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """A job as the fleet sees it. Peers are known by their index in the sorted roster."""
 
@@ -49,9 +50,9 @@ class Document:
         if self.missing == "drop" and self.deadline_s == 0:
             raise UsageError("missing = 'drop' needs deadline_s above 0")
 
-    @property
+    @cached_property
     def id(self) -> str:
-        """The name of the job: a digest of the document."""
+        """The name of the job: a digest of the document; remembered, because every message of the job bears it."""
         return "job-" + hashlib.blake2b(self.encode(), digest_size=16).hexdigest()
 
     def index(self, name: str) -> int:
