@@ -26,15 +26,21 @@ class Timers:
     def __init__(self) -> None:
         self._at: dict[TimerKey, tuple[float, int]] = {}
         self._armed = 0
+        self._next: float | None = float("inf")  # the instant of the earliest; None: not known at the moment
 
     def set(self, key: TimerKey, at: float) -> None:
         """Arm the timer, or move it."""
+        self.cancel(key)
         self._armed += 1
         self._at[key] = (at, self._armed)
+        if self._next is not None and at < self._next:
+            self._next = at
 
     def cancel(self, key: TimerKey) -> None:
         """Disarm the timer if it is armed."""
-        self._at.pop(key, None)
+        armed = self._at.pop(key, None)
+        if armed is not None and armed[0] == self._next:
+            self._next = None
 
     def armed(self, key: TimerKey) -> bool:
         """Whether the timer will fire."""
@@ -42,16 +48,16 @@ class Timers:
 
     def next_at(self) -> float:
         """The instant of the earliest timer; infinity if none is armed."""
-        return min(self._at.values())[0] if self._at else float("inf")
+        if self._next is None:
+            self._next = min(self._at.values())[0] if self._at else float("inf")
+        return self._next
 
     def pop_due(self, now: float) -> TimerKey | None:
         """Disarm and return the earliest timer that is due, if any."""
-        if not self._at:
+        if self.next_at() > now:
             return None
         key = min(self._at, key=self._at.__getitem__)
-        if self._at[key][0] > now:
-            return None
-        del self._at[key]
+        self.cancel(key)
         return key
 
 

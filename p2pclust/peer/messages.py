@@ -428,7 +428,10 @@ def encode(message: Message) -> list[bytes]:
     Heartbeat(job='j', term=2, round=5)
     """
     fields, frames = _SCHEMAS[message.kind]
-    header = {name: _plain(getattr(message, name)) for name, _ in fields}
+    header = {}
+    for name, _ in fields:
+        value = getattr(message, name)
+        header[name] = _plain(value) if type(value) is tuple else value
     return pack(message.kind, header, getattr(message, frames) if frames else ())
 
 
