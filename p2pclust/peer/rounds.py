@@ -149,9 +149,10 @@ class Aggregating:
             "phase", phase="closing" if opened.final else "opening", job=self._document.id, term=self.term, round=round_
         )
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
+        message = open_message(self._document, self.term, opened)  # one for all, so that it is encoded once
         for name in self._document.roster:
             if name != self._ctx.me and self._membership.status(name) not in ("dead", "left"):
-                self._send_open(name)
+                self._send_open(name, message)
         self._hooks.adopt_own(self.term, opened)
 
     def _proposer(self, opened: Opened) -> int:
@@ -164,10 +165,10 @@ class Aggregating:
                 return index
         return -1
 
-    def _send_open(self, name: str) -> None:
+    def _send_open(self, name: str, message: Open | None = None) -> None:
         assert self._round is not None
         self._round.sent_at[name] = self._ctx.now
-        self._ctx.send(name, open_message(self._document, self.term, self._round))
+        self._ctx.send(name, message or open_message(self._document, self.term, self._round))
 
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
         """This peer's own contribution is ready."""

@@ -28,7 +28,7 @@ from p2pclust.peer.effects import (
     StoreChunk,
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Relay, decode, encode
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, decode, encode
 from p2pclust.peer.store import Store
 from p2pclust.transport.links import Lane, Links
 
@@ -65,6 +65,7 @@ class Shell:
         self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
         self._aggregates: dict[str, bool] = {}
+        self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
         self.links: Links
         self.worker: Worker
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
@@ -129,7 +130,9 @@ class Shell:
 
     def _plan_wake(self) -> None:
         wake_at = self.core.wake_at
-        if wake_at == self._wake_at:
+        # Most timers are moved on before they are due, the election's with every message of the aggregator. A wake-up
+        # that turns out to be early costs less than moving it each time.
+        if self._wake_at <= wake_at < float("inf"):
             return
         if self._wake is not None:
             self._wake.cancel()
@@ -137,8 +140,11 @@ class Shell:
         self._wake = None if wake_at == float("inf") else self._loop.call_at(wake_at, self._on_wake)
 
     def _on_wake(self) -> None:
-        self._wake_at = float("inf")
-        self.step(Woken())
+        self._wake, self._wake_at = None, float("inf")
+        if self.core.wake_at <= self._loop.time():
+            self.step(Woken())
+        else:
+            self._plan_wake()
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -183,7 +189,9 @@ class Shell:
                 raise AssertionError(f"unknown effect {effect}")
 
     def _send(self, effect: Send) -> None:
-        frames = encode(effect.message)
+        if effect.message is not self._encoded[0]:  # a state is opened at everybody with one and the same message
+            self._encoded = (effect.message, encode(effect.message))
+        frames = self._encoded[1]
         lane = Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
             self.links.send(effect.to, frames, lane)

@@ -262,6 +262,23 @@ class TestTime:
 
         bench(test)
 
+    def test_a_later_wish_leaves_the_timer_which_then_wakes_nobody_too_early(self, bench: Run) -> None:
+        async def test(b: Bench) -> None:
+            loop = asyncio.get_running_loop()
+            b.core.wake_at = loop.time() + 1000
+            b.start()
+            first = b.shell._wake
+            b.core.wake_at += 500
+            b.hear(BEAT)
+            assert b.shell._wake is first
+            before = list(b.core.events)
+            b.shell._on_wake()
+            assert b.core.events == before
+            assert b.shell._wake is not None
+            assert b.shell._wake.when() == b.core.wake_at
+
+        bench(test)
+
 
 class TestReceiving:
     def test_a_message_becomes_an_event_with_its_sender(self, bench: Run) -> None:
