@@ -126,8 +126,9 @@ class Points:
         height = min(self.block_rows if rows is None else rows, self.n_samples)
         # Subtracting one long vector from the flat block is a single vectorised loop; broadcasting over rows
         # would start a new loop of n_features steps for every row.
-        scratch = np.empty(height * self.n_features if self._shifted else 0)
-        tiled = np.tile(self.shift, height if self._shifted else 0)
+        if self._shifted:
+            scratch = np.empty(height * self.n_features)
+            tiled = np.tile(self.shift, height)
         for start in range(0, self.n_samples, height):
             stop = min(start + height, self.n_samples)
             centred = self.X[start:stop]
@@ -162,7 +163,7 @@ class Points:
             row, column = np.argwhere(~np.isfinite(given))[0]
             raise UsageError(f"center {row} has {given[row, column]} in column {column}; give finite numbers")
         moved: Floats = given - self.shift
-        if np.abs(moved).max() > math.sqrt(_LARGEST_SQUARE / self.n_features):
+        if np.maximum.reduce(np.abs(moved), axis=None) > math.sqrt(_LARGEST_SQUARE / self.n_features):
             raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
         return moved
 

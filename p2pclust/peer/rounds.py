@@ -51,6 +51,7 @@ class Opened:
     pulling: dict[int, Ref] = field(default_factory=dict)  # contributions that are blobs, not here yet
     relayed: dict[str, float] = field(default_factory=dict)
     sent_at: dict[str, float] = field(default_factory=dict)
+    adopted_by_majority: bool = False  # once true, it stays so
     combining: bool = False
     used: tuple[tuple[int, Ref], ...] = ()  # the contributions that are combined
     proposer: int = -1
@@ -256,8 +257,12 @@ class Aggregating:
 
     def _progress(self) -> None:
         opened = self._round
-        if opened is None or opened.combining or not has_majority(opened.adopted, self._document.roster):
+        if opened is None or opened.combining:
             return
+        if not opened.adopted_by_majority:
+            if not has_majority(opened.adopted, self._document.roster):
+                return
+            opened.adopted_by_majority = True
         if opened.final:
             self._hooks.finished(self.term, opened)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already

@@ -67,7 +67,9 @@ def perform(task: Task, local: Local, read: Read) -> Outcome:
         outcome = _perform(task, local, read)
     except (WireError, UsageError) as error:
         outcome = Outcome(None, f"failed: {error}")
-    return replace(outcome, abstains=outcome.abstains[:_MAX_REASON])
+    if len(outcome.abstains) > _MAX_REASON:
+        outcome = replace(outcome, abstains=outcome.abstains[:_MAX_REASON])
+    return outcome
 
 
 def settle(token: tuple[str, ...], outcome: Outcome, limits: Limits, store_blob: StoreBlob) -> Computed:
