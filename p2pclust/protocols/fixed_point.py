@@ -242,7 +242,7 @@ def _every(mask: NDArray[np.bool_]) -> bool:
     return b"\0" not in mask.tobytes()
 
 
-def _checked_unit(unit: ArrayLike) -> NDArray[np.float64] | float:
+def _checked_unit(unit: ArrayLike | float) -> NDArray[np.float64] | float:
     if isinstance(unit, float) and math.frexp(unit)[0] == 0.5:
         return unit
     u: NDArray[Any] = np.asarray(unit, dtype=np.float64)
