@@ -54,7 +54,7 @@ class Timers:
 
     def pop_due(self, now: float) -> TimerKey | None:
         """Disarm and return the earliest timer that is due, if any."""
-        if self.next_at() > now:
+        if not self._at or self.next_at() > now:
             return None
         key = min(self._at, key=self._at.__getitem__)
         self.cancel(key)
