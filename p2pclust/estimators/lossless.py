@@ -35,6 +35,9 @@ class LosslessCMeans(FederatedEstimator):
     suppress_singletons : bool, default True
         Send a local cluster of one row as zeros, and let peers of one or two rows tell no range, so that no row leaves
         its peer. What is suppressed breaks the equality with pooled c-means; ``suppressed_`` counts it.
+    accelerate : bool, default False
+        Go further than each round's step as long as the objective falls: fewer rounds to the same fixed point, but no
+        round by round equality with the pooled algorithm.
     n_peers : int, optional
         Over how many peers one array is split. None: one peer holds it.
     partition : str or mapping, default "iid"
@@ -90,6 +93,7 @@ class LosslessCMeans(FederatedEstimator):
         bounds: tuple[Sequence[float], Sequence[float]] | None = None,
         random_state: Any = None,
         suppress_singletons: bool = True,
+        accelerate: bool = False,
         n_peers: int | None = None,
         partition: str | Mapping[str, Any] = "iid",
         fleet: Any = None,
@@ -103,6 +107,7 @@ class LosslessCMeans(FederatedEstimator):
         self.bounds = bounds
         self.random_state = random_state
         self.suppress_singletons = suppress_singletons
+        self.accelerate = accelerate
         self.n_peers = n_peers
         self.partition = partition
         self.fleet = fleet
@@ -113,7 +118,7 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
 
     Parameters
     ----------
-    n_clusters, init, tol, max_rounds, participation, scaling, bounds, random_state, n_peers, partition, fleet
+    n_clusters, init, tol, max_rounds, participation, scaling, bounds, random_state, accelerate, n_peers, partition, fleet
         See :class:`LosslessCMeans`.
     fuzzifier : float, default 2.0
         The papers' lambda, above 1: near 1 memberships are crisp.
@@ -155,6 +160,7 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
         bounds: tuple[Sequence[float], Sequence[float]] | None = None,
         random_state: Any = None,
         privacy_gate: bool = True,
+        accelerate: bool = False,
         n_peers: int | None = None,
         partition: str | Mapping[str, Any] = "iid",
         fleet: Any = None,
@@ -169,6 +175,7 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
         self.bounds = bounds
         self.random_state = random_state
         self.privacy_gate = privacy_gate
+        self.accelerate = accelerate
         self.n_peers = n_peers
         self.partition = partition
         self.fleet = fleet

@@ -94,6 +94,11 @@ def cluster_job(
     )
     stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
     parameters = {"n_clusters": request.n_clusters, **_limits(kind, tol, max_rounds), **parameters}
+    if parameters.get("accelerate") and _scalar(participation) != 1.0:
+        raise UsageError(
+            f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
+            "the round before, so both need everybody: leave one of the two out"
+        )
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
     return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
 

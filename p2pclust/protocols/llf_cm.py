@@ -43,7 +43,7 @@ class LosslessCMeansProtocol(Alternating):
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds
+    n_clusters, tol, max_rounds, accelerate
         See :class:`Alternating`.
     suppress_singletons : bool
         Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
@@ -63,19 +63,16 @@ class LosslessCMeansProtocol(Alternating):
         super().__post_init__()
         checks.flag("llf-cm: suppress_singletons", self.suppress_singletons)
 
-    @property
-    def lossless(self) -> bool:
-        return True
-
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
-        return {"counts": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), "suppressed": Slot(())}
+        slots = {"counts": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), "suppressed": Slot(())}
+        return {**slots, **self.more_expected()}
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0}
+        return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0, **self.more_units(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
@@ -93,6 +90,7 @@ class LosslessCMeansProtocol(Alternating):
             sums=sums,
             rows=float(self.rows_of(local)),
             suppressed=float(suppressed),
+            **self.share_of_objective(local, state, None),
         )
 
     def combine(self, state: State, contributions: Any) -> State:

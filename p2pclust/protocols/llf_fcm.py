@@ -55,7 +55,7 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds
+    n_clusters, tol, max_rounds, accelerate
         See :class:`Alternating`.
     fuzzifier : float
         The papers' lambda, above 1.
@@ -99,10 +99,6 @@ class LosslessFuzzyCMeansProtocol(Alternating):
         bits = _WEIGHT_BITS + 15 * 2 * self.fuzzifier / (self.fuzzifier - 1)
         return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
 
-    @property
-    def lossless(self) -> bool:
-        return True
-
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
 
@@ -112,19 +108,20 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
-        return {"weights": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(())}
+        return {"weights": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), **self.more_expected()}
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0}
+        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, **self.more_units(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
         if self.privacy_gate:
-            size_gate(local, self.n_clusters)  # Section 4.2
+            size_gate(local, self.n_clusters, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         weights, sums = fuzzy_sums(local.points(state), state["centers"], self.fuzzifier)
+        more = self.share_of_objective(local, state, self.fuzzifier)
         # Line 6, and the number of rows up to C: all that this peer reveals.
-        return Arrays(weights=weights, sums=sums, rows=float(self.rows_of(local)))
+        return Arrays(weights=weights, sums=sums, rows=float(self.rows_of(local)), **more)
 
     def combine(self, state: State, contributions: Any) -> State:
         # Line 7: Eq. 3.

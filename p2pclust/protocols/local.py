@@ -73,9 +73,9 @@ class Local:
             reason = ""
             if outside.any():
                 row, column = (int(i) for i in np.argwhere(outside)[0])
+                # Never the value: the reason goes to the whole roster.
                 reason = (
-                    f"row {row}, column {column}: {self.X[row, column]:.6g} is outside the declared bounds "
-                    f"[{lo[column]:.6g}, {hi[column]:.6g}]"
+                    f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
                 )
             self._bounds = (key, reason)
         return self._bounds[1]
@@ -88,4 +88,5 @@ def first_bad_value(X: NDArray[np.float64]) -> str:
         return ""
     row, column = (int(i) for i in np.argwhere(bad)[0])
     value = float(X[row, column])
-    return f"row {row}, column {column} is {value:.6g}" + (" (too large)" if np.isfinite(value) else "")
+    # A finite value is not told: what a peer says of its rows goes to the whole roster.
+    return f"row {row}, column {column} is {'too large' if np.isfinite(value) else format(value)}"

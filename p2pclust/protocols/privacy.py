@@ -49,7 +49,7 @@ def blurred(
     return tuple(near.tolist()), np.asarray(X[near].mean(axis=0), dtype=np.float64)
 
 
-def size_gate(local: Local, n_clusters: int) -> None:
+def size_gate(local: Local, n_clusters: int, *, more: int = 0) -> None:
     """Abstain unless the peer holds more than C (F + 1) / F rows.
 
     C centers (or sums) of F numbers and C weights are C (F + 1) equations; the rows are N F unknowns. With no more
@@ -57,13 +57,22 @@ def size_gate(local: Local, n_clusters: int) -> None:
     that of J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini: A federated fuzzy c-means clustering algorithm,
     section 4.2.
 
+    Parameters
+    ----------
+    local : Local
+    n_clusters : int
+    more : int
+        How many numbers a contribution tells beyond these.
+
     Raises
     ------
     Abstain
         With a reason that begins with "privacy gate", by which the engine counts it.
     """
     C, F = n_clusters, local.n_features
+    equations = C * (F + 1) + more
     # In whole numbers: N > C (F + 1) / F.
-    if local.n_samples * F <= C * (F + 1):
+    if local.n_samples * F <= equations:
+        formula = f"(C (F + 1) + {more}) / F" if more else "C (F + 1) / F"
         # The argument leans on nobody knowing N, so the reason tells the limit only.
-        raise Abstain(f"privacy gate: C (F + 1) / F = {C * (F + 1) / F:g} rows or fewer")
+        raise Abstain(f"privacy gate: {formula} = {equations / F:g} rows or fewer")

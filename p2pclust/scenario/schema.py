@@ -198,6 +198,7 @@ class JobSpec(_Table):
     fuzzifier: Annotated[float, Field(gt=1)] | None = None
     privacy_gate: bool | None = None
     suppress_singletons: bool | None = None
+    accelerate: bool | None = None
     averaging: Literal["weighted", "kmeans"] | None = None
     support: Literal["u^m", "u"] | None = None
     local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -237,6 +238,7 @@ _OWN_PARAMETERS = (
     "fuzzifier",
     "privacy_gate",
     "suppress_singletons",
+    "accelerate",
     "averaging",
     "support",
     "local_iterations",

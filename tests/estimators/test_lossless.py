@@ -165,7 +165,7 @@ def nan_in(peer: int) -> list[np.ndarray]:
         (np.empty((0, 4)), "X is empty"),
         (nan_in(2), "peer 2: row 7, column 2 is NaN"),
         ([X, X + np.inf], "peer 1: row 0, column 0 is inf"),
-        ([X, X * 1e150], r"peer 1: row 0, column 0 is .* \(too large\)"),
+        ([X, X * 1e150], "peer 1: row 0, column 0 is too large"),
         ([X, X[:, :3]], "peer 1 has 3 columns where peer 0 has 4"),
         ([X, X[0]], "peer 1: expected 2D array with rows and columns, got 1 dimension"),
         ([X, "rows"], "peer 1: expected numbers"),

@@ -84,7 +84,7 @@ def test_declared_bounds_need_no_round() -> None:
 def test_a_row_outside_declared_bounds_makes_its_peer_abstain_by_name() -> None:
     state = scaled([*PEERS, [[1.0, 1.0], [1.0, 9.5]]], "zscore", lo=[0.0, 0.0], hi=[9.0, 9.0])
     assert state.status == "done"
-    reason = "row 1, column 1: 9.5 is outside the declared bounds [0, 9]"
+    reason = "row 1, column 1 is outside the declared bounds [0, 9]"
     assert [record.abstained for record in state.log] == [{2: reason}, {2: reason}]
 
 
@@ -109,7 +109,7 @@ def test_of_equally_frequent_columns_those_of_the_lowest_peer_count() -> None:
         (np.empty((3, 0)), "no data"),
         ([[0.0, 1.0], [np.nan, 1.0]], "row 1, column 0 is nan"),
         ([[0.0, -np.inf]], "row 0, column 1 is -inf"),
-        ([[0.0, 1e150]], "row 0, column 1 is 1e+150 (too large)"),
+        ([[0.0, 1e150]], "row 0, column 1 is too large"),
     ],
 )
 def test_unusable_rows_make_their_peer_abstain_by_name(rows: object, reason: str) -> None:
