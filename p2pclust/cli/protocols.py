@@ -59,6 +59,19 @@ PROTOCOLS = {
         "(nothing with C (F + 1) / F rows or fewer)",
         _STOPS + "; it fails where the learning rate is too high",
     ),
+    "fkm": ProtocolInfo(
+        "FKM",
+        "k-means at each peer, one step per round; the local means are clustered by their sizes",
+        "each round, the means of its rows in each cluster and the numbers of these rows (nothing of a cluster with "
+        "fewer than min_cluster_size rows, but how many such clusters)",
+        _STOPS,
+    ),
+    "k-fed": ProtocolInfo(
+        "k-FED",
+        "k-means at each peer; the local means are clustered once",
+        "once, the means of its local clusters (none of fewer than min_cluster_size rows, but how many such clusters)",
+        "after one round",
+    ),
 }
 """By id."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from p2pclust.clustering.fcm import fuzzy_c_means, fuzzy_sums, memberships, objective
 from p2pclust.clustering.kmeans import kmeans_plusplus, lloyd, nearest, squared_to_nearest, sums_and_counts
 from p2pclust.clustering.local_fcm import LocalFuzzyResult, local_fuzzy_c_means
+from p2pclust.clustering.one_shot import local_silhouette, spectral_kmeans
 from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult
 from p2pclust.clustering.steps import fuzzy_step, lloyd_step, run_steps
@@ -25,10 +26,12 @@ __all__ = [
     "lloyd",
     "lloyd_step",
     "local_fuzzy_c_means",
+    "local_silhouette",
     "memberships",
     "nearest",
     "objective",
     "run_steps",
+    "spectral_kmeans",
     "squared_to_nearest",
     "sums_and_counts",
     "weighted_kmeans",

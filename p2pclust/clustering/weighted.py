@@ -163,9 +163,14 @@ def weighted_lloyd(points: Points, weights: npt.ArrayLike, centers: npt.ArrayLik
 
 def _means(points: Points, mass: Floats, labels: npt.NDArray[np.int64], centers: Floats) -> Floats:
     totals = np.bincount(labels, weights=mass, minlength=len(centers))
-    sums = np.zeros(centers.shape)
-    # Means of differences from the shift: points far from the origin lose no digits.
-    np.add.at(sums, labels, mass[:, np.newaxis] * (points.X - points.shift))
+    # Sums of differences from the shift: points far from the origin lose no digits.
+    sums = np.stack(
+        [
+            np.bincount(labels, weights=mass * (column - middle), minlength=len(centers))
+            for column, middle in zip(points.X.T, points.shift, strict=True)
+        ],
+        axis=1,
+    )
     means = np.array(centers)
     heard = totals > 0
     means[heard] = points.shift + sums[heard] / totals[heard, np.newaxis]

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import weighted_kmeans
+from p2pclust.errors import UsageError
+from p2pclust.protocols import streams
 from p2pclust.protocols.arrays import Contribution, State
 from p2pclust.protocols.local import LARGEST
 
-__all__ = ["MAX_WEIGHT", "bad_centers", "filled", "gathered", "uniform"]
+__all__ = ["MAX_WEIGHT", "aligned", "bad_centers", "filled", "gathered", "uniform", "unseeded"]
 
 MAX_WEIGHT = 2.0**53
 """No weight of a local center is larger: it is a number of rows, or less."""
@@ -63,6 +65,45 @@ def uniform(state: State, n_clusters: int, rng: np.random.Generator) -> Floats:
     lo = (state["lo"] - state["origin"]) / state["scale"]
     hi = (state["hi"] - state["origin"]) / state["scale"]
     return np.asarray(lo + rng.random((n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
+
+
+def aligned(centers: Floats, previous: Floats) -> Floats:
+    """Return the centers in the order of the previous ones that they are nearest to, the nearest pair first.
+
+    k-means from fresh seeds numbers its clusters anew; so numbers keep their meaning, and moves can be measured.
+
+    Examples
+    --------
+    >>> aligned(np.array([[9.1], [0.2]]), np.array([[0.0], [9.0]])).tolist()
+    [[0.2], [9.1]]
+    """
+    apart = np.stack([((centers - old) ** 2).sum(axis=1) for old in previous])
+    moved = np.array(centers)
+    for _ in range(len(previous)):
+        old, new = np.unravel_index(int(np.argmin(apart)), apart.shape)
+        moved[old] = centers[new]
+        apart[old], apart[:, new] = np.inf, np.inf
+    return moved
+
+
+def unseeded(stage: str, state: State, n_clusters: int, rng: np.random.Generator) -> State:
+    """Return the state in which a clustering opens that makes its own first centers.
+
+    Until peers have proposed some, its centers are drawn uniformly within the ranges; ``proposed`` says whether they
+    have.
+
+    Raises
+    ------
+    UsageError
+        If no range and scaling stages precede.
+    """
+    if "origin" not in state or "lo" not in state:
+        raise UsageError(f"{stage}: put range and scaling stages before it")
+    state = state.replace(centers=uniform(state, n_clusters, rng), proposed=np.False_)
+    if not state["declared"].all():
+        state = state.without("lo", "hi", "declared")
+    stream = np.int64(rng.integers(streams.MAX_SEED))
+    return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0), stream=stream)
 
 
 def bad_centers(contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "") -> dict[int, str]:

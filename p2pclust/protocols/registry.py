@@ -19,6 +19,8 @@ _CLASSES = {
     "ffcm": ("p2pclust.protocols.ffcm", "FFCMProtocol"),
     "c2f-fcm": ("p2pclust.protocols.c2f_fcm", "ClusteredFuzzyCMeansProtocol"),
     "gdf-fcm": ("p2pclust.protocols.gdf_fcm", "GradientFuzzyCMeansProtocol"),
+    "fkm": ("p2pclust.protocols.fkm", "FederatedKMeansProtocol"),
+    "k-fed": ("p2pclust.protocols.k_fed", "KFedProtocol"),
     "range": ("p2pclust.protocols.scaling", "Range"),
     "none": ("p2pclust.protocols.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),
@@ -35,6 +37,8 @@ CLUSTERING: Mapping[str, str] = {
     "ffcm": "fuzzy c-means by averaging or clustering the centers that each peer finds",
     "c2f-fcm": "fuzzy c-means at each peer, k-means of the centers found, from careful seeding",
     "gdf-fcm": "fuzzy c-means by gradient descent: one step on all peers' gradients per round",
+    "fkm": "k-means of the means that each peer finds, for peers with different clusters",
+    "k-fed": "k-means of the means that each peer finds, in one round",
 }
 """The protocols that a person asks for, and one line about each; the others are stages around them."""
 

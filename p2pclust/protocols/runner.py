@@ -158,7 +158,8 @@ def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]
     """Return the first arrays of the clustering stage that have centers."""
     reason = "its log ends before"
     for state in _replayed(job, locals, log):
-        if state.stage == stage and "centers" in state.arrays:
+        # A protocol that makes its own begins with drawn ones, which only stand in until it has.
+        if state.stage == stage and "centers" in state.arrays and state.arrays.get("proposed", np.True_).all():
             return state.arrays
         reason = state.reason or reason
     raise UsageError(f"the job did not reach its clustering stage: {reason}")

@@ -40,6 +40,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "measured_silhouette": ("float64", ()),
     "measured_weights": ("float64", ("C",)),
     "measured_spreads": ("float64", ("C",)),
+    "proposed": ("bool", ()),
 }
 _DTYPES = {name: np.dtype(dtype) for name, (dtype, _) in _SLOTS.items()}
 

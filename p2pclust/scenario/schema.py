@@ -203,6 +203,9 @@ class JobSpec(_Table):
     support: Literal["u^m", "u"] | None = None
     local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
+    min_cluster_size: Annotated[int, Field(ge=1)] | None = None
+    n_init: Annotated[int, Field(ge=1)] | None = None
+    n_local_clusters: Annotated[int, Field(ge=1)] | Literal["search"] | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Return the protocol's own parameters that the file sets, by name."""
@@ -243,6 +246,9 @@ _OWN_PARAMETERS = (
     "support",
     "local_iterations",
     "learning_rate",
+    "min_cluster_size",
+    "n_init",
+    "n_local_clusters",
 )
 
 

@@ -28,6 +28,8 @@ OFF: dict[str, dict[str, Any]] = {
     "ffcm": {"privacy_gate": False, "averaging": "kmeans"},
     "c2f-fcm": {"privacy_gate": False},
     "gdf-fcm": {"privacy_gate": False},
+    "fkm": {"min_cluster_size": 1},
+    "k-fed": {"min_cluster_size": 1},
 }
 """What holds nothing back, by protocol."""
 PROTOCOLS = tuple(OFF)
@@ -46,7 +48,9 @@ def rows(n_peers: int = 4, *, offset: float = 0.0, seed: int = 0, n_features: in
 
 def a_job(protocol: str = "llf-fcm", **options: Any) -> Job:
     """A job of exactly `max_rounds` rounds that holds nothing back."""
-    given = {"n_clusters": 3, "scaling": "minmax", "tol": 0.0, "max_rounds": 6, "seed": 1} | OFF[protocol] | options
+    given = {"n_clusters": 3, "scaling": "minmax", "seed": 1} | OFF[protocol] | options
+    if protocol != "k-fed":
+        given = {"tol": 0.0, "max_rounds": 6} | given
     return cluster_job(protocol, **given)
 
 
