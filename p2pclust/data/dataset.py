@@ -29,6 +29,8 @@ class DataSet:
         The device or person that each row came from.
     feature_names : tuple of str
         One per feature; left empty, they become ``x1``, ``x2``, ...
+    dropped : int
+        How many rows a reader left out because a value was missing.
 
     Raises
     ------
@@ -51,6 +53,7 @@ class DataSet:
     y: NDArray[Any] | None = None
     group: NDArray[Any] | None = None
     feature_names: tuple[str, ...] = ()
+    dropped: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))

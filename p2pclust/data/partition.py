@@ -6,20 +6,67 @@ and groups; the protocols never do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.dataset import DataSet
 from p2pclust.errors import UsageError
 
-__all__ = ["SCHEMES", "split"]
+__all__ = ["SCHEMES", "deal", "nearby", "split"]
 
-SCHEMES = ("iid", "dirichlet", "labels", "by-group")
+SCHEMES = ("iid", "dirichlet", "labels", "distance", "by-group", "by-file")
+"""How rows can be split; columns are split by `p2pclust.data.vertical.split_columns`."""
 
 Rows = NDArray[np.int64]
 
 _DEALS = 10
+_BY_GROUP = {"by-group": "groups", "by-file": "files"}
+
+
+def deal(
+    data: DataSet,
+    n_peers: int,
+    scheme: str,
+    rng: np.random.Generator,
+    *,
+    beta: float | None = None,
+    labels_per_peer: int | None = None,
+    locations: Sequence[Sequence[float]] | None = None,
+) -> tuple[Rows, ...]:
+    """Split a data set among peers: `split` with the labels, groups or rows that the scheme looks at.
+
+    Parameters
+    ----------
+    data : DataSet
+    n_peers, scheme, rng, beta, labels_per_peer, locations
+        See `split`.
+
+    Returns
+    -------
+    tuple of ndarray, int64
+        The row indices of each peer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p2pclust.data import load
+    >>> [len(rows) for rows in deal(load("iris"), 3, "iid", np.random.default_rng(0))]
+    [50, 50, 50]
+    """
+    return split(
+        data.group if scheme in _BY_GROUP else data.y,
+        data.n_rows,
+        n_peers,
+        scheme,
+        rng,
+        beta=beta,
+        labels_per_peer=labels_per_peer,
+        points=data.X if scheme == "distance" else None,
+        locations=locations,
+    )
 
 
 def split(
@@ -31,26 +78,35 @@ def split(
     *,
     beta: float | None = None,
     labels_per_peer: int | None = None,
+    points: NDArray[np.float64] | None = None,
+    locations: Sequence[Sequence[float]] | None = None,
 ) -> tuple[Rows, ...]:
     """Split rows among peers.
 
     Parameters
     ----------
     y_or_group : ndarray of shape (n_rows,) or None
-        The labels for ``dirichlet`` and ``labels``, the groups for ``by-group``; not read by ``iid``.
+        The labels for ``dirichlet`` and ``labels``, the groups for ``by-group``, the files for ``by-file``; not read
+        by ``iid`` and ``distance``.
     n_rows, n_peers : int
         At least one row for every peer.
-    scheme : {"iid", "dirichlet", "labels", "by-group"}
+    scheme : {"iid", "dirichlet", "labels", "distance", "by-group", "by-file"}
         ``iid``: shuffled, sizes differ by one row at most. ``dirichlet``: each class is shared out by proportions
         drawn from Dirichlet(beta, ..., beta), as in Hsu et al. (2019). ``labels``: every peer holds exactly
-        `labels_per_peer` classes, sizes as equal as the classes dealt to them allow. ``by-group``: whole
-        groups, the largest first to the peer with the fewest rows.
+        `labels_per_peer` classes, sizes as equal as the classes dealt to them allow. ``distance``: peers have
+        locations and see what is near, as in Garst and Reinders (2023): see `nearby`. ``by-group``: whole groups, the
+        largest first to the peer with the fewest rows. ``by-file``: the same with the files of a folder.
     rng : numpy.random.Generator
-        The only source of chance: the same generator state gives the same partition. ``by-group`` draws nothing.
+        The only source of chance: the same generator state gives the same partition. ``by-group`` and ``by-file``
+        draw nothing.
     beta : float
-        For ``dirichlet``: positive; the smaller, the more a peer's classes differ from its neighbours'.
+        For ``dirichlet`` and ``distance``: positive; the smaller, the more a peer's rows differ from the others'.
     labels_per_peer : int
         For ``labels``: at least 1 and fewer than there are classes.
+    points : ndarray of shape (n_rows, n_features)
+        For ``distance``: the rows.
+    locations : sequence of sequence of float
+        For ``distance``: one point for each peer; by default drawn uniformly in the box of the rows.
 
     Returns
     -------
@@ -74,17 +130,23 @@ def split(
     ----------
     .. [1] T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the effects of non-identical data distribution for federated
        visual classification", arXiv:1909.06335, 2019.
+    .. [2] S. Garst, M. Reinders, "Federated k-means clustering", arXiv:2310.01195, 2023.
     """
     _check_arguments(y_or_group, n_rows, n_peers, scheme, beta=beta, labels_per_peer=labels_per_peer)
+    if locations is not None and scheme != "distance":
+        raise UsageError(f"partition {scheme!r}: has no option locations")
     if scheme == "iid":
         owner = np.empty(n_rows, dtype=np.int64)
         owner[rng.permutation(n_rows)] = np.arange(n_rows) % n_peers
         return _rows_of(owner, n_peers)
+    if scheme == "distance":
+        assert beta is not None
+        return _rows_of(_distance(points, locations, n_rows, n_peers, beta, rng), n_peers)
     assert y_or_group is not None
     names, codes = np.unique(y_or_group, return_inverse=True)
     codes = codes.astype(np.int64).reshape(-1)
-    if scheme == "by-group":
-        owner = _by_group(codes, len(names), n_peers)
+    if scheme in _BY_GROUP:
+        owner = _by_group(codes, len(names), n_peers, scheme)
     elif scheme == "dirichlet":
         assert beta is not None
         owner = _dirichlet(codes, len(names), n_peers, beta, rng)
@@ -92,6 +154,40 @@ def split(
         assert labels_per_peer is not None
         owner = _labels(codes, len(names), n_peers, labels_per_peer, rng)
     return _rows_of(owner, n_peers)
+
+
+def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: float, rng: np.random.Generator) -> Rows:
+    """Return the peer of each row if peers see what is near them: Eq. 2 of Garst and Reinders (2023).
+
+    A peer at Euclidean distance d from a row sees it with probability 1 - exp(-beta / d). A row that several peers see
+    goes to one of them, drawn at random; one that nobody sees goes to the nearest, as in its authors' code.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_rows, n_features)
+    locations : ndarray of shape (n_peers, n_features)
+    beta : float
+        Positive. The smaller, the fewer peers see a row; below all distances nearly every row goes to the nearest.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int64
+        Peers may be left without a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nearby(np.array([[0.0], [9.0]]), np.array([[8.0], [1.0]]), 1e-9, np.random.default_rng(0))
+    array([1, 0])
+    """
+    distances = np.stack([np.sqrt(((points - location) ** 2).sum(axis=1)) for location in locations], axis=1)
+    with np.errstate(divide="ignore"):
+        seen = rng.random(distances.shape) < -np.expm1(-beta / distances)
+    # The largest of independent uniform draws, among those who see the row, is each of them equally often.
+    lots = np.where(seen, rng.random(distances.shape), -1.0)
+    owner = np.where(seen.any(axis=1), lots.argmax(axis=1), distances.argmin(axis=1))
+    return np.asarray(owner, dtype=np.int64)
 
 
 def _check_arguments(
@@ -103,7 +199,7 @@ def _check_arguments(
         raise UsageError(f"partition: {n_peers} peers: expected at least 1")
     if n_rows < n_peers:
         raise UsageError(f"partition: {n_rows} rows for {n_peers} peers: every peer needs at least one row")
-    own = {"dirichlet": "beta", "labels": "labels_per_peer"}.get(scheme)
+    own = {"dirichlet": "beta", "distance": "beta", "labels": "labels_per_peer"}.get(scheme)
     for option, value in options.items():
         if option == own and value is None:
             raise UsageError(f"partition {scheme!r}: {option} is missing")
@@ -111,8 +207,8 @@ def _check_arguments(
             raise UsageError(f"partition {scheme!r}: has no option {option}")
         if value is not None and not (value > 0 and np.isfinite(value)):
             raise UsageError(f"partition {scheme!r}: {option} = {value}: expected more than 0")
-    if scheme != "iid":
-        needed = "groups" if scheme == "by-group" else "labels"
+    if scheme not in ("iid", "distance"):
+        needed = _BY_GROUP.get(scheme, "labels")
         if y_or_group is None:
             raise UsageError(f"partition {scheme!r}: needs {needed}, and the data have none")
         if y_or_group.shape != (n_rows,):
@@ -123,10 +219,13 @@ def _rows_of(owner: Rows, n_peers: int) -> tuple[Rows, ...]:
     return tuple(np.flatnonzero(owner == peer).astype(np.int64) for peer in range(n_peers))
 
 
-def _by_group(codes: Rows, n_groups: int, n_peers: int) -> Rows:
+def _by_group(codes: Rows, n_groups: int, n_peers: int, scheme: str) -> Rows:
     """Return each row's peer, whole groups together; peers are numbered by their first group."""
     if n_groups < n_peers:
-        raise UsageError(f"partition 'by-group': {n_groups} groups for {n_peers} peers: every peer needs a group")
+        what = _BY_GROUP[scheme]
+        raise UsageError(
+            f"partition {scheme!r}: {n_groups} {what} for {n_peers} peers: every peer needs a {what.removesuffix('s')}"
+        )
     sizes = np.bincount(codes, minlength=n_groups)
     load = np.zeros(n_peers, dtype=np.int64)
     peer_of = np.empty(n_groups, dtype=np.int64)
@@ -136,6 +235,36 @@ def _by_group(codes: Rows, n_groups: int, n_peers: int) -> Rows:
     _, first = np.unique(peer_of, return_index=True)
     rank = np.argsort(np.argsort(first, kind="stable"), kind="stable")
     return np.asarray(rank[peer_of][codes], dtype=np.int64)
+
+
+def _distance(
+    points: NDArray[np.float64] | None,
+    locations: Sequence[Sequence[float]] | None,
+    n_rows: int,
+    n_peers: int,
+    beta: float,
+    rng: np.random.Generator,
+) -> Rows:
+    """Return each row's peer, and refuse a partition in which some peer sees nothing."""
+    if points is None or points.ndim != 2 or len(points) != n_rows:
+        raise UsageError("partition 'distance': needs the rows themselves, as points")
+    n_features = points.shape[1]
+    if locations is None:
+        places = rng.uniform(points.min(axis=0), points.max(axis=0), size=(n_peers, n_features))
+    elif len(locations) != n_peers or any(len(place) != n_features for place in locations):
+        raise UsageError(
+            f"partition 'distance': expected {n_peers} locations, one for each peer, of {n_features} coordinates each"
+        )
+    else:
+        places = np.array(locations, dtype=np.float64)
+    owner = nearby(points, places, beta, rng)
+    alone = np.flatnonzero(np.bincount(owner, minlength=n_peers) == 0)
+    if len(alone):
+        raise UsageError(
+            f"partition 'distance': peer {alone[0] + 1} of {n_peers} sees no row: raise beta, give locations nearer to "
+            "the rows, or choose another seed"
+        )
+    return owner
 
 
 def _dirichlet(codes: Rows, n_classes: int, n_peers: int, beta: float, rng: np.random.Generator) -> Rows:

@@ -1,4 +1,4 @@
-"""Readers of data files: CSV, NPY and NPZ.
+"""Readers of data files: CSV, NPY, NPZ, ARFF, Parquet, and folders of these.
 
 A file is read wholly or refused with one line that says which row and column is at fault, and nothing in a file is
 ever executed: Python objects inside NumPy files are refused.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +17,79 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
+from p2pclust.data.table import Choice, Column, Table, Titles, finished, is_number
 from p2pclust.errors import DataError
 
-__all__ = ["SUFFIXES", "read", "read_csv", "read_npy", "read_npz"]
+__all__ = ["SUFFIXES", "Column", "read", "read_csv", "read_folder", "read_npy", "read_npz"]
 
-SUFFIXES = (".csv", ".npy", ".npz")
-
-Column = str | int
+SUFFIXES = (".csv", ".npy", ".npz", ".arff", ".parquet")
 
 
-def read(path: str | Path, *, label_column: Column | None = None, group_column: Column | None = None) -> DataSet:
-    """Read a data file by its suffix.
+def read(
+    path: str | Path,
+    *,
+    label_column: Column | None = None,
+    group_column: Column | None = None,
+    columns: Sequence[Column] | None = None,
+    missing: str = "error",
+) -> DataSet:
+    """Read a data file by its suffix, or all data files of a folder.
 
     Parameters
     ----------
     path : str or Path
-        A ``.csv``, ``.npy`` or ``.npz`` file.
+        A ``.csv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files: see `read_folder`.
     label_column, group_column : str or int, optional
-        For CSV only: see `read_csv`.
+        For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
+        1. Its cells may be text; it is no feature. Whole numbers stay numbers, everything else becomes text.
+    columns : sequence of str or int, optional
+        The features, in this order. By default all columns but label and group.
+    missing : {"error", "drop"}
+        What to do where a value is missing: refuse the file and name the cell, or leave the row out. Infinity is
+        never a missing value, and always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in
+        text, null and NaN in Parquet, NaN in NumPy files.
 
     Raises
     ------
     DataError
         If the file is missing, of another kind, or cannot be used; the message names row and column.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "meters.csv")
+    ...     _ = file.write_text("watt,volt,site\\n12,230,a\\n,229,a\\n14,231,b\\n")
+    ...     data = read(file, columns=["volt", "watt"], label_column="site", missing="drop")
+    >>> data.X.tolist(), data.y.tolist(), data.dropped
+    ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
-    file = Path(path)
+    file, choice = Path(path), Choice(columns, label_column, group_column, missing)
+    if file.is_dir():
+        return read_folder(file, choice)
     suffix = file.suffix.lower()
+    if not suffix and not file.exists():
+        raise DataError(f"{file}: no such file or folder")
     if suffix not in SUFFIXES:
         raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
     if suffix == ".csv":
-        return read_csv(file, label_column=label_column, group_column=group_column)
+        return _csv(file).to_data(choice)
+    if suffix == ".arff":
+        from p2pclust.data.arff import read_arff  # noqa: PLC0415 - few peers have such a file
+
+        return read_arff(file, choice)
+    if suffix == ".parquet":
+        from p2pclust.data.parquet import read_parquet  # noqa: PLC0415
+
+        return read_parquet(file, choice)
     for what, column in (("label_column", label_column), ("group_column", group_column)):
         if column is not None:
-            raise DataError(f"{file}: {what} is for CSV files: an NPZ file carries y and group as arrays of their own")
-    return read_npy(file) if suffix == ".npy" else read_npz(file)
+            raise DataError(
+                f"{file}: {what} is for CSV, ARFF and Parquet files: an NPZ file carries y and group as arrays of "
+                "their own"
+            )
+    return _numpy(file, choice, named=suffix == ".npz")
 
 
 def read_csv(path: str | Path, *, label_column: Column | None = None, group_column: Column | None = None) -> DataSet:
@@ -63,8 +103,7 @@ def read_csv(path: str | Path, *, label_column: Column | None = None, group_colu
     path : str or Path
         UTF-8 text.
     label_column, group_column : str or int, optional
-        The column that holds ``y`` or ``group``: its name in the header, or its number counted from 1. Its cells may
-        be text; it is no feature. Whole numbers stay numbers, everything else stays text.
+        See `read`.
 
     Raises
     ------
@@ -72,30 +111,7 @@ def read_csv(path: str | Path, *, label_column: Column | None = None, group_colu
         If the file is missing or empty, a row has another number of cells than the first, or a cell is empty, text
         or not finite. Rows are counted as an editor counts lines, columns from 1.
     """
-    file = Path(path)
-    names, lines, rows = _table(file)
-    titles = names or [f"x{i}" for i in range(1, len(rows[0]) + 1)]
-    label = _column(file, "label_column", label_column, names, len(titles))
-    group = _column(file, "group_column", group_column, names, len(titles))
-    kept = [i for i in range(len(titles)) if i not in (label, group)]
-    X = np.empty((len(rows), len(kept)))
-    for index, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        cells = [row[i] for i in kept]
-        try:
-            X[index] = cells
-        except ValueError:
-            X[index] = np.nan  # The check below finds the cell and says what is in it.
-        if not np.isfinite(X[index]).all():
-            at = next(i for i in kept if not _is_finite(row[i]))
-            where = f"row {line}, column {at + 1}" + (f" ({names[at]})" if names else "")
-            raise DataError(f"{file}: {where}: {_fault(row[at])}")
-    return DataSet(
-        name=str(file),
-        X=X,
-        y=None if label is None else _codes([row[label] for row in rows]),
-        group=None if group is None else _codes([row[group] for row in rows]),
-        feature_names=tuple(titles[i] for i in kept),
-    )
+    return _csv(Path(path)).to_data(Choice(None, label_column, group_column))
 
 
 def read_npy(path: str | Path) -> DataSet:
@@ -106,26 +122,83 @@ def read_npy(path: str | Path) -> DataSet:
     DataError
         If it is missing, damaged, holds Python objects, has another number of dimensions, or a value is not finite.
     """
-    file = Path(path)
-    return DataSet(str(file), _arrays(file, ["X"])["X"])
+    return _numpy(Path(path), Choice(), named=False)
 
 
 def read_npz(path: str | Path) -> DataSet:
     """Read an NPZ file with ``X`` (n_rows, n_features), and perhaps ``y`` and ``group``, each (n_rows,).
 
-    Arrays of other names are left alone.
+    ``features``, if it is there, names the columns of ``X``. Arrays of other names are left alone.
 
     Raises
     ------
     DataError
         If it is missing, damaged, has no ``X``, holds Python objects, or the arrays do not fit together.
     """
-    file = Path(path)
-    arrays = _arrays(file, ["X", "y", "group"])
-    return DataSet(str(file), arrays["X"], arrays.get("y"), arrays.get("group"))
+    return _numpy(Path(path), Choice(), named=True)
 
 
-def _table(file: Path) -> tuple[list[str], list[int], list[list[str]]]:
+def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
+    """Read all data files of a folder, in the order of their names, as one data set.
+
+    Parameters
+    ----------
+    path : str or Path
+        Files of other kinds in it are left alone, and so are folders and hidden files.
+    choice : Choice, optional
+        Holds for every file.
+
+    Returns
+    -------
+    DataSet
+        ``group`` is the name of the file, without its suffix, that each row came from, unless a group column was
+        chosen. ``y`` is there if every file has labels.
+
+    Raises
+    ------
+    DataError
+        If there is no data file in it, one of them cannot be used, or they have different columns.
+    """
+    folder, choice = Path(path), choice or Choice()
+    files = sorted(
+        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file() and file.name[0] != "."
+    )
+    if not files:
+        raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
+    parts: list[DataSet] = []
+    for file in files:
+        part = read(
+            file,
+            label_column=choice.label_column,
+            group_column=choice.group_column,
+            columns=choice.columns,
+            missing=choice.missing,
+        )
+        if parts and part.feature_names != parts[0].feature_names:
+            raise DataError(
+                f"{file}: columns {', '.join(part.feature_names[:8])}, but {files[0]} has "
+                f"{', '.join(parts[0].feature_names[:8])}: files of one folder need the same columns in the same order"
+            )
+        parts.append(part)
+    stems = [file.stem for file in files]
+    twice = next((stem for stem in stems if stems.count(stem) > 1), None)
+    if twice is not None:
+        raise DataError(f"{folder}: two files are called {twice!r}: the name tells which file a row came from")
+    labels = [part.y for part in parts if part.y is not None]
+    groups = [part.group for part in parts if part.group is not None]
+    if choice.group_column is None or len(groups) < len(parts):
+        groups = [np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)]
+    return replace(
+        parts[0],
+        name=str(folder),
+        X=np.concatenate([part.X for part in parts]),
+        y=np.concatenate(labels) if len(labels) == len(parts) else None,
+        group=np.concatenate(groups),
+        dropped=sum(part.dropped for part in parts),
+    )
+
+
+def _csv(file: Path) -> Table:
     """Return the header's names (perhaps none), the line number of each row, and the rows of stripped cells."""
     lines: list[int] = []
     rows: list[list[str]] = []
@@ -145,7 +218,7 @@ def _table(file: Path) -> tuple[list[str], list[int], list[list[str]]]:
         raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
     except csv.Error as error:
         raise DataError(f"{file}: row {reader.line_num}: {error}") from error
-    names = rows[0] if rows and not any(_is_number(cell) for cell in rows[0]) else []
+    names = rows[0] if rows and not any(is_number(cell) for cell in rows[0]) else []
     if names:
         lines, rows = lines[1:], rows[1:]
     if not rows:
@@ -154,51 +227,20 @@ def _table(file: Path) -> tuple[list[str], list[int], list[list[str]]]:
     for line, row in zip(lines, rows, strict=True):
         if len(row) != width:
             raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row")
-    return names, lines, rows
+    return Table(file, names, lines, rows)
 
 
-def _column(file: Path, what: str, column: Column | None, names: Sequence[str], width: int) -> int | None:
-    """Return the index of a column given by name or by number from 1."""
-    if column is None:
-        return None
-    if isinstance(column, int):
-        if not 1 <= column <= width:
-            raise DataError(f"{file}: {what} = {column}: expected a column number from 1 to {width}")
-        return column - 1
-    if column not in names:
-        known = ", ".join(names) if names else "none, for the file has no header: give its number, counted from 1"
-        raise DataError(f"{file}: {what} = {column!r}: no such column; the columns are {known}")
-    return names.index(column)
-
-
-def _codes(cells: list[str]) -> NDArray[Any]:
-    """Return whole numbers as int64, anything else as text."""
-    try:
-        return np.array([int(cell) for cell in cells], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array(cells)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_finite(cell: str) -> bool:
-    return _is_number(cell) and bool(np.isfinite(float(cell)))
-
-
-def _fault(cell: str) -> str:
-    """Say why a cell is no finite number, and what to do about it."""
-    if not cell:
-        return "empty: fill it in or leave the row out"
-    if _is_number(cell):
-        return f"{cell} is not a finite number: fill it in or leave the row out"
-    shown = cell if len(cell) <= 30 else cell[:27] + "..."
-    return f"{shown!r} is text: expected a number"
+def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
+    arrays = _arrays(file, ["X", "y", "group", "features"] if named else ["X"])
+    X, names = arrays["X"], arrays.get("features")
+    titles: tuple[str, ...] = ()
+    if names is not None and names.dtype.kind == "U" and X.ndim == 2 and names.shape == X.shape[1:]:
+        titles = tuple(str(name) for name in names)
+    if choice.columns is not None and X.ndim == 2:
+        columns = Titles(file, titles, X.shape[1])
+        kept, _, _ = columns.chosen(choice)
+        X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
+    return finished(file, X, choice.missing, y=arrays.get("y"), group=arrays.get("group"), titles=titles)
 
 
 def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -1,21 +1,28 @@
-"""Data sets by name: what ships with scikit-learn, what lies in the cache, and what is generated."""
+"""Data sets by name: what ships with scikit-learn, what lies in the cache, and what is generated.
+
+Names follow one rule: see `p2pclust.data.catalogue.canonical`.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from p2pclust.data.catalogue import canonical, find
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.readers import SUFFIXES, Column, read, read_npz
-from p2pclust.errors import DataError, UsageError
+from p2pclust.data.generate import GENERATORS, gaussians, generate
+from p2pclust.data.readers import SUFFIXES, read, read_npz
+from p2pclust.data.table import Column
+from p2pclust.errors import UsageError
 
-__all__ = ["BUILT_IN", "available", "cache_dir", "gaussians", "is_file", "load"]
+__all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
 
 _SCIKIT_LEARN = ("breast_cancer", "digits", "iris", "wine")
 
@@ -26,17 +33,23 @@ def load(
     base: str | Path | None = None,
     label_column: Column | None = None,
     group_column: Column | None = None,
+    columns: Sequence[Column] | None = None,
+    missing: str = "error",
+    options: Mapping[str, Any] | None = None,
 ) -> DataSet:
     """Load a data set by name, or from a file.
 
     Parameters
     ----------
     source : str
-        A built-in name, the NAME of a ``NAME.npz`` in the cache directory, or a CSV, NPY or NPZ file.
+        A built-in name, the NAME of a ``NAME.npz`` in the cache directory, a data file, or a folder of data files
+        (written with a "/"). In a name, capitals stand for small letters and "-" for "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
-    label_column, group_column : str or int, optional
-        For CSV files: see `p2pclust.data.readers.read_csv`.
+    label_column, group_column, columns, missing
+        For files: see `p2pclust.data.readers.read`.
+    options : mapping, optional
+        For generated sets: see `p2pclust.data.generate`.
 
     Returns
     -------
@@ -46,7 +59,8 @@ def load(
     Raises
     ------
     UsageError
-        If there is no such data set; the message says where it was looked for and what to set.
+        If there is no such data set, or it has no such option; the message says where it was looked for and what to
+        do.
     DataError
         If a file cannot be used.
 
@@ -59,22 +73,45 @@ def load(
     >>> load("iris").X.shape
     (150, 4)
     """
+    name = canonical(source)
+    if options and (is_file(source) or name not in GENERATORS):
+        raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
     if is_file(source):
         file = Path(base or ".") / Path(source).expanduser()
-        return read(file, label_column=label_column, group_column=group_column)
-    if label_column is not None or group_column is not None:
-        raise UsageError(f"{source}: label_column and group_column are for CSV files, not for a registered data set")
-    if source in BUILT_IN:
-        return BUILT_IN[source]()
-    cached = cache_dir() / f"{source}.npz"
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", source) or not cached.is_file():
-        raise UsageError(_absent(source))
-    return replace(read_npz(cached), name=source)
+        return read(file, label_column=label_column, group_column=group_column, columns=columns, missing=missing)
+    if label_column is not None or group_column is not None or columns is not None or missing != "error":
+        raise UsageError(
+            f"{source}: label_column, group_column, columns and missing are for files, not for a registered data set"
+        )
+    if name in GENERATORS:
+        return generate(name, options or {})
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    file = cached(source)
+    return replace(read_npz(file), name=file.stem)
+
+
+def cached(source: str) -> Path:
+    """Return the file of a data set in the cache directory.
+
+    Raises
+    ------
+    UsageError
+        If it is not there.
+    """
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_. -]*", source):
+        exact = cache_dir() / f"{source}.npz"  # a person's own files may be called as they like
+        if exact.is_file():
+            return exact
+        for file in sorted(cache_dir().glob("*.npz")):
+            if canonical(file.stem) == canonical(source):
+                return file
+    raise UsageError(_absent(source))
 
 
 def is_file(source: str) -> bool:
     """Say whether a source is a file's name rather than a data set's: by its suffix or a separator in it."""
-    return source.lower().endswith(SUFFIXES) or "/" in source or os.sep in source
+    return source.lower().endswith(SUFFIXES) or "/" in source or os.sep in source or source in (".", "..")
 
 
 def cache_dir() -> Path:
@@ -90,40 +127,8 @@ def cache_dir() -> Path:
 def available() -> tuple[str, ...]:
     """Return the names that `load` would find now: the built-in ones first, then the cached ones, each sorted."""
     folder = cache_dir()
-    cached = sorted(file.stem for file in folder.glob("*.npz")) if folder.is_dir() else []
-    return (*BUILT_IN, *(name for name in cached if name not in BUILT_IN))
-
-
-def gaussians(
-    n_rows: int = 2000, n_clusters: int = 5, n_features: int = 8, *, spread: float = 0.1, seed: int = 0
-) -> DataSet:
-    """Generate round Gaussian clusters around centers drawn uniformly in the unit cube.
-
-    Parameters
-    ----------
-    n_rows, n_clusters, n_features : int
-        At least 1 each. Cluster sizes differ by one row at most.
-    spread : float
-        Standard deviation in each direction, at least 0.
-    seed : int
-        Not negative. The same arguments give the same data.
-
-    Returns
-    -------
-    DataSet
-        ``y`` tells the cluster that each row was drawn from; rows are in random order.
-
-    Examples
-    --------
-    >>> gaussians(10, 2, 3).X.shape
-    (10, 3)
-    """
-    if min(n_rows, n_clusters, n_features) < 1 or not spread >= 0 or seed < 0:
-        raise DataError("gaussians: expected at least one row, cluster and feature, and no negative spread or seed")
-    rng = np.random.default_rng(seed)
-    centers = rng.uniform(size=(n_clusters, n_features))
-    y = rng.permutation(np.arange(n_rows, dtype=np.int64) % n_clusters)
-    return DataSet("gaussians", centers[y] + spread * rng.standard_normal((n_rows, n_features)), y)
+    stems = sorted(file.stem for file in folder.glob("*.npz")) if folder.is_dir() else []
+    return (*BUILT_IN, *(name for name in stems if canonical(name) not in BUILT_IN))
 
 
 def _scikit_learn(name: str) -> DataSet:
@@ -143,17 +148,21 @@ def _loader(name: str) -> Callable[[], DataSet]:
     return lambda: _scikit_learn(name)
 
 
-BUILT_IN: dict[str, Callable[[], DataSet]] = dict(
-    sorted({**{name: _loader(name) for name in _SCIKIT_LEARN}, "gaussians": gaussians}.items())
+BUILT_IN: dict[str, Callable[..., DataSet]] = dict(
+    sorted({**{name: _loader(name) for name in _SCIKIT_LEARN}, **GENERATORS}.items())
 )
 """What is always there, by name."""
 
 
 def _absent(source: str) -> str:
     """Say where a data set was looked for, which name may have been meant, and what to do."""
-    near = difflib.get_close_matches(source, available(), n=1)
+    entry = find(source)
+    if entry is not None:
+        # No line break, no quotes: it can be copied as it stands.
+        return f"{source} is not in {cache_dir()}: get it with: p2pclust data fetch {entry.name}"
+    near = difflib.get_close_matches(canonical(source), available(), n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return (
-        f"unknown data set {source!r}{meant}: built in are {', '.join(BUILT_IN)}; others are read as NAME.npz (X, y) "
-        f"from {cache_dir()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
+        f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
+        f"y) from {cache_dir()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
     )

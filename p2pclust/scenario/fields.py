@@ -16,10 +16,13 @@ __all__ = [
     "RandomVictims",
     "bounds",
     "column",
+    "columns",
     "device_name",
     "init",
     "known_protocol",
+    "locations",
     "not_empty",
+    "options",
     "who",
     "wrong_table",
     "wrong_value",
@@ -99,6 +102,28 @@ def column(value: object) -> str | int:
     if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and value < 1):
         raise wrong_value("expected a column's name, or its number counted from 1")
     return value
+
+
+def columns(value: object) -> tuple[str | int, ...]:
+    """Take the features of a file: a list of columns."""
+    if not isinstance(value, list | tuple) or not value:
+        raise wrong_value("expected a list of columns, each by its name or by its number counted from 1")
+    return tuple(column(item) for item in value)
+
+
+def locations(value: object) -> Centers:
+    """Take the places where peers stand."""
+    rows = _matrix(value)
+    if rows is None:
+        raise wrong_value("expected a list with one point for each peer, all with the same number of coordinates")
+    return rows
+
+
+def options(value: object) -> dict[str, object]:
+    """Take a table of values; what each may be is for the generator of the data to say."""
+    if not isinstance(value, dict):
+        raise wrong_value("expected a table of options, such as { noise = 1.5 }")
+    return dict(value)
 
 
 def device_name(value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from p2pclust.data import DataSet, load, split
+from p2pclust.data import DataSet, deal, load
 from p2pclust.data.registry import is_file
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.compose import cluster_job
@@ -80,12 +80,17 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     """
     spec = scenario.data
     names = [device.name for device in scenario.fleet.members]
+    how: dict[str, Any] = {
+        "label_column": spec.label_column,
+        "group_column": spec.group_column,
+        "columns": spec.columns,
+        "missing": spec.missing,
+    }
     if spec.files is not None:
-        shares = [load(file, label_column=spec.label_column, group_column=spec.group_column) for file in spec.files]
+        shares = [load(file, **how) for file in spec.files]
     else:
         assert spec.source is not None
-        data = load(spec.source, label_column=spec.label_column, group_column=spec.group_column)
-        shares = _dealt(data, scenario, len(names))
+        shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
     for share in shares[1:]:
         if share.n_features != shares[0].n_features:
             raise DataError(
@@ -161,15 +166,15 @@ def check_backend(scenario: Scenario, backend: str) -> None:
 
 
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
-    spec = scenario.data
-    rows = split(
-        data.group if spec.scheme == "by-group" else data.y,
-        data.n_rows,
+    spec = scenario.data.partition
+    rows = deal(
+        data,
         n_peers,
-        spec.scheme,
+        scenario.data.scheme,
         splitting(scenario.seed),
-        beta=None if spec.partition is None else spec.partition.beta,
-        labels_per_peer=None if spec.partition is None else spec.partition.labels_per_peer,
+        beta=None if spec is None else spec.beta,
+        labels_per_peer=None if spec is None else spec.labels_per_peer,
+        locations=None if spec is None else spec.locations,
     )
     return [data.take(share) for share in rows]
 

@@ -60,21 +60,25 @@ class _Table(BaseModel):
 class PartitionSpec(_Table):
     """``[data.partition]``: which peer holds which rows."""
 
-    scheme: Literal["iid", "dirichlet", "labels", "by-group", "files"] = "iid"
-    #: For dirichlet: the smaller, the more the peers differ.
+    scheme: Literal["iid", "dirichlet", "labels", "distance", "by-group", "by-file", "files"] = "iid"
+    #: For dirichlet and distance: the smaller, the more the peers differ.
     beta: Annotated[float, Field(gt=0)] | None = None
     #: For labels: every peer holds exactly so many classes.
     labels_per_peer: Annotated[int, Field(ge=1)] | None = None
+    #: For distance: where each peer stands, in raw units; by default drawn from the seed, in the box of the rows.
+    locations: Annotated[Centers, PlainValidator(fields.locations)] | None = None
 
     @model_validator(mode="after")
     def _options_fit_scheme(self) -> PartitionSpec:
         problems = []
-        for option, scheme in (("beta", "dirichlet"), ("labels_per_peer", "labels")):
+        for option, schemes in (("beta", ("dirichlet", "distance")), ("labels_per_peer", ("labels",))):
             given = getattr(self, option) is not None
-            if given and self.scheme != scheme:
-                problems.append(f"{option} is for scheme = {scheme!r}, not {self.scheme!r}")
-            elif not given and self.scheme == scheme:
-                problems.append(f"scheme = {scheme!r} needs {option}")
+            if given and self.scheme not in schemes:
+                problems.append(f"{option} is for scheme = {' or '.join(map(repr, schemes))}, not {self.scheme!r}")
+            elif not given and self.scheme in schemes:
+                problems.append(f"scheme = {self.scheme!r} needs {option}")
+        if self.locations is not None and self.scheme != "distance":
+            problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
         if problems:
             raise wrong_table(problems)
         return self
@@ -83,13 +87,18 @@ class PartitionSpec(_Table):
 class DataSpec(_Table):
     """``[data]``: where the rows come from, and how the federated protocol scales them."""
 
-    #: A registered data set, or one file, which is split among the peers.
+    #: A registered data set, or one file or folder of files, which is split among the peers.
     source: Annotated[str, Field(min_length=1)] | None = None
     #: One file per device, in the order of the devices: nothing is split.
     files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
-    #: For CSV files: the columns of y and group.
+    #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all others.
     label_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    #: For files: refuse a missing value, or leave its row out.
+    missing: Literal["error", "drop"] = "error"
+    #: For generated data sets: their own options, such as noise.
+    options: Annotated[dict[str, Any], PlainValidator(fields.options)] | None = None
     scaling: Literal["none", "minmax", "zscore"] = "none"
     #: Declared range of each feature in raw units: spares the round that finds it out. One pair stands for all.
     bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
@@ -108,6 +117,8 @@ class DataSpec(_Table):
             raise wrong_table(["expected either source, or files with one file per device"])
         if self.files is not None and self.scheme != "files":
             raise wrong_table([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+        if self.files is not None and self.options is not None:
+            raise wrong_table(["options are for generated data sets: they need source"])
         if self.source is not None and self.scheme == "files":
             raise wrong_table(["partition.scheme = 'files' needs files, one per device, instead of source"])
         return self

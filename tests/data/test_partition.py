@@ -9,7 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from p2pclust.data import SCHEMES, load, split
+from p2pclust.data import SCHEMES, DataSet, deal, load, split, split_columns
+from p2pclust.data.partition import nearby
 from p2pclust.errors import UsageError
 
 
@@ -109,22 +110,125 @@ def test_by_group_with_a_peer_for_each_keeps_their_order() -> None:
     assert [rows.tolist() for rows in split(group, 4, 3, "by-group", rng())] == [[1, 3], [2], [0]]
 
 
+def test_by_file_is_by_group_in_other_words() -> None:
+    files = np.array(["b", "a", "a", "c"])
+    assert [rows.tolist() for rows in split(files, 4, 3, "by-file", rng())] == [[1, 2], [0], [3]]
+    with pytest.raises(UsageError, match=r"^partition 'by-file': 3 files for 4 peers: every peer needs a file$"):
+        split(files, 4, 4, "by-file", rng())
+
+
+POINTS = np.random.default_rng(5).uniform(size=(60, 2))
+LOCATIONS = [[0.1, 0.1], [0.9, 0.1], [0.5, 0.5], [0.2, 0.9]]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dirichlet": {"beta": 0.5},
+    "labels": {"labels_per_peer": 2},
+    "distance": {"beta": 0.3, "points": POINTS},
+}
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_generator_decides_everything(scheme: str) -> None:
     y = np.arange(60) % 6
-    options: dict[str, Any] = {"dirichlet": {"beta": 0.5}, "labels": {"labels_per_peer": 2}}.get(scheme, {})
 
     def drawn(seed: int) -> list[list[int]]:
-        return [rows.tolist() for rows in split(y, 60, 4, scheme, rng(seed), **options)]
+        return [rows.tolist() for rows in split(y, 60, 4, scheme, rng(seed), **OPTIONS.get(scheme, {}))]
 
     assert drawn(3) == drawn(3)
-    assert (drawn(3) == drawn(4)) is (scheme == "by-group")
+    assert (drawn(3) == drawn(4)) is (scheme in ("by-group", "by-file"))
+
+
+PINNED = {
+    "iid": "130122013003013122231320",
+    "dirichlet": "212213220313231313212310",
+    "labels": "121023021023031023131023",
+    "distance": "223321232300231322010021",
+    "by-group": "012301012301012301012301",
+    "by-file": "012301012301012301012301",
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_seed_deals_the_same_rows_for_ever(scheme: str) -> None:
+    y = np.arange(24) % 6
+    options = OPTIONS.get(scheme, {}) | ({"points": POINTS[:24]} if scheme == "distance" else {})
+    owner = np.empty(24, dtype=int)
+    for peer, rows in enumerate(split(y, 24, 4, scheme, rng(11), **options)):
+        owner[rows] = peer
+    assert "".join(map(str, owner)) == PINNED[scheme]
+
+
+@given(seed=st.integers(0, 99), beta=st.floats(1e-3, 1e3), n_peers=st.integers(1, 6))
+def test_distance(seed: int, beta: float, n_peers: int) -> None:
+    try:
+        shares = split(None, 60, n_peers, "distance", rng(seed), beta=beta, points=POINTS)
+    except UsageError as error:
+        assert "sees no row: raise beta" in str(error)  # noqa: PT017 - either is right
+        return
+    check_partition(shares, 60, n_peers)
+
+
+def test_below_all_distances_every_row_is_at_the_nearest() -> None:
+    shares = split(None, 60, 4, "distance", rng(), beta=1e-12, points=POINTS, locations=LOCATIONS)
+    nearest = np.linalg.norm(POINTS[:, None] - np.array(LOCATIONS), axis=2).argmin(axis=1)
+    assert [rows.tolist() for rows in shares] == [np.flatnonzero(nearest == peer).tolist() for peer in range(4)]
+
+
+def test_above_all_distances_everybody_sees_everything_and_lots_decide() -> None:
+    points = np.random.default_rng(0).uniform(size=(8000, 2))
+    shares = split(None, 8000, 4, "distance", rng(), beta=1e6, points=points, locations=LOCATIONS)
+    assert max(abs(len(rows) - 2000) for rows in shares) < 4 * np.sqrt(8000 * 0.25 * 0.75)
+
+
+def test_a_row_is_seen_with_the_probability_of_the_paper() -> None:
+    # One peer beside the row, one at distance 2, one so far that it sees nothing: by hand.
+    points, places = np.zeros((20000, 1)), np.array([[0.0], [2.0], [1e12]])
+    owner = nearby(points, places, 1.0, rng())
+    seen_by_second = 1 - np.exp(-1.0 / 2.0)  # the first sees all; a row seen by both is at either, equally often
+    assert np.bincount(owner, minlength=3)[2] == 0
+    assert (owner == 1).mean() == pytest.approx(seen_by_second / 2, abs=4 * np.sqrt(0.25 / 20000))
+
+
+def test_deal_finds_what_the_scheme_looks_at() -> None:
+    data = DataSet("d", POINTS, np.arange(60) % 6, np.repeat(np.arange(4), 15))
+    for scheme in SCHEMES:
+        options = {key: value for key, value in OPTIONS.get(scheme, {}).items() if key != "points"}
+        looked_at = data.group if scheme in ("by-group", "by-file") else data.y
+        expected = split(looked_at, 60, 4, scheme, rng(1), **OPTIONS.get(scheme, {}))
+        found = deal(data, 4, scheme, rng(1), **options)
+        assert [rows.tolist() for rows in found] == [rows.tolist() for rows in expected]
+
+
+@given(n_features=st.integers(1, 40), n_peers=st.integers(1, 40))
+def test_columns_are_split_evenly(n_features: int, n_peers: int) -> None:
+    if n_peers > n_features:
+        with pytest.raises(UsageError, match="every peer needs at least one column"):
+            split_columns(n_features, n_peers)
+        return
+    shares = split_columns(n_features, n_peers)
+    assert np.concatenate(shares).tolist() == list(range(n_features))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("widths", [[1] * 16, [2] * 8, [4] * 4, [8] * 2, [1, 2, 3, 4, 6]])
+def test_the_vertical_schemes_of_the_paper(widths: list[int]) -> None:
+    assert [len(columns) for columns in split_columns(16, len(widths), widths)] == widths
+
+
+@pytest.mark.parametrize("widths", [[1, 2], [1, 2, 4], [3, 3, 0], [7, -1, 0]])
+def test_widths_that_do_not_fit(widths: list[int]) -> None:
+    with pytest.raises(
+        UsageError, match=r"^partition 'vertical': widths .*: expected 3 numbers of at least 1 with the "
+    ):
+        split_columns(6, 3, widths)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ((None, 9, 2, "idd"), "unknown partition scheme 'idd': expected iid, dirichlet, labels, by-group"),
+        (
+            (None, 9, 2, "idd"),
+            "unknown partition scheme 'idd': expected iid, dirichlet, labels, distance, by-group, by-file",
+        ),
         ((None, 9, 0, "iid"), "partition: 0 peers: expected at least 1"),
         ((None, 3, 4, "iid"), "partition: 3 rows for 4 peers: every peer needs at least one row"),
         ((None, 9, 2, "labels", 2), "partition 'labels': needs labels, and the data have none"),
@@ -148,6 +252,8 @@ def test_the_generator_decides_everything(scheme: str) -> None:
         ((np.arange(9), 9, 2, "dirichlet"), "partition 'dirichlet': beta is missing"),
         ((np.arange(9), 9, 2, "dirichlet", None, 0.0), "partition 'dirichlet': beta = 0.0: expected more than 0"),
         ((np.arange(9), 9, 2, "iid", None, 1.0), "partition 'iid': has no option beta"),
+        ((None, 9, 2, "distance"), "partition 'distance': beta is missing"),
+        ((None, 9, 2, "distance", None, 1.0), "partition 'distance': needs the rows themselves, as points"),
     ],
 )
 def test_impossible_partitions(call: tuple[Any, ...], message: str) -> None:
@@ -155,3 +261,15 @@ def test_impossible_partitions(call: tuple[Any, ...], message: str) -> None:
     with pytest.raises(UsageError) as error:
         split(y, n_rows, n_peers, scheme, rng(), labels_per_peer=labels_per_peer, beta=beta)
     assert str(error.value) == message
+
+
+def test_impossible_locations() -> None:
+    with pytest.raises(UsageError, match=r"expected 2 locations, one for each peer, of 2 coordinates each$"):
+        split(None, 60, 2, "distance", rng(), beta=1.0, points=POINTS, locations=LOCATIONS)
+    with pytest.raises(UsageError, match=r"^partition 'iid': has no option locations$"):
+        split(None, 60, 4, "iid", rng(), locations=LOCATIONS)
+    far = [[0.5, 0.5], [1e9, 1e9]]
+    with pytest.raises(
+        UsageError, match=r"^partition 'distance': peer 2 of 2 sees no row: raise beta, give locations "
+    ):
+        split(None, 60, 2, "distance", rng(), beta=1e-6, points=POINTS, locations=far)

@@ -76,6 +76,9 @@ def test_csv_unknown_columns(tmp_path: Path) -> None:
     file = written(tmp_path, "a,b\n1,2\n")
     with pytest.raises(DataError, match=r"label_column = 'c': no such column; the columns are a, b$"):
         read_csv(file, label_column="c")
+    wide = written(tmp_path, "species,width\nx,2\n", "wide.csv")
+    with pytest.raises(DataError, match=r"'specie': no such column \(did you mean 'species'\?\); the columns are "):
+        read_csv(wide, label_column="specie")
     with pytest.raises(DataError, match=r"group_column = 3: expected a column number from 1 to 2$"):
         read_csv(file, group_column=3)
     bare = written(tmp_path, "1,2\n", "bare.csv")
@@ -144,14 +147,135 @@ def test_missing_files(tmp_path: Path, reader: object) -> None:
     assert str(error.value) == f"{tmp_path / 'no.npy'}: no such file"
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_no_csv_file(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(DataError, match=r"d\.csv: cannot be read \(Is a directory\)$"):
-        read(tmp_path / "d.csv")
+        read_csv(tmp_path / "d.csv")
 
 
 def test_other_kinds_of_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"d\.xlsx: unknown kind of file '\.xlsx': expected \.csv, \.npy, \.npz$"):
+    with pytest.raises(
+        DataError, match=r"d\.xlsx: unknown kind of file '\.xlsx': expected \.csv, \.npy, \.npz, \.arff, \.parquet$"
+    ):
         read(tmp_path / "d.xlsx")
-    with pytest.raises(DataError, match=r"d\.npz: label_column is for CSV files"):
+    with pytest.raises(DataError, match=r"d\.npz: label_column is for CSV, ARFF and Parquet files"):
         read(tmp_path / "d.npz", label_column="y")
+
+
+def test_columns_are_chosen_by_name_and_number_in_the_order_given(tmp_path: Path) -> None:
+    file = written(tmp_path, "site,w,h,note\na,1,2,x\nb,3,4,y\n")
+    data = read(file, columns=["h", 2], label_column="site")
+    assert data.X.tolist() == [[2.0, 1.0], [4.0, 3.0]]
+    assert data.feature_names == ("h", "w")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["w", "z"], "columns = 'z': no such column; the columns are site, w, h"),
+        ([4], "columns = 4: expected a column number from 1 to 3"),
+        (["w", 2], "columns: 2 is named twice"),
+        (["site", "w"], "columns: 'site' is the label or group column: no feature"),
+    ],
+)
+def test_columns_that_cannot_be_meant(tmp_path: Path, columns: list[str | int], message: str) -> None:
+    file = written(tmp_path, "site,w,h\na,1,2\n")
+    with pytest.raises(DataError) as error:
+        read(file, columns=columns, label_column="site")
+    assert str(error.value) == f"{file}: {message}"
+
+
+@pytest.mark.parametrize("cell", ["", "?", "NA", "n/a", "nan", "NULL"])
+def test_missing_values_in_text(tmp_path: Path, cell: str) -> None:
+    file = written(tmp_path, f"a,b,k\n1,2,x\n3,{cell},y\n5,6,z\n")
+    data = read(file, label_column="k", missing="drop")
+    assert data.X.tolist() == [[1.0, 2.0], [5.0, 6.0]]
+    assert data.y is not None
+    assert data.y.tolist() == ["x", "z"]
+    assert data.dropped == 1
+    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): .*: fill it in or leave the row out$"):
+        read(file, label_column="k")
+    assert read(file, columns=["a"]).n_rows == 3  # what is not taken need not be there
+
+
+def test_dropping_forgives_nothing_else(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): inf is not a finite number: fill it in"):
+        read(written(tmp_path, "a,b\n1,2\n3,inf\n"), missing="drop")
+    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): 'hot' is text: expected a number$"):
+        read(written(tmp_path, "a,b\n,2\n3,hot\n"), missing="drop")
+    with pytest.raises(DataError, match=r"a value is missing in every one of its 2 rows: choose other columns$"):
+        read(written(tmp_path, "a,b\n,2\n3,\n"), missing="drop")
+
+
+def test_rules_for_missing_values_that_there_are_not(tmp_path: Path) -> None:
+    file = written(tmp_path, "a\n1\n")
+    with pytest.raises(
+        DataError, match=r"^missing = 'mean': a peer knows the mean of its own rows only, so the result"
+    ):
+        read(file, missing="mean")
+    with pytest.raises(DataError, match=r"^missing = 'zero': expected 'error' or 'drop'$"):
+        read(file, missing="zero")
+    with pytest.raises(DataError, match=r"^columns = \[\]: expected a list of names or numbers, at least one$"):
+        read(file, columns=[])
+
+
+def test_missing_values_and_columns_of_numpy_files(tmp_path: Path) -> None:
+    X = np.array([[1.0, 2.0, 3.0], [4.0, np.nan, 6.0], [7.0, 8.0, 9.0]])
+    np.save(tmp_path / "d.npy", X)
+    np.savez(
+        tmp_path / "d.npz", X=X, y=np.arange(3), group=np.array(["a", "b", "c"]), features=np.array(["u", "v", "w"])
+    )
+    with pytest.raises(DataError, match=r"d\.npy: row 2, column 2 is nan: fill it in or leave the row out$"):
+        read(tmp_path / "d.npy")
+    assert read(tmp_path / "d.npy", columns=[3, 1]).X.tolist() == [[3.0, 1.0], [6.0, 4.0], [9.0, 7.0]]
+    data = read(tmp_path / "d.npz", missing="drop", columns=["w", "v"])
+    assert (data.X.tolist(), data.feature_names, data.dropped) == ([[3.0, 2.0], [9.0, 8.0]], ("w", "v"), 1)
+    assert data.y is not None
+    assert data.y.tolist() == [0, 2]
+    assert data.group is not None
+    assert data.group.tolist() == ["a", "c"]
+    with pytest.raises(DataError, match=r"d\.npz: columns = 'x': no such column; the columns are u, v, w$"):
+        read(tmp_path / "d.npz", columns=["x"])
+
+
+def test_empty_arrays_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", X=np.zeros((0, 2)))
+    with pytest.raises(DataError, match=r"d\.npz: no rows: expected at least one$"):
+        read(tmp_path / "d.npz", missing="drop")
+    np.savez(tmp_path / "d.npz", X=np.zeros((2, 2)), y=np.arange(3))
+    with pytest.raises(DataError, match=r"d\.npz: y has shape \(3,\): expected one value for each of 2 rows$"):
+        read(tmp_path / "d.npz", missing="drop")
+
+
+def test_a_folder_is_one_data_set(tmp_path: Path) -> None:
+    written(tmp_path, "w,h,kind\n1,2,x\n", "b.csv")
+    written(tmp_path, "w,h,kind\n3,4,y\n5,,x\n", "a.csv")
+    written(tmp_path, "not data", "README.txt")
+    written(tmp_path, "not,data", ".hidden.csv")
+    data = read(tmp_path, label_column="kind", missing="drop")
+    assert data.X.tolist() == [[3.0, 4.0], [1.0, 2.0]]
+    assert data.group is not None
+    assert data.group.tolist() == ["a", "b"]
+    assert data.y is not None
+    assert data.y.tolist() == ["y", "x"]
+    assert (data.name, data.dropped) == (str(tmp_path), 1)
+    by_column = read(tmp_path, group_column="kind", missing="drop").group
+    assert by_column is not None
+    assert by_column.tolist() == ["y", "x"]
+
+
+def test_folders_that_are_no_data_set(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r": no data file in this folder: expected \.csv, "):
+        read(tmp_path)
+    written(tmp_path, "w,h\n1,2\n", "a.csv")
+    written(tmp_path, "w,g\n1,2\n", "b.csv")
+    with pytest.raises(
+        DataError, match=r"b\.csv: columns w, g, but .*a\.csv has w, h: files of one folder need the same"
+    ):
+        read(tmp_path)
+    (tmp_path / "b.csv").unlink()
+    np.savez(tmp_path / "a.npz", X=np.zeros((1, 2)), features=np.array(["w", "h"]))
+    with pytest.raises(DataError, match=r": two files are called 'a': the name tells which file a row came from$"):
+        read(tmp_path)
+    with pytest.raises(DataError, match=r"nowhere: no such file or folder$"):
+        read(tmp_path / "nowhere")

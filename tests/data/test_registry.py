@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from p2pclust.data import BUILT_IN, load
+from p2pclust.data.generate import GENERATORS
 from p2pclust.data.registry import available, cache_dir, gaussians
 from p2pclust.errors import DataError, UsageError
 
@@ -37,7 +38,8 @@ def test_built_in(name: str, shape: tuple[int, int], classes: int) -> None:
 
 
 def test_the_table_above_is_complete() -> None:
-    assert tuple(BUILT_IN) == ("breast_cancer", "digits", "gaussians", "iris", "wine")
+    shipped = ("breast_cancer", "digits", "iris", "wine")
+    assert tuple(BUILT_IN) == tuple(sorted((*shipped, *GENERATORS)))
 
 
 def test_cached(cache: Path) -> None:
@@ -61,14 +63,34 @@ def test_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_dir().parts[-2:] == ("p2pclust", "data")
 
 
-@pytest.mark.parametrize(("name", "meant"), [("digit", " (did you mean 'digits'?)"), ("zzz", ""), ("..", "")])
+@pytest.mark.parametrize(("name", "meant"), [("digit", " (did you mean 'digits'?)"), ("zzz", ""), ("a*", "")])
 def test_absent(cache: Path, name: str, meant: str) -> None:
     with pytest.raises(UsageError) as error:
         load(name)
     assert str(error.value) == (
-        f"unknown data set {name!r}{meant}: built in are breast_cancer, digits, gaussians, iris, wine; others are read "
-        f"as NAME.npz (X, y) from {cache}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
+        f"unknown data set {name!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, y) "
+        f"from {cache}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
     )
+
+
+def test_absent_but_to_be_had(cache: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        load("S-Set1")
+    assert str(error.value) == f"S-Set1 is not in {cache}: get it with: p2pclust data fetch s_set1"
+
+
+@pytest.mark.parametrize("spelling", ["s_set1", "s-set1", "S-Set1", "s1"])
+def test_one_rule_for_all_spellings(cache: Path, spelling: str) -> None:
+    np.savez(cache / "s_set1.npz", X=np.zeros((1, 1)))
+    assert load(spelling).name == "s_set1"
+
+
+def test_a_file_called_exactly_so_comes_first(cache: Path) -> None:
+    np.savez(cache / "my_data.npz", X=np.zeros((1, 1)))
+    assert load("My-Data").n_rows == 1
+    np.savez(cache / "My-Data.npz", X=np.zeros((2, 1)))
+    assert load("My-Data").n_rows == 2
+    assert load("my_data").n_rows == 1
 
 
 def test_files_start_from_base(tmp_path: Path) -> None:
@@ -81,7 +103,7 @@ def test_files_start_from_base(tmp_path: Path) -> None:
 
 
 def test_columns_are_for_files() -> None:
-    with pytest.raises(UsageError, match=r"^iris: label_column and group_column are for CSV files"):
+    with pytest.raises(UsageError, match=r"^iris: label_column, group_column, columns and missing are for files"):
         load("iris", label_column="species")
 
 

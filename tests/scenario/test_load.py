@@ -135,7 +135,7 @@ ONE_LINE: list[tuple[str, str]] = [
     ('[data]\nfiles = ["a.csv"]\n' + FLEET + JOB, "[data]: 1 files for 4 devices: expected one file per device"),
     (
         HEAD + "[data.partition]\nbeta = 1.0\n" + FLEET + JOB,
-        "[data.partition]: beta is for scheme = 'dirichlet', not 'iid'",
+        "[data.partition]: beta is for scheme = 'dirichlet' or 'distance', not 'iid'",
     ),
     (
         HEAD + '[data.partition]\nscheme = "labels"\n' + FLEET + JOB,

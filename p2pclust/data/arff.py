@@ -1,0 +1,101 @@
+"""ARFF, Weka's format: a header that names the columns, then rows with commas between their cells.
+
+Read here rather than by SciPy, whose reader neither takes text columns nor says which row is at fault, and which a
+peer beside an ARFF file would have to load for it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.table import Choice, Table
+from p2pclust.errors import DataError
+
+__all__ = ["read_arff"]
+
+_ATTRIBUTE = re.compile(
+    r"""@attribute\s+ (?: "(?P<double>[^"]*)" | '(?P<single>[^']*)' | (?P<plain>[^\s{]+) ) \s*(?P<type>\S.*)$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+_CELL = re.compile(
+    r"""\s*(?: "(?P<double>(?:\\.|[^"\\])*)" | '(?P<single>(?:\\.|[^'\\])*)' | (?P<plain>[^,"']*) )\s*(?P<end>,|$)""",
+    re.VERBOSE,
+)
+
+
+def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
+    """Read a dense ARFF file.
+
+    Parameters
+    ----------
+    path : str or Path
+        UTF-8 text. Attributes of any type may stand in it, as long as those that are taken as features hold numbers;
+        ``?`` is a missing value.
+    choice : Choice, optional
+        Which attributes are features, label and group, and what to do about missing values.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is no ARFF or a sparse one, a row has another number of cells than there are
+        attributes, or a cell cannot be used. Rows are counted as an editor counts lines.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        what = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise DataError(f"{file}: {what}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
+    lines = text.splitlines()
+    names, start = _header(file, lines)
+    numbers, rows = [], []
+    for number, line in enumerate(lines[start:], start=start + 1):
+        if not line.strip() or line.lstrip().startswith("%"):
+            continue
+        if line.lstrip().startswith("{"):
+            raise DataError(f"{file}: row {number}: sparse ARFF is not read: save it as dense ARFF or CSV")
+        cells = _cells(file, number, line)
+        if len(cells) != len(names):
+            raise DataError(f"{file}: row {number} has {len(cells)} cells: expected {len(names)}, one per attribute")
+        numbers.append(number)
+        rows.append(cells)
+    if not rows:
+        raise DataError(f"{file}: no rows below @data: expected at least one")
+    return Table(file, names, numbers, rows).to_data(choice or Choice())
+
+
+def _header(file: Path, lines: list[str]) -> tuple[list[str], int]:
+    """Return the attributes' names and the index of the first line below ``@data``."""
+    names: list[str] = []
+    for index, line in enumerate(lines):
+        word = line.strip().lower()
+        if not word or word.startswith(("%", "@relation")):
+            continue
+        if word.startswith("@data"):
+            if not names:
+                raise DataError(f"{file}: row {index + 1}: @data without an @attribute before it")
+            return names, index + 1
+        found = _ATTRIBUTE.match(line.strip())
+        if found is None:
+            raise DataError(f"{file}: row {index + 1}: expected @relation, @attribute NAME TYPE, @data or % comment")
+        names.append(found["double"] or found["single"] or found["plain"] or "")
+    raise DataError(f"{file}: no @data line: not an ARFF file, or cut short")
+
+
+def _cells(file: Path, number: int, line: str) -> list[str]:
+    """Return the cells of a line; either kind of quote may hold commas, and a backslash holds the next sign."""
+    cells, at = [], 0
+    while True:
+        found = _CELL.match(line, at)
+        if found is None:
+            raise DataError(f"{file}: row {number}: a quote is not closed, or something stands behind one")
+        quoted = found["double"] if found["double"] is not None else found["single"]
+        cells.append(found["plain"].strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        if found["end"] == "":
+            return cells
+        at = found.end()

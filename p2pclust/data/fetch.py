@@ -1,0 +1,293 @@
+"""Downloading a data set from its home: resumed where it broke off, checked, converted, and put in place at once.
+
+Pooch downloads to a temporary name, checks, and moves. What is added here: a broken download is kept as ``.part``, and
+goes on from there; a file whose checksum nobody published is remembered by the one that it had the first time. A data
+set's own file appears last and whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.catalogue import ENTRIES, Entry, Remote, canonical, find
+from p2pclust.data.convert import convert
+from p2pclust.data.npz import write_npz
+from p2pclust.data.registry import BUILT_IN, cache_dir
+from p2pclust.errors import DataError, UsageError
+
+__all__ = ["Fetched", "OnProgress", "fetch"]
+
+_RESUMPTIONS = 5
+_CHUNK = 1 << 16
+
+OnProgress = Callable[[str, int, int | None], None]
+"""Called with a file's name, the bytes that are there, and the bytes that there will be (None: not known)."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Where a data set lies, and whether it had to be made."""
+
+    name: str
+    file: Path
+    new: bool
+
+
+def fetch(
+    name: str,
+    *,
+    to: str | Path | None = None,
+    given: str | Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Fetched:
+    """Download a data set, convert it, and store it as ``NAME.npz``.
+
+    Parameters
+    ----------
+    name : str
+        Of the catalogue, in any spelling.
+    to : str or Path, optional
+        The folder; default: the cache directory. Downloads are kept below it in ``downloads/``, which may be deleted.
+    given : str or Path, optional
+        The file that the home offers, or the folder that holds several, already here: nothing is downloaded.
+    on_progress : callable, optional
+        See `OnProgress`.
+
+    Returns
+    -------
+    Fetched
+        If the file was there already, nothing was done.
+
+    Raises
+    ------
+    UsageError
+        If there is no such data set, Pooch is missing, nothing can be reached, or a server refuses.
+    DataError
+        If a file has another checksum than it should have, or is not what the catalogue describes. What was stored
+        before is as it was.
+    """
+    entry = _entry(name)
+    folder = Path(to).expanduser() if to is not None else cache_dir()
+    target = folder / f"{entry.name}.npz"
+    if target.is_file():
+        return Fetched(entry.name, target, new=False)
+    if given is not None:
+        files = _given(entry, Path(given).expanduser())
+    elif not entry.files:
+        raise UsageError(f"{entry.name}: {entry.by_hand}")
+    else:
+        downloads = folder / "downloads" / (entry.archive or entry.name)
+        try:
+            downloads.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{downloads}: cannot be written ({error.strerror}): choose another folder") from error
+        files = [_download(entry, remote, downloads, on_progress) for remote in entry.files]
+    arrays = convert(entry, files)
+    content: dict[str, NDArray[Any]] = {"X": arrays.X, "y": arrays.y}
+    if arrays.group is not None:
+        content["group"] = arrays.group
+    if arrays.features:
+        content["features"] = np.array(arrays.features)
+    write_npz(target, content)
+    return Fetched(entry.name, target, new=True)
+
+
+def _entry(name: str) -> Entry:
+    entry = find(name)
+    if entry is not None:
+        return entry
+    if canonical(name) in BUILT_IN:
+        raise UsageError(f"{name}: always there, nothing to fetch")
+    near = difflib.get_close_matches(canonical(name), ENTRIES, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise UsageError(f"unknown data set {name!r}: {meant}p2pclust data list shows all that can be fetched")
+
+
+def _given(entry: Entry, given: Path) -> list[Path]:
+    """Return the files of an entry from where a person put them, checked where a checksum is known."""
+    if not given.exists():
+        raise DataError(f"{given}: no such file or folder")
+    if not entry.files:
+        return [given]
+    if not given.is_dir() and len(entry.files) > 1:
+        names = ", ".join(remote.name for remote in entry.files)
+        raise DataError(f"{given}: {entry.name} has several files: expected a folder with {names}")
+    files = [given / remote.name if given.is_dir() else given for remote in entry.files]
+    for remote, file in zip(entry.files, files, strict=True):
+        if not file.is_file():
+            raise DataError(f"{file}: no such file: {entry.name} needs it")
+        found = _checksum(file, remote.checksum.partition(":")[0] or "sha256")
+        if remote.checksum and found != remote.checksum:
+            raise DataError(f"{file}: its checksum is {found}, expected {remote.checksum}: another or a damaged file")
+    return files
+
+
+def _checksum(file: Path, kind: str) -> str:
+    with file.open("rb") as content:
+        return f"{kind}:{hashlib.file_digest(content, kind).hexdigest()}"
+
+
+def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgress | None) -> Path:
+    """Return one file of an entry, downloaded unless it is there already as it should be."""
+    pooch = _pooch(entry)
+    record = folder / f"{remote.name}.checksum"
+    known = remote.checksum
+    if not known and record.is_file():
+        known = record.read_text(encoding="ascii").strip()
+    problems = []
+    for url in remote.urls:
+        receive = _Resumed(folder / f"{remote.name}.part", safe=bool(known), name=remote.name, on_progress=on_progress)
+        try:
+            pooch.retrieve(url, known_hash=known or None, fname=remote.name, path=folder, downloader=receive)
+        except _DownloadError as error:
+            problems.append(f"{url}: {error}")
+        except ValueError as error:  # Pooch's word for a checksum that does not match
+            if "hash" not in str(error):
+                raise
+            got = re.search(r"but got ([0-9a-f]+)", str(error))
+            recorded = "" if remote.checksum else f" as at the first download, see {record},"
+            problems.append(
+                f"{url}: wrong checksum: expected {known}{recorded} but got {got[1] if got else 'another'}: the download "
+                "was thrown away"
+            )
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be written ({error.strerror}): choose another folder") from error
+        else:
+            if not known:
+                record.write_text(_checksum(folder / remote.name, "sha256") + "\n", encoding="ascii")
+            return folder / remote.name
+    kind = DataError if any("wrong checksum" in problem for problem in problems) else UsageError
+    raise kind(f"{entry.name}: {'; '.join(problems)}")
+
+
+def _pooch(entry: Entry) -> Any:
+    try:
+        import pooch  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError(f"{entry.name}: downloading needs pooch: pip install 'p2pclust[fetch]'") from error
+    pooch.get_logger().setLevel("WARNING")  # what it would say is said here, in one line
+    return pooch
+
+
+class _DownloadError(Exception):
+    """A download that cannot be done now; the message is for people, without the address."""
+
+
+class _Resumed:
+    """Pooch's downloader over HTTP, made to go on where the last one broke off.
+
+    Parameters
+    ----------
+    part : Path
+        What has come so far; its validator (ETag or date) lies beside it.
+    safe : bool
+        Whether a checksum will tell if the file changed in between: without one, and without a validator, a download
+        begins anew.
+    """
+
+    def __init__(self, part: Path, *, safe: bool, name: str, on_progress: OnProgress | None) -> None:
+        self.part, self.safe, self.name, self.on_progress = part, safe, name, on_progress
+        self.validator = part.with_name(f"{part.name}.validator")
+        self.total: int | None = None
+        self.file: BinaryIO
+
+    def __call__(self, url: str, output_file: str, _pooch: Any) -> None:
+        """Download, and hand the whole file over; Pooch checks it and moves it into place."""
+        for _ in range(_RESUMPTIONS):
+            before = self._size()
+            try:
+                self._receive(url)
+            except _DownloadError:
+                if self._size() <= before:  # no progress: asking again would not help
+                    raise
+            else:
+                break
+        else:
+            raise _DownloadError(
+                f"the connection breaks again and again; {self._size()} bytes are kept: run it again to go on"
+            )
+        self.part.replace(output_file)
+        self.validator.unlink(missing_ok=True)
+
+    def _size(self) -> int:
+        return self.part.stat().st_size if self.part.is_file() else 0
+
+    def _receive(self, url: str) -> None:
+        import pooch  # noqa: PLC0415 - an extra
+        import requests  # noqa: PLC0415 - Pooch's own
+
+        with self.part.open("ab") as self.file:
+            start = self.file.seek(0, os.SEEK_END)
+            validator = self.validator.read_text(encoding="latin-1") if self.validator.is_file() else ""
+            if start and not validator and not self.safe:
+                start = self._begin_anew()
+            headers = {"Accept-Encoding": "identity"}  # a part of a compressed stream would be of no use
+            if start:
+                headers["Range"] = f"bytes={start}-"
+                if validator:
+                    headers["If-Range"] = validator
+            download = pooch.HTTPDownloader(chunk_size=_CHUNK, headers=headers, hooks={"response": self._answered})
+            try:
+                download(url, self, None)
+            except requests.exceptions.HTTPError as error:
+                answer: Any = error.response
+                if start and answer.status_code == 416:  # what is here cannot be the beginning of that file
+                    self._begin_anew()
+                    raise _DownloadError("the file has changed since the download began: run it again") from error
+                what = f"{answer.status_code} {answer.reason}".strip()
+                raise _DownloadError(f"the server answered {what}") from error
+            except requests.exceptions.ConnectionError as error:
+                raise _DownloadError(self._broken(error)) from error
+            except requests.exceptions.Timeout as error:
+                raise _DownloadError(f"the server at {urlsplit(url).netloc} does not answer") from error
+            except requests.exceptions.RequestException as error:
+                raise _DownloadError(self._broken(error)) from error
+            size = self.file.tell()
+        if self.total is not None and size != self.total:
+            raise _DownloadError(f"the connection broke after {size} of {self.total} bytes: run it again to go on")
+
+    def _broken(self, error: Exception) -> str:
+        size = self.file.tell()
+        if size:
+            return f"the connection broke after {size} bytes: run it again to go on"
+        words = str(error).lower()
+        unknown = "resol" in words or "getaddrinfo" in words or "name or service" in words
+        return f"no connection{' (its address is not known here: is this machine offline?)' if unknown else ''}"
+
+    def _begin_anew(self) -> int:
+        self.file.seek(0)
+        self.file.truncate()
+        return 0
+
+    def _answered(self, response: Any, *_args: Any, **_settings: Any) -> None:
+        """Look at the head of an answer, before its content is written."""
+        if response.status_code == 200:
+            self._begin_anew()  # the whole file comes, whatever was asked for
+        elif response.status_code != 206:
+            return
+        length = response.headers.get("Content-Length", "")
+        self.total = self.file.tell() + int(length) if length.isdigit() else None
+        validator = response.headers.get("ETag", "")
+        if not validator or validator.startswith("W/"):  # a weak one does not promise the same bytes
+            validator = response.headers.get("Last-Modified", "")
+        self.validator.write_text(validator, encoding="latin-1")
+
+    def write(self, chunk: bytes) -> None:
+        """Take a piece of the file from Pooch."""
+        self.file.write(chunk)
+        if self.on_progress is not None:
+            self.on_progress(self.name, self.file.tell(), self.total)
+
+    def flush(self) -> None:
+        """Pooch asks for it after each piece; the file is flushed when it is closed."""

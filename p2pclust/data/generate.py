@@ -1,0 +1,334 @@
+"""The generated data sets of the papers, each a pure function of its options and its seed.
+
+========================  ========================================================================================
+source                    what
+========================  ========================================================================================
+``gaussians``             round clusters around centers drawn in the unit cube
+``unequal_clusters``      Stallmann and Wilbik (2022), case 1: three peers, one of which lacks a cluster
+``hidden_clusters``       the same, case 2: a cluster that shows only when the data of two peers are seen together
+``absent_clusters``       the same, case 3: three peers with two of four clusters each
+``g2``                    the same, case 4, after Fränti et al. (2016): two Gaussians in 2 to 1024 dimensions
+``gaussian_grid``         Garst and Reinders (2023): sixteen Gaussians, and five peers that see what is near
+``uneven_grid``           the same, Fig. 4: five peers with 16, 1, 3, 10 and 7 of the sixteen clusters
+========================  ========================================================================================
+
+Where a paper says which peer holds which rows, ``group`` is that peer's number from 0: the partition ``by-group`` over
+as many peers gives the paper's setting.
+
+References
+----------
+.. [1] M. Stallmann, A. Wilbik, "Towards federated clustering: a federated fuzzy c-means algorithm (FFCM)",
+   arXiv:2201.07316, 2022.
+.. [2] S. Garst, M. Reinders, "Federated k-means clustering", arXiv:2310.01195, 2023; the peers' locations are those of
+   its authors' code.
+.. [3] P. Fränti, R. Mariescu-Istodor, C. Zhong, "XNN graph", 2016.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.partition import nearby
+from p2pclust.errors import DataError, UsageError
+
+__all__ = [
+    "GENERATORS",
+    "PEER_LOCATIONS",
+    "absent_clusters",
+    "g2",
+    "gaussian_grid",
+    "gaussians",
+    "generate",
+    "hidden_clusters",
+    "unequal_clusters",
+    "uneven_grid",
+]
+
+PEER_LOCATIONS = (
+    (6.996601158324054, 4.124745404114659),
+    (-5.271066703849256, 7.157142451709259),
+    (6.714794493537756, -9.174802677105856),
+    (2.443515920603241, 8.331910708477391),
+    (-9.606948592795872, 2.769673398722041),
+)
+"""Where the five peers of the Gaussian grid stand: drawn once by the paper's authors, and kept for all its figures."""
+
+_GRID = np.array([(x, y) for x in (-7.5, -2.5, 2.5, 7.5) for y in (-7.5, -2.5, 2.5, 7.5)])
+
+Matrix = NDArray[np.float64]
+
+
+def generate(name: str, options: Mapping[str, Any]) -> DataSet:
+    """Generate a data set by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `GENERATORS`.
+    options : mapping
+        By the names of the generator's parameters; what is left out has the generator's default.
+
+    Raises
+    ------
+    UsageError
+        For an option that the generator does not have or of another type; the message lists those that it has.
+    DataError
+        For a value that it cannot use.
+
+    Examples
+    --------
+    >>> generate("g2", {"dimension": 4, "sd": 20}).X.shape
+    (2048, 4)
+    """
+    make = GENERATORS[name]
+    known = inspect.signature(make).parameters
+    for option, value in options.items():
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            has = ", ".join(f"{key} = {_shown(item.default)}" for key, item in known.items())
+            raise UsageError(f"{name}: no option {option!r}{meant}; its options are {has}")
+        if not _fits(value, known[option].default):
+            kind = _KINDS[type(known[option].default)]
+            raise UsageError(f"{name}: {option} = {value!r}: expected {kind}, as in {_shown(known[option].default)}")
+    return make(**options)
+
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", tuple: "a list of whole numbers"}
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Say whether an option has the type of its default; a whole number may stand for a number."""
+    if isinstance(default, tuple):
+        return isinstance(value, list | tuple) and all(_fits(item, 0) for item in value)
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    return isinstance(value, int if isinstance(default, int) else int | float)
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, tuple):
+        return str(list(default))
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def gaussians(
+    n_rows: int = 2000, n_clusters: int = 5, n_features: int = 8, *, spread: float = 0.1, seed: int = 0
+) -> DataSet:
+    """Generate round Gaussian clusters around centers drawn uniformly in the unit cube.
+
+    Parameters
+    ----------
+    n_rows, n_clusters, n_features : int
+        At least 1 each. Cluster sizes differ by one row at most.
+    spread : float
+        Standard deviation in each direction, at least 0.
+    seed : int
+        Not negative. The same arguments give the same data.
+
+    Returns
+    -------
+    DataSet
+        ``y`` tells the cluster that each row was drawn from; rows are in random order.
+
+    Examples
+    --------
+    >>> gaussians(10, 2, 3).X.shape
+    (10, 3)
+    """
+    if min(n_rows, n_clusters, n_features) < 1 or not spread >= 0 or seed < 0:
+        raise DataError("gaussians: expected at least one row, cluster and feature, and no negative spread or seed")
+    rng = np.random.default_rng(seed)
+    centers = rng.uniform(size=(n_clusters, n_features))
+    y = rng.permutation(np.arange(n_rows, dtype=np.int64) % n_clusters)
+    return DataSet("gaussians", centers[y] + spread * rng.standard_normal((n_rows, n_features)), y)
+
+
+def unequal_clusters(*, equal: bool = False, sigma: float = 0.5, seed: int = 0) -> DataSet:
+    """Generate case 1 of [1]_: means (-2, -2), (0, 0), (2, 2); three peers.
+
+    Parameters
+    ----------
+    equal : bool
+        True: every peer has 333 rows of each cluster, the paper's first experiment. False, its second one: the third
+        peer has 500 rows of the first and of the second cluster, and none of the third.
+    sigma : float
+        Standard deviation. The paper does not give it; 0.5 reproduces its within and outside SSE.
+    seed : int
+
+    Examples
+    --------
+    >>> data = unequal_clusters()
+    >>> [int((data.group == peer).sum()) for peer in range(3)]
+    [999, 999, 1000]
+    """
+    third = (333, 333, 333) if equal else (500, 500, 0)
+    means = np.array([[-2.0, -2.0], [0.0, 0.0], [2.0, 2.0]])
+    return _by_peer("unequal_clusters", means, sigma, [(333, 333, 333), (333, 333, 333), third], seed)
+
+
+def hidden_clusters(*, sigma: float = 1.1, seed: int = 0) -> DataSet:
+    """Generate case 2 of [1]_: means (5, 0), (5, 10), (10, 10); two peers with 1000 rows each.
+
+    The first has 900 rows of the first cluster and 50 of each other, the second 900 of the second.
+
+    Examples
+    --------
+    >>> hidden_clusters().X.shape
+    (2000, 2)
+    """
+    means = np.array([[5.0, 0.0], [5.0, 10.0], [10.0, 10.0]])
+    return _by_peer("hidden_clusters", means, sigma, [(900, 50, 50), (50, 900, 50)], seed)
+
+
+def absent_clusters(*, rows: Sequence[int] = (1000, 1000, 1000), sigma: float = 1.0, seed: int = 0) -> DataSet:
+    """Generate case 3 of [1]_: means (0, 0), (0, 10), (10, 10), (10, 0); each of three peers has two of them.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Rows of each peer, half of them of each of its clusters: even numbers. The paper has (100, 1000, 100),
+        (100, 1000, 1000), (1000, 100, 100) and (1000, 1000, 1000).
+    sigma : float
+    seed : int
+
+    Examples
+    --------
+    >>> data = absent_clusters(rows=(100, 1000, 100))
+    >>> sorted({(int(g), int(k)) for g, k in zip(data.group, data.y)})
+    [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 3)]
+    """
+    if len(rows) != 3 or any(n < 2 or n % 2 for n in rows):
+        raise DataError(f"absent_clusters: rows = {list(rows)}: expected three even numbers, one for each peer")
+    means = np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0], [10.0, 0.0]])
+    counts = [tuple(n // 2 if k in (peer, peer + 1) else 0 for k in range(4)) for peer, n in enumerate(rows)]
+    return _by_peer("absent_clusters", means, sigma, counts, seed)
+
+
+def g2(*, dimension: int = 2, sd: float = 10.0, rounded: bool = True, seed: int = 0) -> DataSet:
+    """Generate a set like those of the G2 family [3]_: two Gaussians of 1024 rows around (500, ...) and (600, ...).
+
+    Parameters
+    ----------
+    dimension : int
+        The published sets have 2, 4, 8, ..., 1024.
+    sd : float
+        Standard deviation; the published sets have 10, 20, ..., 100.
+    rounded : bool
+        Whole numbers, as in the published files.
+    seed : int
+
+    Returns
+    -------
+    DataSet
+        The first 1024 rows are of the first cluster, as in the published files.
+
+    Examples
+    --------
+    >>> g2(dimension=8, sd=30).X[:1024].mean().round()
+    np.float64(500.0)
+    """
+    if dimension < 1:
+        raise DataError(f"g2: dimension = {dimension}: expected at least 1")
+    rng = np.random.default_rng(_seed("g2", seed, sd))
+    y = np.repeat(np.arange(2, dtype=np.int64), 1024)
+    X = 500.0 + 100.0 * y[:, None] + sd * rng.standard_normal((2048, dimension))
+    return DataSet("g2", np.rint(X) if rounded else X, y)
+
+
+def gaussian_grid(*, points: int = 50, noise: float = 1.0, beta: float = 0.1, seed: int = 0) -> DataSet:
+    """Generate the grid of [2]_: sixteen Gaussians, 5 apart, seen by five peers.
+
+    A peer at distance d from a row sees it with probability 1 - exp(-beta / d) (Eq. 2). A row that several peers see
+    is at one of them, drawn at random; one that nobody sees is at the nearest.
+
+    Parameters
+    ----------
+    points : int
+        Rows of each cluster.
+    noise : float
+        Standard deviation; the paper has 1 to 1.5.
+    beta : float
+        Positive. It decides ``group`` only: the rows are the same for every beta.
+    seed : int
+
+    Examples
+    --------
+    >>> data = gaussian_grid(points=50, beta=0.1)
+    >>> data.X.shape, len(set(data.group.tolist()))
+    ((800, 2), 5)
+    """
+    if points < 1:
+        raise DataError(f"gaussian_grid: points = {points}: expected at least 1")
+    if not beta > 0:
+        raise DataError(f"gaussian_grid: beta = {beta}: expected more than 0")
+    # Two streams, so that beta has no say in the rows.
+    rows, sight = np.random.SeedSequence(_seed("gaussian_grid", seed, noise)).spawn(2)
+    y = np.repeat(np.arange(16, dtype=np.int64), points)
+    X = _GRID[y] + noise * np.random.default_rng(rows).standard_normal((len(y), 2))
+    group = nearby(X, np.array(PEER_LOCATIONS), beta, np.random.default_rng(sight))
+    return DataSet("gaussian_grid", X, y, group)
+
+
+def uneven_grid(
+    *, clusters: Sequence[int] = (16, 1, 3, 10, 7), points: int = 50, noise: float = 1.0, seed: int = 0
+) -> DataSet:
+    """Generate the split of Fig. 4 of [2]_: the sixteen Gaussians, and peers with very different numbers of them.
+
+    Peer i has the first ``clusters[i]`` clusters. The rows of a cluster are shared out evenly among its peers; those
+    that are left over by this are not generated. As printed, the second peer has ten rows, all of the first cluster.
+
+    Parameters
+    ----------
+    clusters : sequence of int
+        Of each peer, 1 to 16.
+    points : int
+        Rows of each cluster, at least one for each peer.
+    noise : float
+    seed : int
+
+    Examples
+    --------
+    >>> [int((uneven_grid().group == peer).sum()) for peer in range(5)]
+    [473, 10, 34, 173, 98]
+    """
+    if not clusters or any(not 1 <= n <= 16 for n in clusters):
+        raise DataError(f"uneven_grid: clusters = {list(clusters)}: expected 1 to 16 for each peer")
+    if points < len(clusters):
+        raise DataError(f"uneven_grid: points = {points}: expected at least {len(clusters)}, one for each peer")
+    holders = [[peer for peer, n in enumerate(clusters) if k < n] for k in range(16)]
+    counts = [
+        tuple(points // len(holders[k]) if peer in holders[k] else 0 for k in range(16))
+        for peer in range(len(clusters))
+    ]
+    return _by_peer("uneven_grid", _GRID, noise, counts, seed)
+
+
+def _by_peer(name: str, means: Matrix, sigma: float, counts: Sequence[Sequence[int]], seed: int) -> DataSet:
+    """Draw ``counts[peer][k]`` rows around mean k for each peer; ``group`` is the peer."""
+    rng = np.random.default_rng(_seed(name, seed, sigma))
+    table = np.array(counts, dtype=np.int64)
+    group, y = (np.repeat(index, table.ravel()) for index in np.indices(table.shape).reshape(2, -1))
+    X = means[y] + sigma * rng.standard_normal((len(y), means.shape[1]))
+    return DataSet(name, X, y.astype(np.int64), group.astype(np.int64))
+
+
+def _seed(name: str, seed: int, sigma: float) -> int:
+    """Return the seed, after both were checked."""
+    if seed < 0 or not 0 <= sigma < np.inf:
+        raise DataError(f"{name}: expected no negative seed or standard deviation")
+    return seed
+
+
+GENERATORS: dict[str, Callable[..., DataSet]] = {
+    make.__name__: make
+    for make in (absent_clusters, g2, gaussian_grid, gaussians, hidden_clusters, unequal_clusters, uneven_grid)
+}
+"""By the name under which a scenario or a command asks for them."""

@@ -1,0 +1,116 @@
+"""All data sets in one list: built in, generated, in the cache, or to be fetched."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from p2pclust.data.catalogue import ENTRIES, Entry, canonical
+from p2pclust.data.generate import GENERATORS
+from p2pclust.data.npz import shape_of
+from p2pclust.data.registry import cache_dir
+
+__all__ = ["Item", "listing"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the list.
+
+    Parameters
+    ----------
+    name, title : str
+    rows, columns, classes, groups : int
+        0 where it is not known, or depends on options.
+    here : {"built in", "generated", "yes", "no", "by hand"}
+    size : str
+        Of the file that is here, or of what there is to download; empty where it is not known.
+    home, licence, citation : str
+    """
+
+    name: str
+    title: str
+    rows: int
+    columns: int
+    classes: int
+    groups: int
+    here: str
+    size: str
+    home: str = ""
+    licence: str = ""
+    citation: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+# What scikit-learn ships; written down, because loading all of it for a list would take a second.
+_BUILT_IN = (
+    Item("breast_cancer", "Breast cancer Wisconsin (diagnostic)", 569, 30, 2, 0, "built in", ""),
+    Item("digits", "Handwritten digits, 8x8 grey", 1797, 64, 10, 0, "built in", ""),
+    Item("iris", "Iris plants", 150, 4, 3, 0, "built in", ""),
+    Item("wine", "Wine recognition", 178, 13, 3, 0, "built in", ""),
+)
+
+_GENERATED = {
+    "absent_clusters": "FFCM case 3: each of 3 peers lacks two of four",
+    "g2": "FFCM case 4: like the sets of the G2 family",
+    "gaussian_grid": "FKM: 16 Gaussians seen by five peers",
+    "gaussians": "Round clusters in the unit cube",
+    "hidden_clusters": "FFCM case 2: a cluster only the union shows",
+    "unequal_clusters": "FFCM case 1: one of 3 peers lacks a cluster",
+    "uneven_grid": "FKM Fig. 4: peers with 16, 1, 3, 10, 7 clusters",
+}
+
+
+def listing() -> list[Item]:
+    """Return every data set that can be named now or fetched, the sets of the G2 family that are not here as one.
+
+    Examples
+    --------
+    >>> [item.name for item in listing() if item.here == "built in"]
+    ['breast_cancer', 'digits', 'iris', 'wine']
+    """
+    folder = cache_dir()
+    files = {canonical(file.stem): file for file in sorted(folder.glob("*.npz"))} if folder.is_dir() else {}
+    generated = [Item(name, _GENERATED[name], *_sizes(name), "generated", "") for name in sorted(GENERATORS)]
+    known = [_item(entry, files.get(entry.name)) for entry in ENTRIES.values() if not entry.name.startswith("g2_")]
+    g2 = [
+        _item(entry, files[entry.name]) for entry in ENTRIES.values() if entry.archive == "g2" and entry.name in files
+    ]
+    one = ENTRIES["g2_2_10"]
+    family = Item(
+        "g2_D_SD", "G2: D = 2, 4 ... 1024, SD = 10, 20 ... 100", 2048, 0, 2, 0, "no", "", one.home, one.licence,
+        one.citation,
+    )  # fmt: skip
+    own = [_own(file) for name, file in files.items() if name not in ENTRIES]
+    return [*_BUILT_IN, *generated, *known, *g2, family, *own]
+
+
+def _sizes(name: str) -> tuple[int, int, int, int]:
+    """Return rows, columns, classes and groups of a generated set with its own defaults."""
+    data = GENERATORS[name]()
+    groups = 0 if data.group is None else len(dict.fromkeys(data.group.tolist()))
+    classes = 0 if data.y is None else len(dict.fromkeys(data.y.tolist()))
+    return data.n_rows, data.n_features, classes, groups
+
+
+def _item(entry: Entry, file: Path | None) -> Item:
+    here = "yes" if file is not None else "no" if entry.files else "by hand"
+    size = _bytes(file.stat().st_size) if file is not None else f"{entry.megabytes:g} MB" if entry.megabytes else ""
+    return Item(
+        entry.name, entry.title, entry.rows, entry.columns, entry.classes, entry.groups, here, size, entry.home,
+        entry.licence, entry.citation,
+    )  # fmt: skip
+
+
+def _own(file: Path) -> Item:
+    shape = shape_of(file)
+    rows, columns = shape if len(shape) == 2 else (0, 0)
+    return Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", _bytes(file.stat().st_size))
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

@@ -1,0 +1,83 @@
+"""Parquet, read by pyarrow: an extra of its own, imported when a Parquet file is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.table import Choice, Titles, codes, finished
+from p2pclust.errors import DataError, UsageError
+
+__all__ = ["read_parquet"]
+
+
+def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
+    """Read a Parquet file; only the columns that are wanted are loaded.
+
+    Parameters
+    ----------
+    path : str or Path
+    choice : Choice, optional
+        Which columns are features, label and group, and what to do about missing values. Null and NaN are missing.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or damaged, a feature is no column of numbers, or a value is missing or not finite.
+    UsageError
+        If pyarrow is not installed.
+    """
+    file, choice = Path(path), choice or Choice()
+    if not file.is_file():
+        raise DataError(f"{file}: {'cannot be read (Is a directory)' if file.is_dir() else 'no such file'}")
+    try:
+        import pyarrow  # noqa: PLC0415 - an extra
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(f"{file}: Parquet needs pyarrow: pip install 'p2pclust[parquet]'") from error
+    try:
+        with pyarrow.parquet.ParquetFile(file) as opened:
+            names = list(opened.schema_arrow.names)
+            if len(names) != len(dict.fromkeys(names)):
+                raise DataError(f"{file}: two columns have the same name: rename one of them")
+            features, label, group = Titles(file, names, len(names)).chosen(choice)
+            wanted = [i for i in (*features, label, group) if i is not None]
+            table = opened.read(columns=[names[i] for i in wanted])
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{file}: damaged or not a Parquet file ({str(error).splitlines()[0]})") from error
+    if table.num_rows == 0:
+        raise DataError(f"{file}: no rows: expected at least one")
+    titles = Titles(file, names, len(names))
+    X = np.empty((table.num_rows, len(features)))
+    for place, i in enumerate(features):
+        X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), choice.missing)
+    return finished(
+        file,
+        X,
+        choice.missing,
+        y=None if label is None else codes([str(value) for value in table.column(names[label]).to_pylist()]),
+        group=None if group is None else codes([str(value) for value in table.column(names[group]).to_pylist()]),
+        titles=tuple(names[i] for i in features),
+    )
+
+
+def _numbers(column: Any, file: Path, where: str, missing: str) -> NDArray[np.float64]:
+    """Return a column as float64, null as NaN, or name its first row that cannot be used."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kind = column.type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+        raise DataError(
+            f"{file}: {where} holds {kind}: expected numbers; leave it out with columns, or name it as label_column"
+        )
+    values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
+    bad = ~np.isfinite(values) if missing == "error" else np.isinf(values)
+    if bad.any():
+        row = int(bad.argmax())
+        what = "missing" if np.isnan(values[row]) else f"{values[row]} is not a finite number"
+        raise DataError(f"{file}: row {row + 1}, {where}: {what}: fill it in or leave the row out")
+    return values

@@ -1,0 +1,102 @@
+"""A split on disk: one NPZ file per peer, and a manifest that says how it was made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.holdings import Holdings
+from p2pclust.data.npz import write_npz
+from p2pclust.errors import DataError, UsageError
+
+__all__ = ["MANIFEST", "peer_names", "write_shares"]
+
+MANIFEST = "manifest.json"
+
+
+def peer_names(n_peers: int) -> tuple[str, ...]:
+    """Return the names of peers, with at least two digits, so that they sort as they count.
+
+    Examples
+    --------
+    >>> peer_names(2)
+    ('peer-01', 'peer-02')
+    """
+    digits = max(2, len(str(n_peers)))
+    return tuple(f"peer-{index:0{digits}d}" for index in range(1, n_peers + 1))
+
+
+def write_shares(
+    out: Path,
+    data: DataSet,
+    shares: Sequence[NDArray[np.int64]],
+    held: Holdings,
+    made: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write each peer's part of a data set, and the manifest last.
+
+    Parameters
+    ----------
+    out : Path
+        A folder that is empty, or to be made.
+    data : DataSet
+    shares : sequence of ndarray
+        The row indices of each peer; the column indices if ``held.what`` is ``"features"``.
+    held : Holdings
+        Who holds what; names the peers.
+    made : mapping
+        How the split was made: the manifest begins with it.
+
+    Returns
+    -------
+    dict
+        The manifest.
+
+    Raises
+    ------
+    UsageError
+        If there is something in the folder.
+    DataError
+        If it cannot be written.
+
+    Notes
+    -----
+    Each file has ``X``, ``features``, ``id`` (the row's number in the source, from 0), and ``y`` and ``group`` where
+    the source has them. Labels are for splitting and scoring; no protocol reads them.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: there is something in it: choose another folder, or empty it")
+    peers = []
+    for name, share, counts in zip(held.peers, shares, held.counts, strict=True):
+        part, features = data, data.feature_names
+        if held.what == "features":
+            ids = np.arange(data.n_rows, dtype=np.int64)
+            X, features = data.X[:, share], tuple(data.feature_names[i] for i in share)
+        else:
+            ids, part = share, data.take(share)
+            X = part.X
+        content: dict[str, NDArray[Any]] = {"X": np.ascontiguousarray(X), "features": np.array(features), "id": ids}
+        content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
+        file = out / f"{name}.npz"
+        write_npz(file, content)
+        with file.open("rb") as written:
+            sha256 = hashlib.file_digest(written, "sha256").hexdigest()
+        peer = {"name": name, "file": file.name, "rows": len(ids), "columns": len(features), "sha256": sha256}
+        if held.what == "features":
+            peer["features"] = list(features)
+        elif held.columns:
+            peer["classes"] = {label: int(n) for label, n in zip(held.columns, counts, strict=True) if n}
+        peers.append(peer)
+    manifest = {**made, "rows": data.n_rows, "columns": data.n_features, "dropped_rows": data.dropped, "peers": peers}
+    try:
+        (out / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
+    return manifest

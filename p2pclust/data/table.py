@@ -1,0 +1,247 @@
+"""Cells on their way to numbers: which columns are features, what is missing, and which cell is at fault.
+
+Every reader ends here, so that a wrong column or cell is named in the same words whatever file it came from.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.errors import DataError
+
+__all__ = ["MISSING", "Choice", "Column", "Table", "Titles", "codes", "finished", "is_number"]
+
+Column = str | int
+
+MISSING = ("error", "drop")
+"""What may be done about a row in which a value is missing."""
+
+_ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to take of a file, and what to do where a value is missing.
+
+    Parameters
+    ----------
+    columns : sequence of str or int, optional
+        The features, in this order: names in the header, or numbers counted from 1. By default every column that is
+        neither label nor group.
+    label_column, group_column : str or int, optional
+        The columns of ``y`` and ``group``; never features.
+    missing : {"error", "drop"}
+        ``error`` refuses the file and names the cell; ``drop`` leaves the whole row out, and the data set says how
+        many were.
+
+    Raises
+    ------
+    DataError
+        If `missing` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so its
+        rows would not be those that pooling would have clustered.
+    """
+
+    columns: Sequence[Column] | None = None
+    label_column: Column | None = None
+    group_column: Column | None = None
+    missing: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.missing == "mean":
+            raise DataError(
+                "missing = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
+                "pooling: expected 'error' or 'drop', or fill the values in beforehand"
+            )
+        if self.missing not in MISSING:
+            raise DataError(f"missing = {self.missing!r}: expected 'error' or 'drop'")
+        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
+            raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
+
+
+class Titles:
+    """The columns of one file: finds one by name or number.
+
+    Parameters
+    ----------
+    file : Path
+        For messages.
+    names : sequence of str
+        Empty if the file has no header.
+    width : int
+        How many columns there are.
+    """
+
+    def __init__(self, file: Path, names: Sequence[str], width: int) -> None:
+        self.file, self.names, self.width = file, list(names), width
+
+    def title(self, index: int) -> str:
+        """Return a column's name, or ``x1``, ``x2``, ... where the file has none."""
+        return self.names[index] if self.names else f"x{index + 1}"
+
+    def where(self, index: int) -> str:
+        """Say which column it is."""
+        return f"column {index + 1}" + (f" ({self.names[index]})" if self.names else "")
+
+    def find(self, what: str, column: Column) -> int:
+        """Return the index of a column given by name or by number from 1.
+
+        Raises
+        ------
+        DataError
+            If there is none; with the nearest name, or with all of them.
+        """
+        if isinstance(column, int):
+            if not 1 <= column <= self.width:
+                raise DataError(f"{self.file}: {what} = {column}: expected a column number from 1 to {self.width}")
+            return column - 1
+        if column in self.names:
+            return self.names.index(column)
+        near = difflib.get_close_matches(column, self.names, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        known = "none, for the file has no header: give its number, counted from 1"
+        if self.names:
+            known = ", ".join(self.names[:20]) + (f" and {len(self.names) - 20} more" if len(self.names) > 20 else "")
+        raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
+
+    def chosen(self, choice: Choice) -> tuple[list[int], int | None, int | None]:
+        """Return the indices of the features, of the label and of the group."""
+        label = None if choice.label_column is None else self.find("label_column", choice.label_column)
+        group = None if choice.group_column is None else self.find("group_column", choice.group_column)
+        if choice.columns is None:
+            return [i for i in range(self.width) if i not in (label, group)], label, group
+        features: list[int] = []
+        for column in choice.columns:
+            index = self.find("columns", column)
+            if index in features:
+                raise DataError(f"{self.file}: columns: {column!r} is named twice")
+            if index in (label, group):
+                raise DataError(f"{self.file}: columns: {column!r} is the label or group column: no feature")
+            features.append(index)
+        return features, label, group
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of stripped cells, as text.
+
+    Parameters
+    ----------
+    file : Path
+    names : list of str
+        Empty if the file has no header.
+    lines : list of int
+        The number of each row, as an editor counts.
+    rows : list of list of str
+    """
+
+    file: Path
+    names: list[str]
+    lines: list[int]
+    rows: list[list[str]]
+
+    def to_data(self, choice: Choice) -> DataSet:
+        """Return the data set that `choice` takes of it.
+
+        Raises
+        ------
+        DataError
+            For a cell that is no finite number, or a column that is not there.
+        """
+        titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
+        features, label, group = titles.chosen(choice)
+        X = np.empty((len(self.rows), len(features)))
+        for index, row in enumerate(self.rows):
+            try:
+                X[index] = [row[i] for i in features]
+            except ValueError:
+                X[index] = np.nan  # The check below finds the cell and says what is in it.
+            if not np.isfinite(X[index]).all():
+                self._check_row(index, features, titles, choice.missing)
+        rows = self.rows
+        return finished(
+            self.file,
+            X,
+            choice.missing,
+            y=None if label is None else codes([row[label] for row in rows]),
+            group=None if group is None else codes([row[group] for row in rows]),
+            titles=tuple(titles.title(i) for i in features),
+        )
+
+    def _check_row(self, index: int, features: Sequence[int], titles: Titles, missing: str) -> None:
+        """Refuse a row for its first cell that is no finite number, unless all such cells may be missing."""
+        for i in features:
+            cell = self.rows[index][i]
+            absent = cell.lower() in _ABSENT
+            if (absent and missing == "drop") or _is_finite(cell):
+                continue
+            raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}")
+
+
+def finished(
+    file: Path,
+    X: NDArray[Any],
+    missing: str,
+    *,
+    y: NDArray[Any] | None = None,
+    group: NDArray[Any] | None = None,
+    titles: tuple[str, ...] = (),
+) -> DataSet:
+    """Return the data set, without the rows that have a NaN if these are to be dropped.
+
+    Raises
+    ------
+    DataError
+        If no row is left, or what is left is no matrix of finite numbers.
+    """
+    dropped = 0
+    if missing == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
+        kept = ~np.isnan(X).any(axis=1)
+        dropped = int((~kept).sum())
+        if dropped == len(X):
+            raise DataError(f"{file}: a value is missing in every one of its {dropped} rows: choose other columns")
+        if dropped:
+            X = X[kept]
+            y = None if y is None or len(y) != len(kept) else y[kept]
+            group = None if group is None or len(group) != len(kept) else group[kept]
+    return DataSet(str(file), X, y, group, titles, dropped)
+
+
+def codes(cells: Sequence[str]) -> NDArray[Any]:
+    """Return whole numbers as int64, anything else as text."""
+    try:
+        return np.array([int(cell) for cell in cells], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array(cells)
+
+
+def is_number(cell: str) -> bool:
+    """Say whether a cell is a number, NaN and infinity among them."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_finite(cell: str) -> bool:
+    return is_number(cell) and bool(np.isfinite(float(cell)))
+
+
+def _fault(cell: str) -> str:
+    """Say why a cell is no finite number, and what to do about it."""
+    if not cell:
+        return "empty: fill it in or leave the row out"
+    if is_number(cell):
+        return f"{cell} is not a finite number: fill it in or leave the row out"
+    if cell.lower() in _ABSENT:
+        return f"{cell!r} stands for a missing value: fill it in or leave the row out"
+    shown = cell if len(cell) <= 30 else cell[:27] + "..."
+    return f"{shown!r} is text: expected a number"
