@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.columns import column
+from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.output import people, put_json
 from p2pclust.errors import UsageError
 
@@ -179,9 +181,9 @@ def split(
 
     rows = load(
         source,
-        label_column=_column(label_column),
-        group_column=_column(group_column),
-        columns=None if columns is None else [_column(name.strip()) or "" for name in columns.split(",")],
+        label_column=column(label_column),
+        group_column=column(group_column),
+        columns=columns_of(columns),
         missing=missing,
         options=dict(_option(text) for text in option or ()),
     )
@@ -234,10 +236,6 @@ def _count(peers: int | None) -> int:
     if peers is None:
         raise UsageError("--peers is missing: say among how many the data are to be shared out")
     return peers
-
-
-def _column(text: str | None) -> str | int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
 def _numbers(what: str, text: str) -> list[float]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from p2pclust.cli.columns import columns as columns_of
 from p2pclust.errors import UsageError
 
 __all__ = ["become", "peer"]
@@ -27,7 +28,14 @@ def peer(
     ] = None,
     roster: Annotated[Path | None, typer.Option(metavar="FILE", help="The fleet's roster.json.")] = None,
     bundle: Annotated[Path | None, typer.Option(metavar="FILE", help="This device's secret NAME.bundle.")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="FILE", help="Its rows: CSV, NPY or NPZ.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FILE", help="Its rows: CSV, ARFF, Parquet, NPY or NPZ.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="The features, by names or numbers from 1; default all columns."),
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
+    ] = None,
     state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it keeps its store.")] = None,
     timing: Annotated[str | None, typer.Option(metavar="default|wan|fast", help="The same on all peers.")] = None,
     fitness: Annotated[float | None, typer.Option(metavar="X", help="How well it would aggregate, 0 to 1.")] = None,
@@ -45,7 +53,7 @@ def peer(
 
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
-        "state_dir": state_dir, "timing": timing, "fitness": fitness,
+        "columns": columns_of(columns), "missing": missing, "state_dir": state_dir, "timing": timing, "fitness": fitness,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     checked = load_config(config, {key: value for key, value in given.items() if value is not None})

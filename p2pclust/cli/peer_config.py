@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from p2pclust.data.readers import read
 from p2pclust.errors import UsageError
+from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.fields import wrong_value
 from p2pclust.scenario.load import read_toml
@@ -56,6 +57,9 @@ class PeerConfig(BaseModel):
     roster: Annotated[str, Field(min_length=1)]
     bundle: Annotated[str, Field(min_length=1)]
     data: Annotated[str, Field(min_length=1)]
+    #: The features among the file's columns, and what is done about a row in which one of them is missing.
+    columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    missing: Literal["error", "drop"] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
     timing: Literal["default", "wan", "fast"] = "default"
     fitness: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -86,7 +90,9 @@ def load_config(file: Path | None, options: Mapping[str, Any]) -> dict[str, Any]
     except ValidationError as error:
         raise UsageError(explain(where, error, PeerConfig)) from error
     _check_keys(config, where)
-    read(config.data)  # refused now rather than by a peer that has joined
+    read(
+        config.data, columns=config.columns, missing=config.missing
+    )  # refused now rather than by a peer that has joined
     join = dict(entry.split("@", 1) for entry in config.join)
     plain = config.model_dump() | {"join": join, "faults": [], "control": ""}
     return plain | {key: str(Path(plain[key]).absolute()) for key in _FILES}

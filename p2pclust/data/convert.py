@@ -69,7 +69,8 @@ def convert(entry: Entry, files: Sequence[Path]) -> Arrays:
         raise DataError(_unfit(entry, files, str(error))) from error
     except (zipfile.BadZipFile, zlib.error) as error:
         raise DataError(_unfit(entry, files, str(error))) from error
-    found = (*arrays.X.shape, len(np.unique(arrays.y[arrays.y >= 0])))
+    shape = arrays.X.shape if arrays.X.ndim == 2 else (0, 0)
+    found = (*shape, len(np.unique(arrays.y[arrays.y >= 0])))
     wanted = (entry.rows or found[0], entry.columns, entry.classes)
     # A sample of FEMNIST need not hold every class.
     if found[:2] != wanted[:2] or (found[2] != wanted[2] and entry.rows):
@@ -182,7 +183,7 @@ def _array(content: bytes) -> NDArray[np.uint8]:
     """Return the array of an IDX file, the format of MNIST: zero, zero, type, dimensions, sizes, bytes."""
     zeros, kind, n_dimensions = struct.unpack_from(">HBB", content)
     if zeros or kind != 8 or not 1 <= n_dimensions <= 3:
-        raise DataError("an IDX file of bytes was expected")
+        raise ValueError("an IDX file of bytes was expected")
     shape = struct.unpack_from(f">{n_dimensions}I", content, 4)
     values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * n_dimensions)
     return values.reshape(shape)  # refuses a file that was cut short

@@ -29,7 +29,7 @@ from p2pclust.errors import DataError, UsageError
 __all__ = ["Fetched", "OnProgress", "fetch"]
 
 _RESUMPTIONS = 5
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14  # of a chunk that breaks off nothing is kept
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that are there, and the bytes that there will be (None: not known)."""
@@ -200,6 +200,7 @@ class _Resumed:
         self.part, self.safe, self.name, self.on_progress = part, safe, name, on_progress
         self.validator = part.with_name(f"{part.name}.validator")
         self.total: int | None = None
+        self.answered = False
         self.file: BinaryIO
 
     def __call__(self, url: str, output_file: str, _pooch: Any) -> None:
@@ -227,6 +228,7 @@ class _Resumed:
         import pooch  # noqa: PLC0415 - an extra
         import requests  # noqa: PLC0415 - Pooch's own
 
+        self.answered = False
         with self.part.open("ab") as self.file:
             start = self.file.seek(0, os.SEEK_END)
             validator = self.validator.read_text(encoding="latin-1") if self.validator.is_file() else ""
@@ -258,9 +260,8 @@ class _Resumed:
             raise _DownloadError(f"the connection broke after {size} of {self.total} bytes: run it again to go on")
 
     def _broken(self, error: Exception) -> str:
-        size = self.file.tell()
-        if size:
-            return f"the connection broke after {size} bytes: run it again to go on"
+        if self.answered:
+            return f"the connection broke after {self.file.tell()} bytes: run it again to go on"
         words = str(error).lower()
         unknown = "resol" in words or "getaddrinfo" in words or "name or service" in words
         return f"no connection{' (its address is not known here: is this machine offline?)' if unknown else ''}"
@@ -276,6 +277,7 @@ class _Resumed:
             self._begin_anew()  # the whole file comes, whatever was asked for
         elif response.status_code != 206:
             return
+        self.answered = True
         length = response.headers.get("Content-Length", "")
         self.total = self.file.tell() + int(length) if length.isdigit() else None
         validator = response.headers.get("ETag", "")

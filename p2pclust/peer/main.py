@@ -16,7 +16,7 @@ import gc
 import json
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     watch = _watcher(lines, name)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
-    local = _load(Path(config["data"]), watch)
+    local = _load(Path(config["data"]), watch, config.get("columns"), config.get("missing", "error"))
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
         watch("store-damaged", {"set_aside": str(store.set_aside)})
@@ -152,14 +152,14 @@ def _strangers(watch: Any) -> Callable[[bytes], None]:
     return refused
 
 
-def _load(path: Path, watch: Any) -> Local:
+def _load(path: Path, watch: Any, columns: Sequence[str | int] | None, missing: str) -> Local:
     """This peer's rows; what cannot be read makes it abstain by name and stops nobody else."""
     try:
-        if path.suffix == ".npy":
+        if path.suffix == ".npy" and columns is None and missing == "error":
             return Local(
                 np.load(path, allow_pickle=False)
             )  # as it is: what is wrong with it is told as in every backend
-        return Local(read(path).X)
+        return Local(read(path, columns=columns, missing=missing).X)
     except (DataError, OSError, ValueError) as error:
         watch("data-refused", {"reason": str(error)})
         unusable = Local(np.empty((0, 0)))

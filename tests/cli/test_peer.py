@@ -48,9 +48,22 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "bundle": str(device / "keys/meter-01.bundle"),
         "data": str(device / "rows.csv"),
         "state_dir": str(device / "state"),
+        "columns": None,
+        "missing": "error",
         "faults": [],
         "control": "",
     }
+
+
+def test_columns_are_chosen_by_the_file_or_by_an_option(
+    cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became: list[Mapping[str, Any]] = []
+    monkeypatch.setattr("p2pclust.cli.peer.become", became.append)
+    write_toml(device / "peer.toml", CONFIG | {"columns": ["h", 1], "missing": "drop"})
+    assert cli("peer", "--config", "peer.toml").code == 0
+    assert cli("peer", "--config", "peer.toml", "--columns", "2, w", "--missing", "error").code == 0
+    assert [(config["columns"], config["missing"]) for config in became] == [(("h", 1), "drop"), ((2, "w"), "error")]
 
 
 def test_options_replace_the_file_and_are_enough(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +112,8 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"timing": "quick"}, "peer.toml: timing = \"quick\": expected 'default', 'wan' or 'fast'"),
         ({"fitness": 2.0}, "peer.toml: fitness = 2.0: expected at most 1"),
         ({"data": "absent.csv"}, "absent.csv: no such file"),
+        ({"columns": ["depth"]}, "rows.csv: columns = 'depth': no such column; the columns are w, h"),
+        ({"missing": "mean"}, "peer.toml: missing = \"mean\": expected 'error' or 'drop'"),
         ({"bundle": "absent.bundle"}, "device bundle absent.bundle does not exist"),
         (
             {"name": "meter-02"},
