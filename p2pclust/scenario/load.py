@@ -261,6 +261,11 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
         return
     source, files = data.get("source"), data.get("files")
     if isinstance(source, str) and is_file(source):
-        data["source"] = str(folder / Path(source).expanduser())
+        data["source"] = _anchored(folder, source)
     if isinstance(files, list):
-        data["files"] = [str(folder / Path(name).expanduser()) if isinstance(name, str) else name for name in files]
+        data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]
+
+
+def _anchored(folder: Path, name: str) -> str:
+    # A path forgets the "/" at its end, by which a folder is told from a data set of that name.
+    return str(folder / Path(name).expanduser()) + ("/" if name.endswith("/") else "")
