@@ -175,10 +175,12 @@ def split(
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
     from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.holdings import holdings, save  # noqa: PLC0415
+    from p2pclust.data.holdings import FORMATS, holdings, save  # noqa: PLC0415
     from p2pclust.data.holdings import picture as compose  # noqa: PLC0415
     from p2pclust.data.shares import peer_names, write_shares  # noqa: PLC0415
 
+    if picture is not None and picture.suffix.lower() not in FORMATS:
+        raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
     rows = load(
         source,
         label_column=column(label_column),

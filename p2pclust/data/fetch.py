@@ -167,6 +167,9 @@ def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgres
             if not known:
                 record.write_text(_checksum(folder / remote.name, "sha256") + "\n", encoding="ascii")
             return folder / remote.name
+    for left in (folder, folder.parent):
+        if not any(left.iterdir()):  # nothing has come, so nothing is left behind
+            left.rmdir()
     kind = DataError if any("wrong checksum" in problem for problem in problems) else UsageError
     raise kind(f"{entry.name}: {'; '.join(problems)}")
 
@@ -210,6 +213,9 @@ class _Resumed:
             try:
                 self._receive(url)
             except _DownloadError:
+                if self._size() == 0:
+                    self.part.unlink(missing_ok=True)
+                    self.validator.unlink(missing_ok=True)
                 if self._size() <= before:  # no progress: asking again would not help
                     raise
             else:

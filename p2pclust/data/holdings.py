@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Holdings", "holdings", "picture", "save"]
+__all__ = ["FORMATS", "Holdings", "holdings", "picture", "save"]
+
+FORMATS = (".png", ".svg", ".pdf")
 
 _ANNOTATED = 400  # more cells than this have no room for a number
 
@@ -122,7 +124,7 @@ def picture(
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a picture; the suffix decides its format: ``.png``, ``.svg``, ``.pdf``.
+    """Write a picture; the suffix decides its format.
 
     Raises
     ------

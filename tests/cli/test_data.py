@@ -123,6 +123,10 @@ REFUSED = {
         ("iris", "--peers", 151),
         "partition: 150 rows for 151 peers: every peer needs at least one row",
     ),
+    "a picture of no known kind": (
+        ("iris", "--peers", 3, "--picture", "who.gif"),
+        "--picture who.gif: expected a name that ends with .png, .svg, .pdf",
+    ),
     "a negative seed": (("iris", "--peers", 3, "--seed", -1), "--seed -1: expected no negative number"),
     "an option without a value": (("g2", "--peers", 3, "--option", "sd"), "--option sd: expected KEY=VALUE, such as"),
     "a misspelt option": (("g2", "--peers", 3, "--option", "sdd=1"), "g2: no option 'sdd' (did you mean 'sd'?); its"),
