@@ -25,6 +25,7 @@ def test_json(cli: Cli) -> None:
         "n_clusters": None,
         "tol": 5e-3,
         "max_rounds": 30,
+        "accelerate": False,
         "fuzzifier": 2.0,
         "privacy_gate": True,
     }
