@@ -24,6 +24,7 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open
 from p2pclust.peer.quorum import has_majority
+from p2pclust.protocols.engine import LEFT_OUT
 
 __all__ = ["NOT_ASKED", "Aggregating", "Hooks", "Opened", "open_message"]
 
@@ -318,7 +319,7 @@ class Aggregating:
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
-                abstained[index] = f"left out: {self._membership.status(self._document.roster[index])}"
+                abstained[index] = f"{LEFT_OUT}: {self._membership.status(self._document.roster[index])}"
         task = Task(
             "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=opened.used,
             abstained=abstained,

@@ -30,6 +30,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.wire import ContributionReader, decode_contribution, decode_state, encode_contribution, matches
 
 __all__ = [
+    "LEFT_OUT",
     "MAX_EMPTY_ROUNDS",
     "NOT_DRAWN",
     "ContributionReader",
@@ -49,6 +50,8 @@ __all__ = [
 
 MAX_EMPTY_ROUNDS = 10
 NOT_DRAWN = "not drawn"
+LEFT_OUT = "left out"
+"""How the reason begins for a peer that did not answer: it did not abstain by itself, and may contribute again."""
 _HELD = "privacy gate"
 _MAX_REASON = 200
 
@@ -76,8 +79,10 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     """
     protocol = job.protocols[state.stage]
     if protocol.asks == "one":
+        order = streams.proposers(job.seed, n_peers)
         gone = _abstained(state, whole_stage=True)
-        return tuple(peer for peer in streams.proposers(job.seed, n_peers) if peer not in gone)
+        # Who was silent once is asked again when nobody else is left.
+        return tuple(p for p in order if p not in gone) or tuple(p for p in order if p not in _by_themselves(gone))
     share = job.participation if protocol.draws else 1.0
     return streams.participants(job.seed, state.round, n_peers, share)
 
@@ -266,13 +271,13 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     protocol = job.protocols[state.stage]
     whole_stage = protocol.asks == "one"
     gone = _abstained(state, whole_stage=whole_stage)
-    if len(gone) == n_peers:
+    if len(_by_themselves(gone)) == n_peers:
         instead = protocol.nobody(state.arrays, streams.opening(job.seed, state.stage))
         if instead is not None:
             return _enter(job, replace(state, arrays=instead), state.stage + 1)
         return replace(state, status="failed", reason=_nobody(protocol, gone, "nobody can contribute"))
     # Where one is asked per round, a round in which another peer bowed out came closer to whoever can propose.
-    came_closer = whole_stage and bool(state.log[-1].abstained)
+    came_closer = whole_stage and bool(_by_themselves(state.log[-1].abstained))
     if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
         story = f"nobody contributed for {state.empty_rounds} rounds in a row"
         return replace(state, status="failed", reason=_nobody(protocol, gone, story))
@@ -309,6 +314,10 @@ def _abstained(state: JobState, *, whole_stage: bool) -> dict[int, str]:
         if record.stage == state.stage:
             gone.update(record.abstained)
     return gone
+
+
+def _by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
+    return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
 
 
 def _nobody(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:

@@ -112,6 +112,34 @@ def test_who_was_not_drawn_is_not_in_the_record() -> None:
     assert after.log[0].abstained == {}
 
 
+def test_who_was_left_out_for_its_silence_has_not_abstained() -> None:
+    """All were silent in turn, and none of them withholds anything: the job goes on, until ten rounds were empty."""
+    job = cluster_job("llf-cm", **{**OPTIONS, "max_rounds": 100})
+    state = engine.begin(job)
+    for _ in range(engine.MAX_EMPTY_ROUNDS - 1):
+        state = empty(job, state, dict.fromkeys(range(3), "left out: alive"))
+        assert state.status == "running"
+    back = engine.advance(job, state, contributions(job, state, PEERS[:1], 3), {}, n_peers=3)
+    assert back.empty_rounds == 0
+    state = empty(job, state, {0: "left out: alive"})
+    assert state.status == "failed"
+    assert "nobody contributed for 10 rounds in a row" in state.reason
+
+
+def test_a_silent_proposer_is_asked_again_when_nobody_else_is_left() -> None:
+    job = cluster_job("llf-cm", n_clusters=2, bounds=([0.0], [9.0]))
+    state = engine.begin(job)
+    order = engine.asked(job, state, 3)
+    state = empty(job, state, {order[0]: "left out: suspect"})
+    assert engine.asked(job, state, 3) == order[1:]
+    state = empty(job, state, {order[1]: "too few rows"})
+    state = empty(job, state, {order[2]: "too few rows"})
+    assert state.status == "running"
+    assert engine.asked(job, state, 3) == order[:1]
+    state = empty(job, state, {order[0]: "too few rows"})
+    assert (state.stage, state.status) == (3, "running"), "nobody proposes: the centers are drawn"
+
+
 def test_the_job_fails_when_everybody_abstained_by_itself() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
     state = empty(job, engine.begin(job), {0: "no data", 1: "no data"})
