@@ -23,6 +23,7 @@ SCHEMES = ("iid", "dirichlet", "labels", "distance", "by-group", "by-file")
 Rows = NDArray[np.int64]
 
 _DEALS = 10
+_SWAPS = 5
 _BY_GROUP = {"by-group": "groups", "by-file": "files"}
 
 
@@ -330,13 +331,26 @@ def _dealt_counts(sizes: Rows, holders: Rows, n_peers: int, rng: np.random.Gener
     """Deal the classes to the peers, and return how many rows of each each gets, shape (n_classes, n_peers).
 
     A slot is one class at one peer. Slots lie class by class and are dealt round the peers like cards: a class has at
-    most n_peers slots in a row, so no peer gets a class twice, and every peer gets equally many slots.
+    most n_peers slots in a row, so no peer gets a class twice, and every peer gets equally many slots. Where the laps
+    fall together with the classes, though, the same classes always meet at a peer, so pairs of slots are then swapped.
     """
     order = rng.permutation(len(sizes))
     slots = np.repeat(order, holders[order])
     held = np.zeros((len(sizes), n_peers), dtype=np.bool_)
     held[slots, rng.permutation(n_peers)[np.arange(len(slots)) % n_peers]] = True
+    _swap(held, rng)
     return _balanced_counts(held, sizes)
+
+
+def _swap(held: NDArray[np.bool_], rng: np.random.Generator) -> None:
+    """Let random pairs of slots change their peers, wherever no peer would get a class twice; in place."""
+    labels, peers = np.nonzero(held)
+    # A few swaps for each slot are known to forget where a random matrix with fixed sums began.
+    for one, other in rng.integers(len(labels), size=(_SWAPS * len(labels), 2)):
+        if not held[labels[one], peers[other]] and not held[labels[other], peers[one]]:
+            held[labels[[one, other]], peers[[one, other]]] = False
+            peers[[one, other]] = peers[[other, one]]
+            held[labels[[one, other]], peers[[one, other]]] = True
 
 
 def _balanced_counts(held: NDArray[np.bool_], sizes: Rows) -> Rows:

@@ -85,6 +85,13 @@ def test_labels_balances_sizes(seed: int) -> None:
     assert max(sizes) - min(sizes) <= 4  # of 225
 
 
+def test_labels_meet_in_many_ways() -> None:
+    y = np.repeat(np.arange(10), 80)
+    shares = split(y, 800, 40, "labels", rng(), labels_per_peer=2)
+    pairs = {tuple(np.unique(y[rows]).tolist()) for rows in shares}
+    assert len(pairs) > 20  # of 45; a deal round the table alone makes 5
+
+
 def test_labels_gives_large_classes_more_holders() -> None:
     y = np.repeat([0, 1, 2], [60, 20, 20])
     shares = split(y, 100, 5, "labels", rng(), labels_per_peer=1)
@@ -140,7 +147,7 @@ def test_the_generator_decides_everything(scheme: str) -> None:
 PINNED = {
     "iid": "130122013003013122231320",
     "dirichlet": "212213220313231313212310",
-    "labels": "121023021023031023131023",
+    "labels": "202013202013312013312013",
     "distance": "223321232300231322010021",
     "by-group": "012301012301012301012301",
     "by-file": "012301012301012301012301",
