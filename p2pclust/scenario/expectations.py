@@ -40,7 +40,7 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
         Only what it asks for is judged.
     result : mapping
         As in `result.json`: ``peers`` by name, each with ``finished``; ``jobs``, each with ``rounds``, ``terms``,
-        ``metrics``, ``pooled`` and ``digests`` (by name, the digest of the centers that a peer finished with);
+        ``metrics``, ``pooled``, ``gap`` and ``digests`` (by name, the digest of the centers that a peer finished with);
         ``wall_seconds`` and ``virtual_seconds``.
 
     Returns
@@ -128,6 +128,11 @@ _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[
     "pooled_relative_difference_below": (
         "relative difference to the pooled algorithm is below {}",
         _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),
+        lambda value, wanted: value < wanted,
+    ),
+    "gap_below": (
+        "the centers' distance to what pooling finds is below {} of the features' ranges",
+        _over_jobs(max, lambda job: (job.get("gap") or {}).get("center_distance")),
         lambda value, wanted: value < wanted,
     ),
     "replay_identical": (

@@ -319,6 +319,8 @@ class ExpectSpec(_Table):
     lost_at_most: Annotated[int, Field(ge=0)] | None = None
     identical_centers: bool | None = None
     pooled_relative_difference_below: Annotated[float, Field(gt=0)] | None = None
+    #: For protocols that promise no equality.
+    gap_below: Annotated[float, Field(gt=0)] | None = None
     replay_identical: bool | None = None
     ari_at_least: Annotated[float, Field(ge=-1, le=1)] | None = None
     terms_at_least: Annotated[int, Field(ge=1)] | None = None

@@ -65,6 +65,18 @@ def test_what_was_kept_back_and_what_is_coarse_are_told(cli: Cli, tmp_path: Path
     assert any(re.match(r"coarse +1 of 2 centers: too far from all rows", line) for line in lines)
 
 
+def test_a_gap_is_told_as_one(cli: Cli, tmp_path: Path) -> None:
+    text = SMALL.replace("llf-cm", "fkm").replace("suppress_singletons = false\n", "")
+    (tmp_path / "gap.toml").write_text(text.replace("pooled_relative_difference_below = 1e-9", "gap_below = 0.5"))
+    ended = cli("run", "gap.toml", "--backend", "in-process")
+    assert ended.code == 0
+    lines = ended.err.splitlines()
+    assert any(
+        re.match(r"gap +the centers end \S+ of the features' ranges from pooled k-means", line) for line in lines
+    )
+    assert not any(line.startswith("pooled") for line in lines)
+
+
 def test_json_is_the_result_and_nothing_else(cli: Cli, small: str, tmp_path: Path) -> None:
     ended = cli("run", small, "--backend", "simulated", "--seed", "4", "--out", "o", "--json")
     assert ended.code == 0

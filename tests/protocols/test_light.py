@@ -5,11 +5,25 @@ import sys
 
 SCRIPT = """
 import sys
+from p2pclust.protocols.compose import clustering_class
+from p2pclust.protocols.registry import CLUSTERING
 from p2pclust.protocols import Job, JobState, Local, cluster_job, engine
 job = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [9.0]), init=[[0.0], [9.0]], privacy_gate=False)
 state = engine.begin(job)
 part = engine.contribution(job, state, Local([[0.0], [1.0], [9.0]]), 0, 1)
 state = engine.advance(job, JobState.decode(state.encode()), [(0, part)], {}, n_peers=1)
+for protocol in CLUSTERING:
+    clustering_class(protocol)
+for protocol, options in (
+    ("ffcm", {"averaging": "kmeans"}), ("c2f-fcm", {}), ("gdf-fcm", {}), ("fkm", {}),
+    ("k-fed", {"n_local_clusters": "search"}),
+):
+    job = cluster_job(protocol, n_clusters=2, bounds=([0.0], [9.0]), **options)
+    local, state = Local([[0.0], [0.5], [1.0], [8.0], [8.5], [9.0]]), engine.begin(job)
+    while state.status == "running":
+        part = engine.contribution(job, state, local, 0, 1)
+        state = engine.advance(job, state, [(0, part)], {}, n_peers=1)
+    assert state.status == "done", state.reason
 heavy = ("torch", "sklearn", "scipy", "networkx", "pydantic", "typer", "rich", "threadpoolctl", "asyncio", "zmq")
 print(sorted(set(heavy) & set(sys.modules)))
 """

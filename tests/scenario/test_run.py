@@ -41,6 +41,16 @@ patience_s = 9
 """
 
 
+ALIKE = """
+[data]
+source = "iris"
+[fleet]
+peers = 3
+timing = "fast"
+{}
+"""
+
+
 def spec_of(path: str, *overrides: str) -> FleetSpec:
     scenario = load_scenario(path, overrides)
     shares = load_data(scenario)
@@ -172,6 +182,28 @@ def test_several_jobs(scenario_file: Write) -> None:
     assert [len(job["centers"]) for job in result["jobs"]] == [3, 2]
     assert len((OUT / "centers.csv").read_text().splitlines()) == 4
     assert len((OUT / "centers-2.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("backend_name", ["in-process", "simulated"])
+def test_a_protocol_without_a_promise_tells_its_gap(scenario_file: Write, backend_name: str) -> None:
+    table = '[[jobs]]\nprotocol = "{}"\nclusters = 3\n'
+    found = run(
+        scenario_file("[expect]\ngap_below = 0.5\n", base=ALIKE.format("".join(map(table.format, ("fkm", "k-fed"))))),
+        backend_name,
+    )
+    assert [item["held"] for item in found["expectations"]] == [True]
+    for job, stops in zip(found["jobs"], ("the centers stand still", "its only round is done"), strict=True):
+        assert (job["pooled"], job["replay_identical"], job["stops"]) == (None, True, stops)
+        assert job["parameters"]["init"] == "own"
+        assert (job["gap"]["to"], job["gap"]["pooled_converged"]) == ("pooled k-means", True)
+        assert 0 <= job["gap"]["center_distance"] < 0.5
+
+
+def test_a_lossless_one_has_none(scenario_file: Write) -> None:
+    table = '[[jobs]]\nprotocol = "ffcm"\nclusters = 3\nlocal_iterations = 1\nmax_rounds = 5\n'
+    (job,) = run(scenario_file(base=ALIKE.format(table)))["jobs"]
+    assert job["gap"] is None
+    assert job["pooled"]["relative_difference"] < 1e-9
 
 
 def test_rows_without_labels_have_no_metrics(tmp_path: Path, scenario_file: Write) -> None:
