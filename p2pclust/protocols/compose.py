@@ -27,7 +27,8 @@ __all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_o
 SCALINGS = ("none", "minmax", "zscore")
 INIT_NAMES = ("k-means++", "careful", "shared-k-means++", "random", "uniform")
 """The names that a person may give; which of them a protocol takes, its class says."""
-_PRIVACY_RULES = ("privacy_gate", "suppress_singletons")
+_RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
+"""The privacy rules of clusterings, and what switches each off."""
 
 
 def cluster_job(
@@ -90,7 +91,7 @@ def cluster_job(
         None if bounds is None else _bounds(bounds),
         kind.inits[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
         # Who lets single rows be told in the clustering need not hide them before it.
-        {"min_rows": 1} if any(_scalar(parameters.get(rule)) is False for rule in _PRIVACY_RULES) else {},
+        {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
     )
     stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
     parameters = {"n_clusters": request.n_clusters, **_limits(kind, tol, max_rounds), **parameters}
@@ -201,6 +202,12 @@ def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float
         raise UsageError(f"init: {len(centers)} centers were given for n_clusters = {n_clusters}")
     if bounds is not None and len(bounds[0]) != len(centers[0]):
         raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
+
+
+def _is(value: Any, wanted: object) -> bool:
+    """Compare a parameter, without taking 0 for False or True for 1."""
+    plain = _scalar(value)
+    return type(plain) is type(wanted) and bool(plain == wanted)
 
 
 def _scalar(value: Any) -> Any:

@@ -149,3 +149,9 @@ def test_impossible_contributions_are_left_out_by_name(bad: dict[str, Any], reas
 def test_bad_parameters(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"fkm: {next(iter(options))} = 0: expected a whole number from 1"):
         cluster_job("fkm", n_clusters=2, **options)
+
+
+def test_who_lets_single_rows_be_told_lets_small_peers_tell_their_range() -> None:
+    for size, rows in ((2, 3), (1, 1)):
+        job = cluster_job("fkm", n_clusters=2, min_cluster_size=size)
+        assert job.protocols[0].min_rows == rows  # type: ignore[attr-defined]
