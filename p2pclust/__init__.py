@@ -11,12 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from p2pclust.choose import ChoiceOfClusters, choose_clusters
     from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
-    from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
+    from p2pclust.estimators import (
+        FFCM,
+        ClusteredFuzzyCMeans,
+        FederatedKMeans,
+        GradientFuzzyCMeans,
+        KFed,
+        LosslessCMeans,
+        LosslessFuzzyCMeans,
+    )
 
 __all__ = [
+    "FFCM",
     "ChoiceOfClusters",
+    "ClusteredFuzzyCMeans",
     "DataError",
+    "FederatedKMeans",
     "FleetError",
+    "GradientFuzzyCMeans",
+    "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
     "P2PClustError",
@@ -28,8 +41,13 @@ __all__ = [
 
 _HOMES = {
     "ChoiceOfClusters": "choose",
+    "ClusteredFuzzyCMeans": "estimators",
     "DataError": "errors",
+    "FFCM": "estimators",
+    "FederatedKMeans": "estimators",
     "FleetError": "errors",
+    "GradientFuzzyCMeans": "estimators",
+    "KFed": "estimators",
     "LosslessCMeans": "estimators",
     "LosslessFuzzyCMeans": "estimators",
     "P2PClustError": "errors",

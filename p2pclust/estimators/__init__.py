@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
 
-__all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]
+__all__ = [
+    "FFCM",
+    "ClusteredFuzzyCMeans",
+    "FederatedKMeans",
+    "GradientFuzzyCMeans",
+    "KFed",
+    "LosslessCMeans",
+    "LosslessFuzzyCMeans",
+]

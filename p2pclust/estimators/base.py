@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pclust.clustering import Points, memberships, nearest, objective
@@ -30,7 +30,9 @@ class _Backend(Protocol):
         """Run the job with one peer per array and return its last state."""
 
 
-class FederatedEstimator(ClusterMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+class FederatedEstimator(  # type: ignore[misc] # scikit-learn has no types
+    ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator
+):
     """An estimator over peers that hold different rows: a job of the protocol ``protocol_id``."""
 
     protocol_id: ClassVar[str]

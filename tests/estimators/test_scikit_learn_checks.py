@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from p2pclust import estimators
 
 # With a privacy rule that holds peers of few rows back, some of the checks' tiny arrays could not be clustered at all.
-_OPEN = {"privacy_gate": False, "suppress_singletons": False}
+_OPEN = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
 
 _INAPPLICABLE = {
     "check_dtype_object": "a value that is no number is a DataError, which is a ValueError, and not a TypeError",

@@ -1,0 +1,357 @@
+"""The algorithms that approach what pooling all rows would have found, without a promise to equal it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
+
+__all__ = ["FFCM", "ClusteredFuzzyCMeans", "FederatedKMeans", "GradientFuzzyCMeans", "KFed"]
+
+
+class FFCM(FuzzyEstimator):
+    """FFCM: each peer runs fuzzy c-means from the global centers, and what all found is averaged or clustered.
+
+    M. Stallmann, A. Wilbik: Towards federated clustering: a federated fuzzy c-means algorithm (FFCM).
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    fuzzifier : float, default 2.0
+        The paper's m, above 1.
+    averaging : {"weighted", "kmeans"}, default "weighted"
+        The paper's avg_1, the weighted mean of the local centers with the same number, or avg_2, k-means of all local
+        centers.
+    local_iterations : int, optional
+        Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000. With 1 and
+        "weighted" the algorithm is pooled fuzzy c-means.
+    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
+    tol : float, default 1e-4
+        Stop when the centers move by less (Frobenius norm, in working coordinates).
+    max_rounds : int, default 100
+    support : {"u^m", "u"}, default "u^m"
+        What a local center's weight sums, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
+        or themselves (the authors' code).
+    privacy_gate : bool, default True
+        A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away.
+    participation, scaling, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+
+    Examples
+    --------
+    >>> peers = [[[0.0], [0.2], [9.0], [9.2], [0.1]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
+    >>> FFCM(n_clusters=2, init=[[0.0], [9.0]], averaging="kmeans").fit(peers).cluster_centers_.round(2).tolist()
+    [[0.14], [9.16]]
+    """
+
+    protocol_id = "ffcm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        fuzzifier: float = 2.0,
+        averaging: str = "weighted",
+        local_iterations: int | None = None,
+        init: str | ArrayLike = "k-means++",
+        tol: float = 1e-4,
+        max_rounds: int = 100,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        support: str = "u^m",
+        privacy_gate: bool = True,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.fuzzifier = fuzzifier
+        self.averaging = averaging
+        self.local_iterations = local_iterations
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.support = support
+        self.privacy_gate = privacy_gate
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+
+class GradientFuzzyCMeans(FuzzyEstimator):
+    """GDF-FCM: each round is one gradient step of the fuzzy c-means objective, summed over the peers.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    fuzzifier : float, default 2.0
+    learning_rate : float, default 0.005
+        Of the step. The right size falls with the number of rows of the largest peers: a run that diverges fails and
+        says so.
+    local_iterations : int, default 10
+        After how many local alternations of memberships and centers the gradient is taken.
+    init : {"uniform", "k-means++", "careful", "random"} or array_like of shape (n_clusters, F)
+    tol : float, default 5e-3
+    max_rounds : int, default 30
+    privacy_gate : bool, default True
+    participation, scaling, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+
+    Examples
+    --------
+    >>> peers = [[[0.0], [0.2], [9.0], [9.2], [0.1]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
+    >>> model = GradientFuzzyCMeans(n_clusters=2, init=[[0.0], [9.0]], learning_rate=0.05, max_rounds=100, tol=1e-4)
+    >>> model.fit(peers).cluster_centers_.round(2).tolist()
+    [[0.14], [9.16]]
+    """
+
+    protocol_id = "gdf-fcm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        fuzzifier: float = 2.0,
+        learning_rate: float = 0.005,
+        local_iterations: int = 10,
+        init: str | ArrayLike = "uniform",
+        tol: float = 5e-3,
+        max_rounds: int = 30,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        privacy_gate: bool = True,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.fuzzifier = fuzzifier
+        self.learning_rate = learning_rate
+        self.local_iterations = local_iterations
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.privacy_gate = privacy_gate
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+
+class ClusteredFuzzyCMeans(FuzzyEstimator):
+    """C2F-FCM: each peer runs fuzzy c-means from the global centers, and the local centers are clustered.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    fuzzifier : float, default 2.0
+    local_iterations : int, optional
+        Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000.
+    init : {"careful", "k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
+    tol : float, default 5e-3
+    max_rounds : int, default 30
+    privacy_gate : bool, default True
+    participation, scaling, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+
+    Examples
+    --------
+    >>> peers = [[[0.0], [0.2], [9.0], [9.2], [0.1]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
+    >>> ClusteredFuzzyCMeans(n_clusters=2, random_state=0).fit(peers).cluster_centers_.round(1).tolist()
+    [[0.1], [9.2]]
+    """
+
+    protocol_id = "c2f-fcm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        fuzzifier: float = 2.0,
+        local_iterations: int | None = None,
+        init: str | ArrayLike = "careful",
+        tol: float = 5e-3,
+        max_rounds: int = 30,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        privacy_gate: bool = True,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.fuzzifier = fuzzifier
+        self.local_iterations = local_iterations
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.privacy_gate = privacy_gate
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+
+class FederatedKMeans(FederatedEstimator):
+    """FKM: k-means for peers that hold different clusters; each sends the means of the clusters that it has.
+
+    S. Garst, M. Reinders: Federated K-means clustering.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    init : {"own", "k-means++", "careful", "random", "uniform"} or array_like of shape (n_clusters, F), default "own"
+        "own": as the paper has it, k-means++ and one step at every peer, clustered by the aggregator.
+    tol : float, default 5e-3
+    max_rounds : int, default 10
+    min_cluster_size : int, default 2
+        The paper's p: means of fewer rows are not sent.
+    n_init : int, default 10
+        How many seedings the aggregator's k-means tries.
+    participation, scaling, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        Means that were not sent, over all rounds, and ranges of peers of one or two rows.
+
+    Examples
+    --------
+    >>> peers = [[[0.0], [0.2], [0.1], [5.0], [5.2]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
+    >>> sorted(FederatedKMeans(n_clusters=3, random_state=0).fit(peers).cluster_centers_.round(2).tolist())
+    [[0.14], [5.1], [9.2]]
+    """
+
+    protocol_id = "fkm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "own",
+        tol: float = 5e-3,
+        max_rounds: int = 10,
+        min_cluster_size: int = 2,
+        n_init: int = 10,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.min_cluster_size = min_cluster_size
+        self.n_init = n_init
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+
+class KFed(FederatedEstimator):
+    """k-FED: every peer clusters its own rows, and the aggregator clusters their means; one round.
+
+    D. Dennis, T. Li, V. Smith: Heterogeneity for the win: one-shot federated clustering.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    n_local_clusters : int or "search", optional
+        How many clusters each peer has. None: as many as all have together; "search": each peer chooses by silhouette.
+    min_cluster_size : int, default 2
+        Means of fewer rows are not sent.
+    participation, scaling, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        Means that were not sent, and ranges of peers of one or two rows.
+
+    Examples
+    --------
+    >>> peers = [[[0.0], [0.2], [0.1], [5.0], [5.2]], [[0.1], [0.3], [9.1], [9.3], [9.2]]]
+    >>> model = KFed(n_clusters=3, n_local_clusters=2, random_state=0).fit(peers)
+    >>> model.n_rounds_, sorted(model.cluster_centers_.round(2).tolist())
+    (1, [[0.15], [5.1], [9.2]])
+    """
+
+    protocol_id = "k-fed"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_local_clusters: int | str | None = None,
+        min_cluster_size: int = 2,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_local_clusters = n_local_clusters
+        self.min_cluster_size = min_cluster_size
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
