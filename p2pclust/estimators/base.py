@@ -30,8 +30,11 @@ class _Backend(Protocol):
         """Run the job with one peer per array and return its last state."""
 
 
-class FederatedEstimator(  # type: ignore[misc] # scikit-learn has no types
-    ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator
+class FederatedEstimator(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc] # scikit-learn has no types
+    ClusterMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     """An estimator over peers that hold different rows: a job of the protocol ``protocol_id``."""
 
