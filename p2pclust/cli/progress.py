@@ -216,7 +216,7 @@ class Progress:
         line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"
         if event.get("shift") is not None:
             job.shift_of[event["round"]] = float(event["shift"])
-            line += f", the centers moved by {event['shift']:.3g}"
+            line += f", the {event.get('moved', 'centers')} moved by {event['shift']:.3g}"
         if event["status"] == "failed":
             return line + "; the job failed"
         if event["status"] == "running" and before != job.stage:

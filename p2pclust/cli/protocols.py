@@ -23,6 +23,7 @@ class ProtocolInfo:
 
 
 _STOPS = "the centers move by less than tol (Frobenius norm, scaled units), or max_rounds"
+_STOPS_BY_COLUMNS = "the N x C distances change by less than tol (Frobenius norm, scaled units), or max_rounds"
 
 PROTOCOLS = {
     "llf-cm": ProtocolInfo(
@@ -71,6 +72,20 @@ PROTOCOLS = {
         "k-means at each peer; the local means are clustered once",
         "once, the means of its local clusters (none of fewer than min_cluster_size rows, but how many such clusters)",
         "after one round",
+    ),
+    "vertical-cm": ProtocolInfo(
+        "vertical LLF-CM",
+        "k-means over peers that hold different columns of the same rows, equal to k-means on the joined columns",
+        "first, its numbers of rows and columns and a salted digest of its rows' ids; each round, the squared distance over "
+        "its columns of each row to each center (with fewer columns than clusters these give its rows away up to shift, "
+        "rotation and mirror image). All peers get each row's cluster",
+        _STOPS_BY_COLUMNS,
+    ),
+    "vertical-fcm": ProtocolInfo(
+        "vertical LLF-FCM",
+        "fuzzy c-means over peers that hold different columns of the same rows, equal to that on the joined columns",
+        "as vertical-cm; all peers get each row's memberships",
+        _STOPS_BY_COLUMNS,
     ),
 }
 """By id."""

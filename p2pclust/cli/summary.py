@@ -92,6 +92,8 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
     facts.append(("lost", ", ".join(lost) or "nobody"))
     for reason, names in _abstained(job).items():
         facts.append(("abstained", f"{', '.join(names)}: {reason}"))
+    for name, warning in job["warnings"].items():
+        facts.append(("warning", Text(f"{name}: {warning}", style="yellow")))
     if job["suppressed"]:
         facts.append(("suppressed", f"{job['suppressed']} times, by privacy rules"))
     if job["coarse"]:

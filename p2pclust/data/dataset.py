@@ -27,6 +27,9 @@ class DataSet:
         Labels: used to split rows among peers and to score a result, never by a protocol.
     group : ndarray of shape (n_rows,) or None
         The device or person that each row came from.
+    id : ndarray of shape (n_rows,) or None
+        What each row is called, as whole numbers or text: by this, peers that hold different columns of the same rows see
+        that the rows are the same.
     feature_names : tuple of str
         One per feature; left empty, they become ``x1``, ``x2``, ...
     dropped : int
@@ -54,10 +57,11 @@ class DataSet:
     group: NDArray[Any] | None = None
     feature_names: tuple[str, ...] = ()
     dropped: int = 0
+    id: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))
-        for what, values in (("y", self.y), ("group", self.group)):
+        for what, values in (("y", self.y), ("group", self.group), ("id", self.id)):
             if values is not None and values.shape != (self.n_rows,):
                 raise DataError(
                     f"{self.name}: {what} has shape {values.shape}: expected one value for each of {self.n_rows} rows"
@@ -90,7 +94,19 @@ class DataSet:
             X=self.X[rows],
             y=None if self.y is None else self.y[rows],
             group=None if self.group is None else self.group[rows],
+            id=None if self.id is None else self.id[rows],
         )
+
+    def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
+        """Return the data set of these columns alone, in the order given.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (n_taken,), int64
+            Column indices, counted from 0; at least one.
+        """
+        names = tuple(self.feature_names[column] for column in columns)
+        return replace(self, X=self.X[:, columns], feature_names=names)
 
 
 def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:

@@ -126,7 +126,7 @@ def read_npy(path: str | Path) -> DataSet:
 
 
 def read_npz(path: str | Path) -> DataSet:
-    """Read an NPZ file with ``X`` (n_rows, n_features), and perhaps ``y`` and ``group``, each (n_rows,).
+    """Read an NPZ file with ``X`` (n_rows, n_features), and perhaps ``y``, ``group`` and ``id``, each (n_rows,).
 
     ``features``, if it is there, names the columns of ``X``. Arrays of other names are left alone.
 
@@ -231,7 +231,7 @@ def _csv(file: Path) -> Table:
 
 
 def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
-    arrays = _arrays(file, ["X", "y", "group", "features"] if named else ["X"])
+    arrays = _arrays(file, ["X", "y", "group", "id", "features"] if named else ["X"])
     X, names = arrays["X"], arrays.get("features")
     titles: tuple[str, ...] = ()
     if names is not None and names.dtype.kind == "U" and X.ndim == 2 and names.shape == X.shape[1:]:
@@ -240,7 +240,9 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
         columns = Titles(file, titles, X.shape[1])
         kept, _, _ = columns.chosen(choice)
         X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
-    return finished(file, X, choice.missing, y=arrays.get("y"), group=arrays.get("group"), titles=titles)
+    return finished(
+        file, X, choice.missing, y=arrays.get("y"), group=arrays.get("group"), id=arrays.get("id"), titles=titles
+    )
 
 
 def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -192,6 +192,7 @@ def finished(
     *,
     y: NDArray[Any] | None = None,
     group: NDArray[Any] | None = None,
+    id: NDArray[Any] | None = None,
     titles: tuple[str, ...] = (),
 ) -> DataSet:
     """Return the data set, without the rows that have a NaN if these are to be dropped.
@@ -211,7 +212,8 @@ def finished(
             X = X[kept]
             y = None if y is None or len(y) != len(kept) else y[kept]
             group = None if group is None or len(group) != len(kept) else group[kept]
-    return DataSet(str(file), X, y, group, titles, dropped)
+            id = None if id is None or len(id) != len(kept) else id[kept]
+    return DataSet(str(file), X, y, group, titles, dropped, id)
 
 
 def codes(cells: Sequence[str]) -> NDArray[Any]:

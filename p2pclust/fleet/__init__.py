@@ -32,8 +32,12 @@ class Backend:
         module = importlib.import_module(f"p2pclust.fleet.{BACKENDS[self.name]}")
         return cast("FleetResult", module.carry_out(spec, on_event))
 
-    def run(self, job: Job, arrays: Sequence[NDArray[np.float64]]) -> JobState:
+    def run(
+        self, job: Job, arrays: Sequence[NDArray[np.float64]], centers: Sequence[NDArray[np.float64]] | None = None
+    ) -> JobState:
         """Run one job over these arrays, one peer each, without faults.
+
+        With `centers`, each peer is given its columns of first centers: where peers hold columns, no job has them.
 
         Raises
         ------
@@ -43,7 +47,11 @@ class Backend:
         from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
 
         width = len(str(len(arrays)))
-        peers = tuple(PeerSpec(f"peer-{number:0{width}d}", X) for number, X in enumerate(arrays))
+        given = [None] * len(arrays) if centers is None else list(centers)
+        peers = tuple(
+            PeerSpec(f"peer-{number:0{width}d}", X, centers=own)
+            for number, (X, own) in enumerate(zip(arrays, given, strict=True))
+        )
         result = self.carry_out(FleetSpec(peers, (JobRequest(job),)), lambda event: None)
         state = result.jobs[0].state if result.jobs else None
         if state is None:

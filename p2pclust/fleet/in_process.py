@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
 from p2pclust.peer.blobs import digest_of
+from p2pclust.protocols.engine import last_shift
 from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import run_in_process
 
 __all__ = ["carry_out"]
@@ -28,16 +28,23 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         record.take(start - began, "", "submitted", {"job": job_id, "roster": names})
         centers: list[NDArray[np.float64]] = []
 
-        def told(state: JobState, job_id: str = job_id, centers: list[NDArray[np.float64]] = centers) -> None:
+        by_columns = request.job.by_columns
+
+        def told(
+            state: JobState, job_id: str = job_id, centers: list[NDArray[np.float64]] = centers,
+            by_columns: bool = by_columns,
+        ) -> None:  # fmt: skip
             fields: dict[str, object] = {"job": job_id, "term": 0, "round": state.round - 1, "stage": state.stage}
             fields |= {"status": state.status, "contributors": [names[i] for i in state.log[-1].contributors]}
             if "centers" in state.arrays:
                 centers.append(state.arrays["centers"])
                 if len(centers) > 1:
                     fields["shift"] = float(np.linalg.norm(centers[-1] - centers[-2]))
+            elif by_columns and (shift := last_shift(state)) is not None:
+                fields |= {"shift": shift, "moved": "distances"}
             record.take(time.monotonic() - began, "", "combined", fields)
 
-        state = run_in_process(request.job, [Local(peer.X) for peer in peers], told)
+        state = run_in_process(request.job, [peer.local() for peer in peers], told)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         results.append(JobResult(job_id, names, state, (), digests, time.monotonic() - start))
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}

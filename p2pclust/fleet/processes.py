@@ -56,7 +56,7 @@ class ProcessFleet:
         self._changed = asyncio.Event()
         self._sees: dict[str, dict[str, None]] = {}
         self._counters: dict[str, dict[str, Any]] = {}
-        self._states: dict[tuple[str, str], str] = {}
+        self._states: dict[tuple[str, str], bytes] = {}
         self._returning: dict[str, None] = {}  # down now, but to be restarted
         self._paused: dict[str, None] = {}
         self._ended = False
@@ -113,6 +113,11 @@ class ProcessFleet:
         directory = self._directory / peer.name
         directory.mkdir(parents=True, exist_ok=True)
         np.save(directory / "data.npy", peer.X, allow_pickle=False)
+        beside = {}
+        for what, values in (("ids", peer.ids), ("centers", peer.centers)):
+            if values is not None:
+                np.save(directory / f"{what}.npy", values, allow_pickle=False)
+                beside[what] = str(directory / f"{what}.npy")
         claims = self._directory / "faults"
         claims.mkdir(exist_ok=True)
         armed = [
@@ -139,7 +144,7 @@ class ProcessFleet:
             "fitness": peer.fitness,
             "faults": armed,
             "control": "stdio",
-        }
+        } | beside
 
     def _all_linked(self) -> bool:
         return all(len(seen) == len(self._sees) - 1 for seen in self._sees.values())
@@ -203,10 +208,10 @@ class ProcessFleet:
         if child is None:
             return "every peer that had finished is gone"
         name = child.name
-        child.tell({"do": "state", "job": job.job_id})
+        child.tell({"do": "state", "job": job.job_id, "file": str(self._directory / f"{job.job_id}.state")})
         if not await self._until(lambda: (name, job.job_id) in self._states, _ANSWER_S):
             return f"{name} does not tell its final state"
-        job.state = JobState.decode(base64.b64decode(self._states[name, job.job_id]))
+        job.state = JobState.decode(self._states[name, job.job_id])
         return ""
 
     def _counts(self, name: str) -> bool:
@@ -289,7 +294,8 @@ class ProcessFleet:
         if verb == "counters":
             self._counters[child.name] = fields
         elif verb == "state":
-            self._states[child.name, fields["job"]] = fields["state"]
+            told = Path(fields["file"]).read_bytes() if "file" in fields else base64.b64decode(fields["state"])
+            self._states[child.name, fields["job"]] = told
         else:
             self._event(child.name, verb, fields)
         self._changed.set()

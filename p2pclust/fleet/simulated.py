@@ -16,7 +16,6 @@ from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
 from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
@@ -67,7 +66,7 @@ class _SimulatedFleet:
         links = {peer.name: (peer.link.latency_ms / 1000, peer.link.loss) for peer in spec.peers}
         network = Network(Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]), links)
         self._world = World(
-            {peer.name: Local(peer.X) for peer in spec.peers}, network, self._timing, Limits(),
+            {peer.name: peer.local() for peer in spec.peers}, network, self._timing, Limits(),
             np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
             {peer.name: peer.fitness for peer in spec.peers},
         )  # fmt: skip

@@ -10,7 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.errors import UsageError
 from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
 
 __all__ = ["Event", "Fault", "FleetResult", "FleetSpec", "JobRequest", "JobResult", "Link", "OnEvent", "PeerSpec"]
 
@@ -35,6 +37,12 @@ class PeerSpec:
     X: NDArray[np.float64]  # (n_samples, n_features)
     fitness: float = 0.5  # how well it would aggregate, 0 to 1
     link: Link = Link()
+    ids: NDArray[Any] | None = None  # (n_samples,): what its rows are called, where peers hold columns
+    centers: NDArray[np.float64] | None = None  # (n_clusters, n_features): its columns of given first centers
+
+    def local(self) -> Local:
+        """Its data, as the protocols see them."""
+        return Local(self.X, ids=self.ids, centers=self.centers)
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,19 @@ class JobRequest:
     """A job and how the fleet is to treat missing peers."""
 
     job: Job
-    missing: str = "wait"
+    missing: str = ""  # all | wait | drop; by default wait, and all where every peer is indispensable
     patience_s: float = 0.0  # 0: the timing preset's
     deadline_s: float = 0.0
     aggregator: str = ""
+
+    def __post_init__(self) -> None:
+        usual = "all" if self.job.by_columns else "wait"
+        object.__setattr__(self, "missing", self.missing or usual)
+        if self.job.by_columns and self.missing != "all":
+            raise UsageError(
+                f"missing = {self.missing!r}: {self.job.stages[-1].protocol} needs every peer's columns in every round: "
+                "expected 'all'"
+            )
 
 
 @dataclass(frozen=True)

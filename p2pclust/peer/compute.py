@@ -10,7 +10,7 @@ from collections.abc import Callable
 from p2pclust.peer.effects import Compute
 from p2pclust.peer.events import Computed
 from p2pclust.peer.store import Store
-from p2pclust.peer.tasks import perform, settle
+from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits
 from p2pclust.protocols.local import Local
 
@@ -27,6 +27,7 @@ class Worker:
         self._local = local
         self._store = store
         self._limits = limits
+        self._memories = Memories()
         self._loop = loop
         self._done = done
         self._failed = failed
@@ -58,5 +59,5 @@ class Worker:
             self._loop.call_soon_threadsafe(function, argument)
 
     def _perform(self, effect: Compute) -> Computed:
-        outcome = perform(effect.task, self._local, self._store.read_blob)
+        outcome = perform(effect.task, self._local, self._store.read_blob, self._memories)
         return settle(effect.token, outcome, self._limits, self._store.store_blob)

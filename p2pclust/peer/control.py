@@ -1,7 +1,8 @@
 """The door for whoever started this peer: JSON lines in on standard input, JSON lines out on standard output.
 
-In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id} | {"do": "counters"} | {"do": "leave"}
-Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state" and "counters".
+In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id, "file": path} | {"do": "counters"} | {"do": "leave"}
+Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state" and "counters". A
+state that is a blob is written into the file, if one is named: a line of a hundred megabytes helps nobody.
 
 When the input ends, whoever started the peer is gone, and the peer leaves: no orphan survives its parent.
 """
@@ -116,8 +117,14 @@ class Control:
         answer = {"verb": "state", "job": request["job"], "finished": False, "state": ""}
         if job is not None and job.ledger.register.ref is not None:
             ref = job.ledger.register.ref
-            data = ref.payload if ref.payload is not None else b"".join(self._shell.store.read_blob(ref.digest))
-            answer |= {"finished": job.ledger.finished, "state": base64.b64encode(data).decode()}
+            answer["finished"] = job.ledger.finished
+            if ref.payload is None and request.get("file"):
+                with Path(request["file"]).open("wb") as file:
+                    file.writelines(self._shell.store.read_blob(ref.digest))
+                answer["file"] = request["file"]
+            else:
+                data = ref.payload if ref.payload is not None else b"".join(self._shell.store.read_blob(ref.digest))
+                answer["state"] = base64.b64encode(data).decode()
         self._lines.write(answer)
 
     def _counters(self, request: Mapping[str, Any]) -> None:

@@ -52,6 +52,8 @@ def run_peer(config: Mapping[str, Any]) -> int:
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and ``roster`` (paths; the
         roster's signature was verified by whoever made this configuration), ``data`` (a path), ``state_dir``,
         ``timing`` (a preset), ``fitness`` (0 to 1), ``faults`` (a list, for testbeds), ``control`` ("stdio" or "").
+        Where peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this
+        peer's columns of given first centers.
 
     Returns
     -------
@@ -74,7 +76,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     watch = _watcher(lines, name)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
-    local = _load(Path(config["data"]), watch, config.get("columns"), config.get("missing", "error"))
+    beside = {name: config[name] for name in ("ids", "centers") if name in config}
+    local = _load(Path(config["data"]), watch, config.get("columns"), config.get("missing", "error"), beside)
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
         watch("store-damaged", {"set_aside": str(store.set_aside)})
@@ -152,14 +155,17 @@ def _strangers(watch: Any) -> Callable[[bytes], None]:
     return refused
 
 
-def _load(path: Path, watch: Any, columns: Sequence[str | int] | None, missing: str) -> Local:
+def _load(
+    path: Path, watch: Any, columns: Sequence[str | int] | None, missing: str, beside: Mapping[str, str]
+) -> Local:
     """This peer's rows; what cannot be read makes it abstain by name and stops nobody else."""
     try:
+        more = {name: np.load(file, allow_pickle=False) for name, file in beside.items()}
         if path.suffix == ".npy" and columns is None and missing == "error":
-            return Local(
-                np.load(path, allow_pickle=False)
-            )  # as it is: what is wrong with it is told as in every backend
-        return Local(read(path, columns=columns, missing=missing).X)
+            # As it is: what is wrong with it is told as in every backend.
+            return Local(np.load(path, allow_pickle=False), **more)
+        data = read(path, columns=columns, missing=missing)
+        return Local(data.X, **{"ids": data.id, **more})
     except (DataError, OSError, ValueError) as error:
         watch("data-refused", {"reason": str(error)})
         unusable = Local(np.empty((0, 0)))

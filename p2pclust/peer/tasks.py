@@ -25,27 +25,59 @@ from p2pclust.protocols.arrays import Contribution
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.pieces import Pieces, Stored
 
-__all__ = ["Outcome", "StoreBlob", "perform", "settle"]
+__all__ = ["Memories", "Outcome", "StoreBlob", "perform", "settle"]
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
+_MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
 
 #: Yields a blob's bytes in order.
 Read = Callable[[bytes], Iterator[bytes]]
-#: Keeps a blob: its digest, its bytes, and the size of a chunk.
-StoreBlob = Callable[[bytes, bytes, int], None]
+#: Keeps a blob: its digest, its bytes (or what is sliced as they are), and the size of a chunk.
+StoreBlob = Callable[[bytes, Any, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a task came to: bytes, or why there are none; and what the core may know about them."""
 
-    payload: bytes | None
+    payload: bytes | Pieces | None
     abstains: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
+    digest: bytes = b""  # of the payload, where it is known already
+    ref: Ref | None = None  # in place of a payload: what is in the store already
 
 
-def perform(task: Task, local: Local, read: Read) -> Outcome:
+class Memories:
+    """What a worker remembers of the rounds that it closed, for protocols that remember; gone with this life of the peer.
+
+    A memory belongs to the state that came of the round. Where another state follows, another aggregator closed a round
+    in between, and the memory is worth nothing.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, tuple[bytes, engine.Memory]] = {}  # by job: the digest of the state
+
+    def take(self, job: bytes, state: bytes) -> engine.Memory:
+        """Return the memory that belongs to the state of that digest, or an empty one; it is kept no longer."""
+        digest, memory = self._kept.pop(job, (b"", engine.Memory()))
+        return memory if digest == state else engine.Memory()
+
+    def keep(self, job: bytes, state: bytes, memory: engine.Memory) -> None:
+        """Remember until the next round."""
+        if memory.value is not None:
+            self._kept[job] = (state, memory)
+            while len(self._kept) > _MAX_REMEMBERED:
+                del self._kept[next(iter(self._kept))]
+
+    def outlived(self, job: bytes, state: bytes) -> None:
+        """The job is at that state: a memory of another one is only a burden."""
+        if self._kept.get(job, (state, None))[0] != state:
+            del self._kept[job]
+
+
+def perform(task: Task, local: Local, read: Read, memories: Memories | None = None) -> Outcome:
     """Do one task.
 
     Parameters
@@ -56,15 +88,17 @@ def perform(task: Task, local: Local, read: Read) -> Outcome:
         This peer's data.
     read : callable
         Where blobs come from.
+    memories : Memories, optional
+        Of this life of the peer.
 
     Returns
     -------
     Outcome
-        The same for the same task and data, wherever it is done. Malformed input, a blob that was dropped meanwhile,
+        The same for the same task, data and memory, wherever it is done. Malformed input, a blob that was dropped meanwhile,
         or a job that this version does not know has no result, and `abstains` says why.
     """
     try:
-        outcome = _perform(task, local, read)
+        outcome = _perform(task, local, read, Memories() if memories is None else memories)
     except (WireError, UsageError) as error:
         outcome = Outcome(None, f"failed: {error}")
     if len(outcome.abstains) > _MAX_REASON:
@@ -74,16 +108,21 @@ def perform(task: Task, local: Local, read: Read) -> Outcome:
 
 def settle(token: tuple[str, ...], outcome: Outcome, limits: Limits, store_blob: StoreBlob) -> Computed:
     """Turn an outcome into the event that the core waits for; what is large is stored as a blob first."""
-    if outcome.payload is None:
-        return Computed(token, None, outcome.abstains, outcome.info)
-    digest, size_bytes = digest_of(outcome.payload), len(outcome.payload)
+    payload = outcome.payload
+    if payload is None:
+        return Computed(token, outcome.ref, outcome.abstains, outcome.info)
+    digest, size_bytes = outcome.digest or _digest(payload), len(payload)
     inline = size_bytes <= limits.inline_bytes
     if not inline:
-        store_blob(digest, outcome.payload, limits.chunk_bytes)
-    return Computed(token, Ref(digest, size_bytes, outcome.payload if inline else None), "", outcome.info)
+        store_blob(digest, payload, limits.chunk_bytes)
+    return Computed(token, Ref(digest, size_bytes, bytes(payload) if inline else None), "", outcome.info)
 
 
-def _perform(task: Task, local: Local, read: Read) -> Outcome:
+def _digest(payload: bytes | Pieces) -> bytes:
+    return payload.digest() if isinstance(payload, Pieces) else digest_of(payload)
+
+
+def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcome:
     if task.kind == "verify":
         assert task.state is not None
         whole = hashlib.blake2b(digest_size=32)
@@ -94,17 +133,24 @@ def _perform(task: Task, local: Local, read: Read) -> Outcome:
     if task.kind == "begin":
         return _state_outcome(job, engine.begin(job), task.n_peers)
     assert task.state is not None
-    state = engine.decode_state(job, _bytes(task.state, read))
+    state = engine.decode_state(job, _source(job, task.state, read))
+    memories.outlived(task.job, task.state.digest)
     if task.kind == "describe":
+        if task.state.payload is None:
+            # Its bytes are canonical, so encoding it again would only make the same blob.
+            return Outcome(None, info=_info(job, state, task.n_peers), ref=task.state)
         return _state_outcome(job, state, task.n_peers)
     if task.kind == "contribute":
         return _contribute(job, state, task, local)
     assert task.kind == "combine", task.kind
-    return _combine(job, state, task, read)
+    return _combine(job, state, task, read, memories)
 
 
-def _bytes(ref: Ref, read: Read) -> bytes:
-    return ref.payload if ref.payload is not None else b"".join(read(ref.digest))
+def _source(job: Job, ref: Ref, read: Read) -> bytes | Stored:
+    """What is stored, where it may grow with the rows: it is read in blocks. Otherwise bytes."""
+    if ref.payload is not None:
+        return ref.payload
+    return Stored(lambda: read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(read(ref.digest))
 
 
 def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
@@ -117,10 +163,12 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
         return Outcome(None, abstention.reason)
+    if job.by_columns:
+        return Outcome(Pieces(contribution.pieces()))
     return Outcome(engine.encode_contribution(contribution))
 
 
-def _combine(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
+def _combine(job: Job, state: JobState, task: Task, read: Read, memories: Memories) -> Outcome:
     """Combine what came; one peer's malformed contribution is named and left out, and never stops the others."""
     abstained = dict(task.abstained)
     reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
@@ -128,17 +176,30 @@ def _combine(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
     def one_by_one() -> Iterator[tuple[int, Contribution]]:
         for index, ref in task.contributions:
             try:
-                decoded = reader.read(_bytes(ref, read))
+                decoded = reader.read(_source(job, ref, read))
             except WireError as error:
                 abstained[index] = f"malformed: {error}"
             else:
                 yield index, decoded
 
-    after = engine.advance(job, state, one_by_one(), abstained, n_peers=task.n_peers)
-    return _state_outcome(job, after, task.n_peers, before=state)
+    assert task.state is not None
+    memory = memories.take(task.job, task.state.digest)
+    after = engine.advance(job, state, one_by_one(), abstained, n_peers=task.n_peers, memory=memory)
+    outcome = _state_outcome(job, after, task.n_peers, before=state)
+    memories.keep(task.job, outcome.digest, memory)
+    return outcome
 
 
 def _state_outcome(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> Outcome:
+    info = _info(job, state, n_peers, before)
+    if not job.by_columns:
+        return Outcome(state.encode(), info=info)
+    pieces = state.pieces()
+    return Outcome(pieces, info=info, digest=pieces.digest())
+
+
+def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> dict[str, Any]:
+    """What the core may know about a state."""
     final = state.status != "running"
     info: dict[str, Any] = {"final": final, "status": state.status, "stage": state.stage, "asked": (), "one": False}
     if not final:
@@ -147,7 +208,9 @@ def _state_outcome(job: Job, state: JobState, n_peers: int, before: JobState | N
     if before is not None and "centers" in before.arrays and "centers" in state.arrays:
         moved = state.arrays["centers"] - before.arrays["centers"]
         info["shift"] = float((moved * moved).sum()) ** 0.5
-    return Outcome(state.encode(), info=info)
+    elif before is not None and job.by_columns and (shift := engine.last_shift(state)) is not None:
+        info |= {"shift": shift, "moved": "distances"}
+    return info
 
 
 @lru_cache(maxsize=16)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,18 +20,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.pieces import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
 
 __all__ = ["Arrays", "Contribution", "State", "all_finite", "is_canonical", "unpack_canonical"]
 
 # Little-endian on the wire, whatever the machine.
 _CODES: dict[str, np.dtype[Any]] = {
     "f8": np.dtype("<f8"),
+    "f4": np.dtype("<f4"),
     "i8": np.dtype("<i8"),
     "u1": np.dtype("u1"),
     "b1": np.dtype("?"),
 }
 _CODE_OF: dict[np.dtype[Any], str] = {
     np.dtype(np.float64): "f8",
+    np.dtype(np.float32): "f4",
     np.dtype(np.int64): "i8",
     np.dtype(np.uint8): "u1",
     np.dtype(np.bool_): "b1",
@@ -48,7 +51,8 @@ class Arrays(Mapping[str, NDArray[Any]]):
     Parameters
     ----------
     arrays : mapping of str to array_like, optional
-        Names are lower-case words; dtypes are float64, int64, uint8 or bool. Every array is copied.
+        Names are lower-case words; dtypes are float64, float32, int64, uint8 or bool. Every array is copied, unless it
+        is C-contiguous, owns its numbers and is read-only: whoever made it so hands it over.
     **more : array_like
         The same, as keywords.
 
@@ -68,14 +72,15 @@ class Arrays(Mapping[str, NDArray[Any]]):
 
     __slots__ = ("_arrays",)
 
-    def __init__(self, arrays: Mapping[str, ArrayLike] | None = None, /, **more: ArrayLike) -> None:
-        given = {**(arrays or {}), **more}
+    def __init__(self, arrays: Mapping[str, ArrayLike | StoredArray] | None = None, /, **more: ArrayLike) -> None:
+        given: dict[str, Any] = {**(arrays or {}), **more}
         if len(given) > _MAX_ARRAYS:
             raise ValueError(f"{len(given)} arrays: at most {_MAX_ARRAYS} travel together")
-        self._arrays: dict[str, NDArray[Any]] = {name: _locked(name, value) for name, value in given.items()}
+        self._arrays: dict[str, NDArray[Any] | StoredArray] = {n: _locked(n, value) for n, value in given.items()}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._arrays[name]
+        array = self._arrays[name]
+        return array.load() if isinstance(array, StoredArray) else array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -108,16 +113,66 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """Return a copy that lacks these names."""
         return Arrays({name: array for name, array in self._arrays.items() if name not in names})
 
+    def blocks(self, name: str, height: int) -> Iterator[NDArray[Any]]:
+        """Yield an array's rows in order, `height` at a time; each block is valid only until the next is asked for."""
+        array = self._arrays[name]
+        if isinstance(array, StoredArray):
+            yield from array.blocks(height)
+        else:
+            for start in range(0, len(array), height):
+                yield array[start : start + height]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return an array's shape, wherever its numbers are."""
+        return self._arrays[name].shape
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return an array's dtype, wherever its numbers are."""
+        return self._arrays[name].dtype
+
+    def in_memory(self) -> Iterator[NDArray[Any]]:
+        """Yield the arrays whose numbers are not in a blob."""
+        for array in self._arrays.values():
+            if not isinstance(array, StoredArray):
+                yield array
+
+    def moved(self, name: str, new_name: str) -> Arrays:
+        """Return a copy in which an array has another name, without reading its numbers."""
+        return Arrays({new_name if key == name else key: array for key, array in self._arrays.items()})
+
     def pack(self) -> list[list[Any]]:
         """Return plain values for msgpack: ``[name, dtype, shape, bytes]`` per array."""
         return [
             [name, (code := _CODE_OF[array.dtype]), list(array.shape), array.astype(_CODES[code], copy=False).tobytes()]
-            for name, array in self._arrays.items()
+            for name, array in self.items()
         ]
 
+    def pieces(self) -> list[bytes | memoryview | StoredArray]:
+        """Return the bytes of :meth:`pack` as msgpack writes them, large arrays apart and not copied."""
+        packer = msgpack.Packer(use_bin_type=True)
+        pieces: list[bytes | memoryview | StoredArray] = [bytes(packer.pack_array_header(len(self._arrays)))]
+        for name, array in self._arrays.items():
+            code = _CODE_OF[array.dtype]
+            small = bytes(packer.pack_array_header(4)) + b"".join(
+                packer.pack(x) for x in (name, code, list(array.shape))
+            )
+            if array.nbytes <= LARGE_BYTES:
+                whole = self[name].astype(_CODES[code], copy=False)
+                pieces.append(small + bytes(packer.pack(whole.tobytes())))
+            else:
+                own = array if isinstance(array, StoredArray) else _bytes_of(array.astype(_CODES[code], copy=False))
+                pieces += [small + bin_header(array.nbytes), own]
+        return pieces
+
     @classmethod
-    def unpack(cls, packed: object) -> Arrays:
+    def unpack(cls, packed: object, stored: Sequence[Payload | None] = ()) -> Arrays:
         """Check what :meth:`pack` made and arrived from elsewhere, and return it.
+
+        Parameters
+        ----------
+        packed : object
+        stored : sequence of (blob, offset, size) or None
+            For each array, where its bytes are if they are not in `packed`.
 
         Raises
         ------
@@ -126,11 +181,12 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """
         if not isinstance(packed, list) or len(packed) > _MAX_ARRAYS:
             raise WireError("arrays: expected a short list")
-        arrays: dict[str, NDArray[Any]] = {}
-        for item in packed:
+        arrays: dict[str, NDArray[Any] | StoredArray] = {}
+        for position, item in enumerate(packed):
             if not isinstance(item, list) or len(item) != 4:
                 raise WireError("arrays: expected [name, dtype, shape, bytes]")
-            name, array = _unpack_one(*item)
+            payload = stored[position] if position < len(stored) else None
+            name, array = _unpack_one(*item) if payload is None else _unpack_stored(item[0], item[1], item[2], payload)
             if name in arrays:
                 raise WireError(f"arrays: {name!r} comes twice")
             arrays[name] = array
@@ -151,9 +207,21 @@ class Arrays(Mapping[str, NDArray[Any]]):
             raise WireError("arrays: not in canonical form")
         return arrays
 
+    @classmethod
+    def decode_stored(cls, blob: Stored) -> Arrays:
+        """Return the arrays of :meth:`encode` whose bytes are in a blob; large arrays stay there."""
+        plain, head, where = scan(blob)
+        payloads = [None if place is None else (blob, *place) for place in where]
+        arrays = cls.unpack(unpack_canonical(plain, max_items=_MAX_ARRAYS), payloads)
+        if Pieces(arrays.pieces()).head() != head:
+            raise WireError("arrays: not in canonical form")
+        return arrays
+
 
 State = Arrays
 Contribution = Arrays
+#: A blob, and where in it the bytes of an array begin, and how many they are.
+Payload = tuple[Stored, int, int]
 
 
 def unpack_canonical(data: bytes, *, max_items: int) -> Any:
@@ -204,16 +272,48 @@ def all_finite(values: NDArray[Any]) -> bool:
     return b"\0" not in np.isfinite(values).tobytes()
 
 
-def _locked(name: str, value: ArrayLike) -> NDArray[Any]:
+def _locked(name: str, value: ArrayLike | StoredArray) -> NDArray[Any] | StoredArray:
     if not isinstance(name, str) or not _NAME.match(name):
         raise ValueError(f"array name {name!r}: expected a lower-case word")
-    base = np.array(value, order="C")
+    if isinstance(value, StoredArray):
+        return value
+    base = value if isinstance(value, np.ndarray) and _is_handed_over(value) else np.array(value, order="C")
     if base.dtype not in _CODE_OF:
-        raise ValueError(f"array {name!r} has dtype {base.dtype}: expected float64, int64, uint8 or bool")
+        raise ValueError(f"array {name!r} has dtype {base.dtype}: expected float64, float32, int64, uint8 or bool")
     if base.ndim > _MAX_DIMENSIONS:
         raise ValueError(f"array {name!r} has {base.ndim} dimensions: at most {_MAX_DIMENSIONS}")
     base.setflags(write=False)
     return base.view()  # A view of a locked array cannot be unlocked again.
+
+
+def _is_handed_over(array: NDArray[Any]) -> bool:
+    """Whether nobody can write to the array's numbers any more, as far as that can be seen."""
+    base = array if array.base is None else array.base
+    return (
+        not array.flags.writeable
+        and bool(array.flags.c_contiguous)
+        and isinstance(base, np.ndarray)
+        and not base.flags.writeable
+        and bool(base.flags.owndata)
+        and array.dtype.isnative
+    )
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    return array.reshape(-1).data.cast("B")
+
+
+def _unpack_stored(name: object, code: object, shape: object, payload: Payload) -> tuple[str, StoredArray]:
+    blob, offset, size = payload
+    if type(name) is not str or type(code) is not str or code == "b1":
+        raise WireError("arrays: a name or a dtype is no text, or a dtype is one that is never so large")
+    if type(shape) is not list or not 1 <= len(shape) <= _MAX_DIMENSIONS or any(type(n) is not int for n in shape):
+        raise WireError("arrays: malformed shape")
+    sizes = tuple(shape)
+    dtype, n_bytes = _layout(name, code, sizes)
+    if n_bytes != size:
+        raise WireError(f"arrays: {name}: {size} bytes do not fill the declared shape")
+    return name, StoredArray(blob, offset, dtype, sizes)
 
 
 def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple[str, NDArray[Any]]:
@@ -236,7 +336,7 @@ def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple
         array = array.astype(dtype.newbyteorder("="))
         array.setflags(write=False)
         array = array.view()
-    if code == "f8" and not all_finite(array):
+    if array.dtype.kind == "f" and not all_finite(array):
         raise WireError(f"arrays: {name}: a value is not finite")
     return name, array if array.shape == sizes else array.reshape(sizes)
 

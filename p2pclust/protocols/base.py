@@ -18,7 +18,7 @@ from p2pclust.clustering import Points
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.local import Local
 
-__all__ = ["Abstain", "Clustering", "OpeningStage", "Protocol", "Slot"]
+__all__ = ["Abstain", "Clustering", "OpeningStage", "Pool", "Protocol", "Slot"]
 
 
 class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
@@ -52,6 +52,12 @@ class Protocol(ABC):
         The arrays that its states have: what a state from elsewhere must hold.
     draws : bool
         Whether participation applies: rounds of clustering draw peers, scaling asks everybody.
+    by_columns : bool
+        Whether peers hold different columns of the same rows. Then every peer is indispensable: a round without one
+        fails the job. States and contributions grow with the rows, so what is large is left in its blob, and
+        :meth:`combine` reads it in blocks with ``Arrays.blocks``.
+    remembers : bool
+        Whether :meth:`combine_remembering` is called in place of :meth:`combine`.
     """
 
     id: ClassVar[str]
@@ -59,6 +65,8 @@ class Protocol(ABC):
     asks: ClassVar[Literal["all", "one"]] = "all"
     draws: ClassVar[bool] = False
     works_on: ClassVar[tuple[str, ...]] = ()
+    by_columns: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Return the first state of this stage, from the last one of the stage before.
@@ -102,6 +110,17 @@ class Protocol(ABC):
         contributions in roster order.
         """
 
+    def combine_remembering(
+        self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
+    ) -> tuple[State, NDArray[Any]]:
+        """Return the next state, and what the aggregator is to remember of this round besides.
+
+        The memory is in no state and told to nobody. It is None in the first round of the stage, and whenever another
+        aggregator, or another life of this one, closed the round before; the log then says so for a replay. It may be
+        changed in place.
+        """
+        raise AssertionError(f"{self.id} remembers nothing")
+
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers whose contributions cannot be combined with the others', and why; not additive only.
 
@@ -130,6 +149,10 @@ class Protocol(ABC):
 
         ``rounds`` counts the rounds of this stage that made a step, including this one.
         """
+
+    def suits(self, state: State, local: Local) -> bool:
+        """Tell whether :meth:`conclude` can be asked about these rows."""
+        return "origin" in state and state["origin"].shape == (local.n_features,)
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Return what the peer keeps of the job, for example its rows' labels."""
@@ -178,6 +201,37 @@ class Clustering(Protocol):
         centers : ndarray of shape (C, F)
             In working coordinates. They are not changed.
         """
+
+    def pool(self, state: State, locals: Sequence[Local]) -> Pool:
+        """Return all rows of these peers in one place; used to evaluate only.
+
+        Parameters
+        ----------
+        state : State
+            The first one of this stage that has centers.
+        locals : sequence of Local
+        """
+        X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
+        # No other shift than the job's: rows that tie exactly must tie here too.
+        return Pool(Points(X, shift=np.zeros(X.shape[1])), state["centers"], state["origin"], state["scale"])
+
+    def pooled_round(self, pool: Pool, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the centers that follow in the pooled algorithm with this protocol's rule for empty clusters."""
+        return self.pooled_step(pool.points, centers)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All rows in one place, in working coordinates; the first centers in them; and the way back to the data's units."""
+
+    points: Points
+    centers: NDArray[np.float64]
+    origin: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    def raw(self, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return centers in the units of the data."""
+        return np.asarray(self.origin + centers * self.scale, dtype=np.float64)
 
 
 class OpeningStage(Protocol):

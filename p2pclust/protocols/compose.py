@@ -25,7 +25,7 @@ from p2pclust.protocols.streams import MAX_SEED
 __all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
 
 SCALINGS = ("none", "minmax", "zscore")
-INIT_NAMES = ("k-means++", "careful", "shared-k-means++", "random", "uniform")
+INIT_NAMES = ("k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
 """The names that a person may give; which of them a protocol takes, its class says."""
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
 """The privacy rules of clusterings, and what switches each off."""
@@ -58,7 +58,8 @@ def cluster_job(
         Declared bounds of the features; they spare the round that finds the ranges.
     init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F), optional
         First centers; an array is in the data's own units. By default as the protocol's paper has it. A protocol that
-        makes its own takes no other.
+        makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) nobody shall hold whole
+        centers: an array is only checked, and each peer's ``Local`` has to have its columns of it.
     tol : float, optional
         Stop when the centers move by less (Frobenius norm, in working coordinates); 0 runs exactly ``max_rounds``. By
         default the protocol's own.
@@ -100,6 +101,9 @@ def cluster_job(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
             "the round before, so both need everybody: leave one of the two out"
         )
+    if kind.by_columns:
+        _by_columns(request, participation)
+        parameters["scaling"] = scaling
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
     return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
 
@@ -159,12 +163,39 @@ def _seeding(request: _Request) -> list[Stage]:
     return [Stage(init if init in ("careful", "shared-k-means++") else "seeding", {**own, "init": init})]
 
 
+def _align(request: _Request) -> list[Stage]:
+    return [Stage("align")]
+
+
+def _vertical_seeding(request: _Request) -> list[Stage]:
+    init = request.init
+    if not isinstance(init, str):
+        _agree(init, request.n_clusters, None)
+        init = "given"
+    checks.one_of("init", init, request.kind.inits)
+    return [Stage("vertical-seeding", {"n_clusters": request.n_clusters, "init": init, "scaling": request.scaling})]
+
+
 _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
     "range": _range,
     "scaling": _scaling,
     "seeding": _seeding,
+    "align": _align,
+    "vertical-seeding": _vertical_seeding,
 }
 """How each kind of stage is made that a clustering may want before it."""
+
+
+def _by_columns(request: _Request, participation: float) -> None:
+    """Refuse what has no meaning where every peer holds other columns."""
+    if request.bounds is not None:
+        raise UsageError(
+            f"bounds: {request.kind.id} asks nobody for ranges, every peer scales its own columns: leave it out"
+        )
+    if participation != 1.0:
+        raise UsageError(
+            f"participation = {participation}: {request.kind.id} needs every peer's columns in every round"
+        )
 
 
 def _limits(kind: type[Clustering], tol: float | None, max_rounds: int | None) -> dict[str, Any]:

@@ -15,7 +15,8 @@ the same bits. The rules, once:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ __all__ = [
     "MAX_EMPTY_ROUNDS",
     "NOT_DRAWN",
     "ContributionReader",
+    "Memory",
     "add",
     "advance",
     "asked",
@@ -44,7 +46,9 @@ __all__ = [
     "decode_contribution",
     "decode_state",
     "encode_contribution",
+    "last_shift",
     "raw_centers",
+    "shifts",
     "suppressed",
 ]
 
@@ -54,6 +58,17 @@ LEFT_OUT = "left out"
 """How the reason begins for a peer that did not answer: it did not abstain by itself, and may contribute again."""
 _HELD = "privacy gate"
 _MAX_REASON = 200
+
+
+@dataclass
+class Memory:
+    """What an aggregator remembers of a job beside its state: told to nobody, and gone with its process.
+
+    :func:`advance` reads and replaces the value. Whoever calls it keeps one such object per job, and only as long as it
+    closes every round itself.
+    """
+
+    value: NDArray[Any] | None = None
 
 
 def begin(job: Job) -> JobState:
@@ -150,6 +165,7 @@ def advance(
     abstained: Mapping[int, str],
     *,
     n_peers: int,
+    memory: Memory | None = None,
 ) -> JobState:
     """Close a round and return the next state.
 
@@ -163,17 +179,36 @@ def advance(
         Who answered without contributing. Those that were not drawn are dropped from the record.
     n_peers : int
         Size of the roster.
+    memory : Memory, optional
+        Of the round before; empty, or left out, if this aggregator did not close it. Protocols that remember nothing
+        do not look at it.
 
     Returns
     -------
     JobState
         Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
     """
+    memory = Memory() if memory is None else memory
+    after = _advance(job, state, contributions, abstained, n_peers, memory)
+    if after.status != "running" or after.stage != state.stage:
+        memory.value = None
+    return after
+
+
+def _advance(
+    job: Job,
+    state: JobState,
+    contributions: Iterable[tuple[int, Contribution]],
+    abstained: Mapping[int, str],
+    n_peers: int,
+    memory: Memory,
+) -> JobState:
     if state.status != "running":
         raise ValueError(f"the job is {state.status}: it has no further round")
     protocol = job.protocols[state.stage]
+    forgot = protocol.remembers and state.stage_round > 0 and memory.value is None
     with np.errstate(over="ignore", under="ignore"):
-        arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers)
+        arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
     # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
     reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
     reasons.update({peer: reason[:_MAX_REASON] for peer, reason in left_out.items()})
@@ -184,11 +219,11 @@ def advance(
         round=state.round + 1,
         stage_round=state.stage_round + 1,
         empty_rounds=0 if contributors else state.empty_rounds + 1,
-        log=(*state.log, RoundRecord(state.stage, contributors, reasons)),
+        log=(*state.log, RoundRecord(state.stage, contributors, reasons, forgot)),
     )
     if arrays is None:
         return _after_empty(job, closed, n_peers)
-    if not all(all_finite(array) for array in arrays.values()):
+    if not all(all_finite(array) for array in arrays.in_memory()):
         # Such a state could not even be sent. Sums within the grid do not get here by themselves.
         return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(closed, arrays=arrays)
@@ -209,8 +244,9 @@ def advance(
 
 def conclude(job: Job, state: JobState, local: Local) -> Arrays:
     """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit."""
-    if local.X.size and state.arrays.get("origin", np.empty(0)).shape == (local.n_features,) and not local.problem:
-        return job.protocols[state.stage].conclude(state.arrays, local)
+    protocol = job.protocols[state.stage]
+    if local.X.size and not local.problem and protocol.suits(state.arrays, local):
+        return protocol.conclude(state.arrays, local)
     return Arrays()
 
 
@@ -218,6 +254,17 @@ def raw_centers(state: JobState) -> NDArray[np.float64]:
     """Return the centers in the data's own units, shape (C, F)."""
     arrays = state.arrays
     return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+
+
+def shifts(state: JobState) -> list[float | None]:
+    """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know."""
+    told = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
+    return [shift if shift >= 0 else None for shift in told]
+
+
+def last_shift(state: JobState) -> float | None:
+    """Return what the stop rule looked at in the last round, or None if it had nothing to look at, or did not know."""
+    return (shifts(state) or [None])[-1]
 
 
 def suppressed(state: JobState) -> int:
@@ -232,7 +279,12 @@ def coarse(state: JobState) -> int:
 
 
 def _combined(
-    job: Job, protocol: Protocol, state: JobState, contributions: Iterable[tuple[int, Contribution]], n_peers: int
+    job: Job,
+    protocol: Protocol,
+    state: JobState,
+    contributions: Iterable[tuple[int, Contribution]],
+    n_peers: int,
+    memory: Memory,
 ) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
     """Return the arrays of the next state (None after an empty round), who contributed, and who was left out."""
     peers: list[int] = []
@@ -262,13 +314,22 @@ def _combined(
         given = [min(given, key=lambda item: order.index(item[0]))]
     left_out = protocol.leaves_out(state.arrays, given)
     kept = [(peer, term) for peer, term in given if peer not in left_out]
-    if not kept:
-        return None, (), left_out
+    if not kept or (protocol.by_columns and len(kept) < n_peers):
+        return None, tuple(peer for peer, _ in kept), left_out
+    if protocol.remembers:
+        # Gone if the step fails half way, for it may be changed in place.
+        known, memory.value = memory.value if state.stage_round > 0 else None, None
+        terms = [term for _, term in kept]
+        arrays, memory.value = protocol.combine_remembering(state.arrays, terms, known)
+        return arrays, tuple(peer for peer, _ in kept), left_out
     return protocol.combine(state.arrays, [term for _, term in kept]), tuple(peer for peer, _ in kept), left_out
 
 
 def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     protocol = job.protocols[state.stage]
+    if protocol.by_columns:
+        gone = state.log[-1].abstained
+        return replace(state, status="failed", reason=_nobody(protocol, gone, "every peer's columns are needed"))
     whole_stage = protocol.asks == "one"
     gone = _abstained(state, whole_stage=whole_stage)
     if len(_by_themselves(gone)) == n_peers:

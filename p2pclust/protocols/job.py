@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.protocols.arrays import Arrays, State, is_canonical, unpack_canonical
+from p2pclust.protocols.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
 from p2pclust.protocols.fixed_point import MAX_PEERS
+from p2pclust.protocols.pieces import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
 from p2pclust.protocols.streams import MAX_SEED
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class Job:
 
         return tuple(build(stage.protocol, stage.parameters) for stage in self.stages)
 
+    @property
+    def by_columns(self) -> bool:
+        """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
+        return any(protocol.by_columns for protocol in self.protocols)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as they stand in a job document."""
         return {
@@ -141,11 +147,15 @@ class RoundRecord:
         Sorted indices in the roster.
     abstained : mapping of int to str
         Peers that answered without contributing, and why; those that were merely not drawn are not among them.
+    forgot : bool
+        Whether the aggregator lacked the memory that the protocol would have used: it was elected since the round
+        before, or restarted.
     """
 
     stage: int
     contributors: tuple[int, ...]
     abstained: Mapping[int, str] = field(default_factory=dict)
+    forgot: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "contributors", tuple(self.contributors))
@@ -157,7 +167,9 @@ class RoundRecord:
         mask = sum(1 << peer for peer in self.contributors)
         abstained = [part for item in self.abstained.items() for part in item]
         contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
-        return bytes(msgpack.packb([self.stage, contributors, abstained], use_bin_type=True))
+        # The flag is there only where it is set: the logs of most protocols never have it.
+        flag = [True] if self.forgot else []
+        return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
 
 
 @dataclass(frozen=True)
@@ -195,23 +207,32 @@ class JobState:
 
     def encode(self) -> bytes:
         """Return canonical bytes: equal states give equal bytes."""
-        return bytes(
-            msgpack.packb(
-                [
-                    _VERSION,
-                    self.round,
-                    self.stage,
-                    self.stage_round,
-                    self.status,
-                    self.reason,
-                    self.converged,
-                    self.empty_rounds,
-                    b"".join([record.packed for record in self.log]),
-                    self.arrays.pack(),
-                ],
-                use_bin_type=True,
-            )
-        )
+        return bytes(msgpack.packb([*self._counts(), self._log(), self.arrays.pack()], use_bin_type=True))
+
+    def pieces(self) -> Pieces:
+        """Return the bytes of :meth:`encode` without putting large arrays among them."""
+        packer = msgpack.Packer(use_bin_type=True)
+        log = self._log()
+        counts = self._counts()
+        head = bytes(packer.pack_array_header(len(counts) + 2)) + b"".join(packer.pack(item) for item in counts)
+        pieces: list[bytes | memoryview | StoredArray] = [head]
+        pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
+        return Pieces([*pieces, *self.arrays.pieces()])
+
+    def _counts(self) -> list[Any]:
+        return [
+            _VERSION,
+            self.round,
+            self.stage,
+            self.stage_round,
+            self.status,
+            self.reason,
+            self.converged,
+            self.empty_rounds,
+        ]
+
+    def _log(self) -> bytes:
+        return b"".join([record.packed for record in self.log])
 
     @classmethod
     def decode(cls, data: bytes) -> JobState:
@@ -223,6 +244,34 @@ class JobState:
             For any bytes that :meth:`encode` would not have written.
         """
         fields = unpack_canonical(data, max_items=_MAX_ITEMS)
+        state = cls._unpacked(fields)
+        if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
+            raise WireError("job state: not in canonical form")
+        return state
+
+    @classmethod
+    def decode_stored(cls, blob: Stored) -> JobState:
+        """Return the state of :meth:`encode` whose bytes are in a blob; its large arrays stay there.
+
+        Raises
+        ------
+        WireError
+            For any bytes that :meth:`encode` would not have written; what a large array holds is checked when it is
+            read.
+        """
+        plain, head, where = scan(blob)
+        fields = unpack_canonical(plain, max_items=_MAX_ITEMS)
+        if where and where[0] is not None and isinstance(fields, list) and len(fields) == 10:
+            reader = blob.reader()
+            reader.skip(where[0][0])
+            fields[8] = reader.read(where[0][1])  # a log of thousands of rounds
+        state = cls._unpacked(fields, [None if place is None else (blob, *place) for place in where[1:]])
+        if state.pieces().head() != head:
+            raise WireError("job state: not in canonical form")
+        return state
+
+    @classmethod
+    def _unpacked(cls, fields: Any, stored: Sequence[Payload | None] = ()) -> JobState:
         if not isinstance(fields, list) or len(fields) != 10 or type(fields[0]) is not int or fields[0] != _VERSION:
             raise WireError(f"job state: expected ten fields of version {_VERSION}")
         _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays = fields
@@ -236,9 +285,7 @@ class JobState:
         records, last_stage = _log_reader.read(log)
         if len(records) != round_ or stage >= _MAX_STAGES or last_stage > stage:
             raise WireError("job state: its log does not match its round and stage")
-        if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
-            raise WireError("job state: not in canonical form")
-        unpacked = Arrays.unpack(arrays)
+        unpacked = Arrays.unpack(arrays, stored)
         return cls(
             round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked
         )  # fmt: skip
@@ -294,16 +341,16 @@ def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
 
 
 def _record(item: object) -> RoundRecord:
-    if not isinstance(item, list) or len(item) != 3:
+    if not isinstance(item, list) or len(item) not in (3, 4) or (len(item) == 4 and item[3] is not True):
         raise WireError("job state: malformed log")
-    stage, mask, abstained = item
+    stage, mask, abstained = item[:3]
     if not _is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
         raise WireError("job state: malformed log")
-    return _checked_record(stage, mask, tuple(abstained))
+    return _checked_record(stage, mask, tuple(abstained), len(item) == 4)
 
 
 @lru_cache(maxsize=1024)
-def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...]) -> RoundRecord:
+def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...], forgot: bool) -> RoundRecord:
     """Most rounds of a job have the same record, and every state brings all of them again."""
     peers, reasons = abstained[0::2], abstained[1::2]
     if len(peers) != len(reasons) or not all(_is_count(peer) and peer < MAX_PEERS for peer in peers):
@@ -312,7 +359,7 @@ def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...]) -> Roun
         raise WireError("job state: malformed log")
     bits = int.from_bytes(mask, "little")
     contributors = tuple(peer for peer in range(bits.bit_length()) if bits >> peer & 1)
-    return RoundRecord(stage, contributors, dict(zip(peers, reasons, strict=True)))
+    return RoundRecord(stage, contributors, dict(zip(peers, reasons, strict=True)), forgot)
 
 
 def _is_count(value: object) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -21,11 +24,17 @@ class Local:
     ----------
     X : array_like of shape (n, F)
         Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and nobody else is stopped.
+    ids : array_like of shape (n,), optional
+        What each row is called, as whole numbers or text. Only peers that hold different columns of the same rows
+        compare them; by default rows are called by their numbers.
+    centers : array_like of shape (C, F), optional
+        This peer's columns of given first centers, in the units of `X`, where nobody shall hold them whole.
 
     Attributes
     ----------
     X : ndarray of float64, shape (n, F)
     n_samples, n_features : int
+    ids, centers : ndarray or None
     problem : str
         Why these rows cannot be used, with row and column, or an empty string.
 
@@ -35,13 +44,17 @@ class Local:
     'row 1, column 1 is nan'
     """
 
-    def __init__(self, X: ArrayLike) -> None:
+    def __init__(self, X: ArrayLike, *, ids: ArrayLike | None = None, centers: ArrayLike | None = None) -> None:
         self.X: NDArray[np.float64] = np.ascontiguousarray(X, dtype=np.float64)
         if self.X.ndim != 2:
             raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
         self.n_samples, self.n_features = self.X.shape
         self.problem = "no data" if self.X.size == 0 else first_bad_value(self.X)
+        self.ids = None if ids is None else np.asarray(ids)
+        self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
+        self.problem = self.problem or self._odd_ids() or self._odd_centers()
         self._points: tuple[bytes, Points] | None = None
+        self._once: dict[Hashable, Any] = {}
         self._bounds: tuple[bytes, str] | None = None
 
     def points(self, state: State) -> Points:
@@ -55,6 +68,12 @@ class Local:
             self._points = (key, Points((self.X - origin) / scale, shift=np.zeros(self.n_features)))
         return self._points[1]
 
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what a protocol prepared from these rows, and prepare it now if that was not done yet."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
+
     def refusal(self, state: State) -> str:
         """Say why these rows cannot take part in a job with this state, or return an empty string."""
         if self.problem:
@@ -65,6 +84,20 @@ class Local:
         if "declared" in state and state["declared"].all():
             return self._outside(state["lo"], state["hi"])
         return ""
+
+    def _odd_ids(self) -> str:
+        if self.ids is None:
+            return ""
+        if self.ids.shape != (self.n_samples,) or self.ids.dtype.kind not in "iuU":
+            return (
+                f"ids of shape {list(self.ids.shape)} and type {self.ids.dtype}: one number or text per row is expected"
+            )
+        return ""
+
+    def _odd_centers(self) -> str:
+        if self.centers is None or (self.centers.ndim == 2 and (np.abs(self.centers) <= LARGEST).all()):
+            return ""
+        return "its first centers are no matrix of finite numbers"
 
     def _outside(self, lo: NDArray[np.float64], hi: NDArray[np.float64]) -> str:
         key = lo.tobytes() + hi.tobytes()

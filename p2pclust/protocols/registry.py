@@ -29,6 +29,10 @@ _CLASSES = {
     "seeding": ("p2pclust.protocols.seeding", "Seeding"),
     "shared-k-means++": ("p2pclust.protocols.shared_seeding", "SharedSeeding"),
     "measure": ("p2pclust.protocols.measure", "Measure"),
+    "align": ("p2pclust.protocols.vertical_stages", "Align"),
+    "vertical-seeding": ("p2pclust.protocols.vertical_stages", "VerticalSeeding"),
+    "vertical-cm": ("p2pclust.protocols.vertical", "VerticalCMeansProtocol"),
+    "vertical-fcm": ("p2pclust.protocols.vertical", "VerticalFuzzyCMeansProtocol"),
 }
 
 CLUSTERING: Mapping[str, str] = {
@@ -39,6 +43,8 @@ CLUSTERING: Mapping[str, str] = {
     "gdf-fcm": "fuzzy c-means by gradient descent: one step on all peers' gradients per round",
     "fkm": "k-means of the means that each peer finds, for peers with different clusters",
     "k-fed": "k-means of the means that each peer finds, in one round",
+    "vertical-cm": "lossless c-means (k-means) over peers with different columns of the same rows",
+    "vertical-fcm": "lossless fuzzy c-means over peers with different columns of the same rows",
 }
 """The protocols that a person asks for, and one line about each; the others are stages around them."""
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import ClusteringResult, Points, run_steps
+from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Contribution, State
@@ -56,6 +56,7 @@ def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobSta
     n_peers = _checked(locals)
     with _one_thread():
         state = engine.begin(job)
+        memory = engine.Memory()
         while state.status == "running":
             asked = engine.asked(job, state, n_peers)
             if job.protocols[state.stage].asks == "one":
@@ -67,7 +68,7 @@ def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobSta
                     given.append((peer, engine.contribution(job, state, locals[peer], peer, n_peers)))
                 except Abstain as answer:
                     abstained[peer] = answer.reason
-            state = engine.advance(job, state, given, abstained, n_peers=n_peers)
+            state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
             if on_round is not None:
                 on_round(state)
     return state
@@ -106,20 +107,21 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
     if not protocol.lossless:
         raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
     first = _first_centers(job, locals, log, stage)
+    records = [record for record in log if record.stage == stage and record.contributors]
+    if protocol.by_columns:
+        records = records[1:]  # the first round measures the distances to the first centers, and moves none
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
-    centers = np.array(first["centers"])
-    contributors: tuple[int, ...] = ()
-    points = Points(np.zeros((1, centers.shape[1])))
+    contributors: tuple[int, ...] = records[0].contributors if records else tuple(range(len(locals)))
     with _one_thread():
-        for record in log:
-            if record.stage != stage or not record.contributors:
-                continue
+        pool = protocol.pool(first, [locals[peer] for peer in contributors])
+        centers = np.array(pool.centers)
+        for record in records:
             if record.contributors != contributors:
                 contributors = record.contributors
-                points = _together(locals, contributors, first)
+                pool = protocol.pool(first, [locals[peer] for peer in contributors])
             # One step, and not a whole run: of a round's contributors there may be fewer rows than clusters.
-            centers = protocol.pooled_step(points, centers)
-    return np.asarray(first["origin"] + centers * first["scale"], dtype=np.float64)
+            centers = protocol.pooled_round(pool, centers)
+    return pool.raw(centers)
 
 
 def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> ClusteringResult:
@@ -141,9 +143,9 @@ def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) ->
         raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
     with _one_thread():
-        points = _together(locals, contributors, first)
-        found = run_steps(protocol.pooled_step, points, first["centers"], tol=tol, max_rounds=_POOLED_ROUNDS)
-    return replace(found, centers=np.asarray(first["origin"] + found.centers * first["scale"], dtype=np.float64))
+        pool = protocol.pool(first, [locals[peer] for peer in contributors])
+        found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
+    return replace(found, centers=pool.raw(found.centers))
 
 
 def clustering_stage(job: Job) -> tuple[int, Clustering]:
@@ -158,17 +160,13 @@ def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]
     """Return the first arrays of the clustering stage that have centers."""
     reason = "its log ends before"
     for state in _replayed(job, locals, log):
-        # A protocol that makes its own begins with drawn ones, which only stand in until it has.
-        if state.stage == stage and "centers" in state.arrays and state.arrays.get("proposed", np.True_).all():
+        # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
+        # have theirs from the beginning.
+        there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
+        if state.stage == stage and there:
             return state.arrays
         reason = state.reason or reason
     raise UsageError(f"the job did not reach its clustering stage: {reason}")
-
-
-def _together(locals: Sequence[Local], peers: Sequence[int], state: State) -> Points:
-    X = np.concatenate([(locals[peer].X - state["origin"]) / state["scale"] for peer in peers])
-    # No other shift than the job's: rows that tie exactly must tie here too.
-    return Points(X, shift=np.zeros(X.shape[1]))
 
 
 def _replayed(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Iterator[JobState]:
@@ -176,15 +174,17 @@ def _replayed(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> 
     n_peers = _checked(locals)
     with _one_thread():
         state = engine.begin(job)
+        memory = engine.Memory()
         yield state
         for number, record in enumerate(log):
             if state.status != "running" or record.stage != state.stage:
                 raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
             if any(peer >= n_peers for peer in (*record.contributors, *record.abstained)):
                 raise UsageError(f"round {number} of the log names a peer beyond the {n_peers} given")
-            state = engine.advance(
-                job, state, _recorded(job, state, locals, record, number), record.abstained, n_peers=n_peers
-            )
+            given = _recorded(job, state, locals, record, number)
+            if record.forgot:
+                memory.value = None
+            state = engine.advance(job, state, given, record.abstained, n_peers=n_peers, memory=memory)
             yield state
 
 

@@ -6,6 +6,7 @@ draws the same.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, cast
@@ -14,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "MAX_SEED", "aggregating", "fresh_seed", "lazily", "opening", "participants", "peer_round", "proposers", "splitting",
+    "MAX_SEED", "aggregating", "fresh_seed", "lazily", "of_column", "opening", "participants", "peer_round", "proposers",
+    "splitting",
 ]  # fmt: skip
 
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.
-_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE = range(6)
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN = range(7)
 
 
 def _stream(seed: int, *name: int) -> np.random.Generator:
@@ -95,6 +97,19 @@ class _Lazy:
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._stream, attribute)
+
+
+def of_column(salt: bytes, values: NDArray[np.float64]) -> np.random.Generator:
+    """Return the stream of one peer's column: nobody who lacks the column can draw from it.
+
+    Parameters
+    ----------
+    salt : bytes
+        Of the job.
+    values : ndarray of shape (N,)
+    """
+    digest = hashlib.blake2b(salt + values.tobytes(), digest_size=16).digest()
+    return _stream(int.from_bytes(digest, "little"), _COLUMN)
 
 
 def splitting(seed: int) -> np.random.Generator:

@@ -8,6 +8,7 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.fixed_point import fits, is_unit
 from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.pieces import Stored
 
 __all__ = ["ContributionReader", "decode_contribution", "decode_state", "encode_contribution", "matches"]
 
@@ -41,8 +42,19 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "measured_weights": ("float64", ("C",)),
     "measured_spreads": ("float64", ("C",)),
     "proposed": ("bool", ()),
+    # Of peers that hold different columns of N rows:
+    "salt": ("uint8", ("S",)),
+    "n_rows": ("int64", ()),
+    "columns": ("int64", ("M",)),
+    "given": ("bool", ()),
+    "first_rows": ("int64", ("K",)),
+    "memberships": ("float64 float32", ("N", "C")),
+    "last_memberships": ("float64 float32", ("N", "C")),
+    "labels": ("int64", ("N",)),
+    "last_labels": ("int64", ("N",)),
+    "counts": ("int64", ("C",)),
 }
-_DTYPES = {name: np.dtype(dtype) for name, (dtype, _) in _SLOTS.items()}
+_DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
 
 
 def encode_contribution(contribution: Contribution) -> bytes:
@@ -50,14 +62,17 @@ def encode_contribution(contribution: Contribution) -> bytes:
     return contribution.encode()
 
 
-def decode_contribution(job: Job, state: JobState, data: bytes, *, n_peers: int, summed: int = 1) -> Contribution:
+def decode_contribution(
+    job: Job, state: JobState, data: bytes | Stored, *, n_peers: int, summed: int = 1
+) -> Contribution:
     """Return a contribution that arrived as bytes, checked against what the present stage expects.
 
     Parameters
     ----------
     job, state : Job, JobState
         The state that the contribution answers.
-    data : bytes
+    data : bytes or Stored
+        Large arrays of what is stored are checked when they are read.
     n_peers : int
         Size of the roster.
     summed : int
@@ -91,22 +106,22 @@ class ContributionReader:
         }
         self._names = list(self._expected)
 
-    def read(self, data: bytes, *, summed: int = 1) -> Contribution:
+    def read(self, data: bytes | Stored, *, summed: int = 1) -> Contribution:
         """Return a contribution; see :func:`decode_contribution`."""
-        arrays = Arrays.decode(data)
+        arrays = Arrays.decode_stored(data) if isinstance(data, Stored) else Arrays.decode(data)
         if list(arrays) != self._names:
             raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._names)} belong")
         for name, (dtype, shape) in self._expected.items():
-            array = arrays[name]
-            if array.dtype != dtype or not (array.shape == shape or matches(array.shape, shape)):
-                found, wanted = f"{array.dtype}{list(array.shape)}", f"{dtype}{list(shape)}"
+            given, size = arrays.dtype(name), arrays.shape(name)
+            if given != dtype or not (size == shape or matches(size, shape)):
+                found, wanted = f"{given}{list(size)}", f"{dtype}{list(shape)}"
                 raise WireError(f"contribution: {name} is {found}, expected {wanted}")
-            if self._additive and not fits(array, n_peers=self._n_peers, summed=summed):
+            if self._additive and not fits(arrays[name], n_peers=self._n_peers, summed=summed):
                 raise WireError(f"contribution: {name} lies outside the grid")
         return arrays
 
 
-def decode_state(job: Job, data: bytes) -> JobState:
+def decode_state(job: Job, data: bytes | Stored) -> JobState:
     """Return a state that arrived as bytes, checked to be one that this job can have.
 
     Raises
@@ -114,7 +129,7 @@ def decode_state(job: Job, data: bytes) -> JobState:
     WireError
         For malformed bytes, a stage that the job lacks, and arrays that its stage could not work with.
     """
-    state = JobState.decode(data)
+    state = JobState.decode_stored(data) if isinstance(data, Stored) else JobState.decode(data)
     if state.stage >= len(job.protocols):
         raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
     _check_arrays(state.arrays)
@@ -137,15 +152,16 @@ def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 
 def _check_arrays(arrays: State) -> None:
     lengths: dict[str, int] = {}
-    for name, array in arrays.items():
+    for name in arrays:
         if name not in _SLOTS:
             raise WireError(f"job state: unknown array {name!r}")
         letters = _SLOTS[name][1]
-        if array.dtype != _DTYPES[name] or array.ndim != len(letters):
-            raise WireError(f"job state: {name} is {array.dtype}{list(array.shape)}")
-        for letter, length in zip(letters, array.shape, strict=True):
+        dtype, shape = arrays.dtype(name), arrays.shape(name)
+        if dtype not in _DTYPES[name] or len(shape) != len(letters):
+            raise WireError(f"job state: {name} is {dtype}{list(shape)}")
+        for letter, length in zip(letters, shape, strict=True):
             if lengths.setdefault(letter, length) != length or (length == 0 and letter not in "PT"):
-                raise WireError(f"job state: {name} has shape {list(array.shape)}, which does not fit the others")
+                raise WireError(f"job state: {name} has shape {list(shape)}, which does not fit the others")
     if "scale" in arrays and not (arrays["scale"] > 0).all():
         raise WireError("job state: a scale is not positive")
     if "unit" in arrays and not is_unit(arrays["unit"]):

@@ -20,13 +20,16 @@ from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import clustering_stage, pooled, pooled_run, replay
+from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
 
 __all__ = ["empty_entry", "job_entry", "with_names"]
 
 Floats = NDArray[np.float64]
 
 
-def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
+def job_entry(
+    job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None
+) -> dict[str, Any]:
     """Return one entry of ``jobs`` in ``result.json``.
 
     Parameters
@@ -35,13 +38,16 @@ def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict
     found : JobResult
         What the fleet made of it.
     shares : mapping of str to DataSet
-        Every peer's rows, by name.
+        Every peer's rows, or columns, by name.
+    given : mapping of str to ndarray, optional
+        Each peer's columns of first centers, where peers that hold columns were given them.
 
     Returns
     -------
     dict
         See scenarios/README.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that
-        made a step, ``contributors`` and ``abstained`` one item per round of any stage.
+        made a step, ``contributors`` and ``abstained`` one item per round of any stage. Of peers that hold columns,
+        ``own_centers`` has what each exports; it is written to files of its own.
     """
     entry = empty_entry(job) | {
         "job": found.job_id,
@@ -57,7 +63,7 @@ def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict
     entry |= {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",
-        "history": state.arrays["shifts"].tolist() if "shifts" in state.arrays else [],
+        "history": engine.shifts(state),
         "contributors": [[roster[peer] for peer in record.contributors] for record in state.log],
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
@@ -65,7 +71,13 @@ def job_entry(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict
         "coarse": engine.coarse(state),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
-    if state.status == "done":
+    if job.by_columns:
+        entry["warnings"] = warnings_by_name(job, state, roster)
+    if state.status == "done" and job.by_columns:
+        held = {name: shares[name] for name in roster}
+        locals_ = [Local(share.X, ids=share.id, centers=(given or {}).get(name)) for name, share in held.items()]
+        entry |= measured(job, state, held, locals_)
+    elif state.status == "done":
         entry |= _measured(job, state, [shares[name] for name in roster])
     return entry
 
@@ -82,6 +94,8 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "rounds": None,
         "converged": False,
         "centers": None,
+        "note": NOTE if job.by_columns else "",
+        "warnings": {},
         "terms": [],
         "contributors": [],
         "abstained": [],

@@ -11,10 +11,12 @@ from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load
 from p2pclust.data.registry import is_file
+from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
 from p2pclust.protocols.streams import splitting
+from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.schema import Scenario
 
@@ -91,6 +93,11 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     else:
         assert spec.source is not None
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
+    if scenario.jobs[0].by_columns:
+        by_name = dict(zip(names, shares, strict=True))
+        check_rows(by_name)
+        _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
+        return by_name
     for share in shares[1:]:
         if share.n_features != shares[0].n_features:
             raise DataError(
@@ -167,6 +174,9 @@ def check_backend(scenario: Scenario, backend: str) -> None:
 
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
     spec = scenario.data.partition
+    if scenario.data.scheme == "vertical":
+        widths = None if spec is None else spec.widths
+        return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, widths)]
     rows = deal(
         data,
         n_peers,

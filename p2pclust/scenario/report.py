@@ -19,7 +19,7 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 
-__all__ = ["EventLog", "default_directory", "plain", "prepare", "write_centers", "write_result"]
+__all__ = ["EventLog", "default_directory", "plain", "prepare", "write_centers", "write_own_centers", "write_result"]
 
 
 def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
@@ -100,11 +100,16 @@ def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping
     for number, job in enumerate(result["jobs"], start=1):
         if job["centers"] is None:
             continue
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(feature_names)
-        rows.writerows([repr(float(value)) for value in center] for center in job["centers"])
-        _write(directory / ("centers.csv" if number == 1 else f"centers-{number}.csv"), text.getvalue())
+        name = "centers.csv" if number == 1 else f"centers-{number}.csv"
+        _write_table(directory / name, feature_names, job["centers"])
+
+
+def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Write what each peer that holds columns exports of each job: ``centers-PEER.csv``, then ``centers-2-PEER.csv``."""
+    for number, peers in enumerate(jobs, start=1):
+        for name, own in peers.items():
+            file = f"centers-{name}.csv" if number == 1 else f"centers-{number}-{name}.csv"
+            _write_table(directory / file, own["features"], own["centers"])
 
 
 def plain(value: Any) -> Any:
@@ -118,6 +123,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _write_table(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(feature_names)
+    rows.writerows([repr(float(value)) for value in center] for center in centers)
+    _write(path, text.getvalue())
 
 
 def _write(path: Path, text: str) -> None:

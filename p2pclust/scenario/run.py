@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
@@ -15,6 +16,7 @@ from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
+from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.evaluate import empty_entry, job_entry
 from p2pclust.scenario.expectations import check
 from p2pclust.scenario.load import check_backend, load_data, make_job
@@ -81,7 +83,8 @@ def carry_out(
     shares = load_data(scenario)
     n_features = next(iter(shares.values())).n_features
     jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
-    spec = fleet_spec(scenario, shares, jobs)
+    given = given_centers(scenario, shares)
+    spec = fleet_spec(scenario, shares, jobs, given)
     report.prepare(out)
     if on_ready is not None:
         on_ready(spec)
@@ -98,7 +101,7 @@ def carry_out(
         except FleetError as error:
             # The fleet could not even begin; there is still a result to write, and it says so.
             found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
-    result = _result(scenario, jobs, shares, found)
+    result = _result(scenario, jobs, shares, found, given)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["expectations"] = [item.to_dict() for item in check(scenario.expect, result)]
     if scenario.faults:
@@ -106,9 +109,11 @@ def carry_out(
         missed = result["unfired_faults"]
         struck = {"what": "every planned fault struck", "held": not missed, "value": not missed}
         result["expectations"].append(struck)
+    owned = [job.pop("own_centers", {}) for job in result["jobs"]]
     result = {key: report.plain(result[key]) for key in _ORDER}
     report.write_result(out, result)
     report.write_centers(out, next(iter(shares.values())).feature_names, result)
+    report.write_own_centers(out, owned)
     return result
 
 
@@ -118,7 +123,12 @@ _ORDER = (
 )  # fmt: skip
 
 
-def fleet_spec(scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence[Job]) -> FleetSpec:
+def fleet_spec(
+    scenario: Scenario,
+    shares: Mapping[str, DataSet],
+    jobs: Sequence[Job],
+    given: Mapping[str, NDArray[np.float64]] | None = None,
+) -> FleetSpec:
     """Return what a backend is asked to do.
 
     Peers come sorted by name, as every roster is, so that all backends count them alike. A fault that meets several
@@ -126,7 +136,17 @@ def fleet_spec(scenario: Scenario, shares: Mapping[str, DataSet], jobs: Sequence
     """
     timing = preset(scenario.fleet.timing)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
-    peers = tuple(PeerSpec(device.name, shares[device.name].X, fitness(device), _link(device)) for device in devices)
+    peers = tuple(
+        PeerSpec(
+            device.name,
+            shares[device.name].X,
+            fitness(device),
+            _link(device),
+            ids=shares[device.name].id,
+            centers=(given or {}).get(device.name),
+        )
+        for device in devices
+    )
     requests = tuple(
         JobRequest(job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0)
         for job, spec in zip(jobs, scenario.jobs, strict=True)
@@ -190,9 +210,13 @@ def _give_up_s(requests: Sequence[JobRequest], faults: Sequence[Fault], timing_n
 
 
 def _result(
-    scenario: Scenario, jobs: Sequence[Job], shares: Mapping[str, DataSet], found: FleetResult
+    scenario: Scenario,
+    jobs: Sequence[Job],
+    shares: Mapping[str, DataSet],
+    found: FleetResult,
+    given: Mapping[str, NDArray[np.float64]],
 ) -> dict[str, Any]:
-    entries = [job_entry(job, done, shares) for job, done in zip(jobs, found.jobs, strict=False)]
+    entries = [job_entry(job, done, shares, given) for job, done in zip(jobs, found.jobs, strict=False)]
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     for entry, spec in zip(entries, scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": scenario.data.scaling, "missing": spec.missing}

@@ -60,13 +60,15 @@ class _Table(BaseModel):
 class PartitionSpec(_Table):
     """``[data.partition]``: which peer holds which rows."""
 
-    scheme: Literal["iid", "dirichlet", "labels", "distance", "by-group", "by-file", "files"] = "iid"
+    scheme: Literal["iid", "dirichlet", "labels", "distance", "by-group", "by-file", "vertical", "files"] = "iid"
     #: For dirichlet and distance: the smaller, the more the peers differ.
     beta: Annotated[float, Field(gt=0)] | None = None
     #: For labels: every peer holds exactly so many classes.
     labels_per_peer: Annotated[int, Field(ge=1)] | None = None
     #: For distance: where each peer stands, in raw units; by default drawn from the seed, in the box of the rows.
     locations: Annotated[Centers, PlainValidator(fields.locations)] | None = None
+    #: For vertical: how many columns each device gets, in the order of the devices; by default as equal as can be.
+    widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _options_fit_scheme(self) -> PartitionSpec:
@@ -79,6 +81,8 @@ class PartitionSpec(_Table):
                 problems.append(f"scheme = {self.scheme!r} needs {option}")
         if self.locations is not None and self.scheme != "distance":
             problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
+        if self.widths is not None and self.scheme != "vertical":
+            problems.append(f"widths is for scheme = 'vertical', not {self.scheme!r}")
         if problems:
             raise wrong_table(problems)
         return self
@@ -217,6 +221,14 @@ class JobSpec(_Table):
     min_cluster_size: Annotated[int, Field(ge=1)] | None = None
     n_init: Annotated[int, Field(ge=1)] | None = None
     n_local_clusters: Annotated[int, Field(ge=1)] | Literal["search"] | None = None
+    transfer: Literal["float64", "float32"] | None = None
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the protocol wants peers that hold different columns of the same rows."""
+        from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+
+        return protocol_class(self.protocol).by_columns
 
     def parameters(self) -> dict[str, Any]:
         """Return the protocol's own parameters that the file sets, by name."""
@@ -230,6 +242,12 @@ class JobSpec(_Table):
         kind = protocol_class(self.protocol)
         known: list[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
         problems = [f"protocol {self.protocol!r} has no {name}" for name in self.parameters() if name not in known]
+        if kind.by_columns and "missing" not in self.model_fields_set:
+            self.__dict__["missing"] = "all"  # the only way there is, so nobody has to write it
+        if kind.by_columns and self.missing != "all":
+            problems.append(f"protocol {self.protocol!r} needs every peer in every round: expected missing = 'all'")
+        if kind.by_columns and self.participation != 1.0:
+            problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
         if self.patience_s is not None and self.missing != "wait":
             problems.append(f"patience_s is for missing = 'wait', not {self.missing!r}")
         if self.deadline_s is not None and self.missing != "drop":
@@ -260,6 +278,7 @@ _OWN_PARAMETERS = (
     "min_cluster_size",
     "n_init",
     "n_local_clusters",
+    "transfer",
 )
 
 
@@ -372,6 +391,7 @@ class Scenario(_Table):
         problems = []
         if self.data.files is not None and len(self.data.files) != n_peers:
             problems.append(f"[data]: {len(self.data.files)} files for {n_peers} devices: expected one file per device")
+        problems += self._partition_problems()
         for index, fault in enumerate(self.faults):
             problems += [f"[faults.{index}]: {problem}" for problem in self._fault_problems(fault, n_peers)]
         for key in ("finished_at_least", "lost_at_most"):
@@ -381,6 +401,28 @@ class Scenario(_Table):
         if problems:
             raise wrong_table(problems)
         return self
+
+    def _partition_problems(self) -> list[str]:
+        """Say which jobs want rows dealt out where columns are, or the other way round."""
+        columns = self.data.scheme == "vertical"
+        with_files = self.data.files is not None
+        problems = []
+        for index, job in enumerate(self.jobs):
+            if job.by_columns and not columns and not with_files:
+                problems.append(
+                    f"[jobs.{index}]: protocol {job.protocol!r} is for peers that hold different columns: expected "
+                    "[data.partition] scheme = 'vertical'"
+                )
+            elif not job.by_columns and (columns or (with_files and self.jobs[0].by_columns)):
+                problems.append(
+                    f"[jobs.{index}]: protocol {job.protocol!r} is for peers that hold different rows, and here they "
+                    "hold columns"
+                )
+        if any(job.by_columns for job in self.jobs) and self.data.bounds is not None:
+            problems.append("[data]: bounds: every peer scales its own columns by itself: leave bounds out")
+        if len({job.init for job in self.jobs if job.by_columns and isinstance(job.init, tuple)}) > 1:
+            problems.append("[jobs]: peers are given their columns of one init only: expected the same in every job")
+        return problems
 
     def _fault_problems(self, fault: FaultSpec, n_peers: int) -> list[str]:
         if isinstance(fault.who, RandomVictims):

@@ -29,7 +29,7 @@ from p2pclust.peer.effects import (
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Event, LinkChecked, Started, Woken
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Relay, decode, encode
-from p2pclust.peer.tasks import perform, settle
+from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.disk import Disk
@@ -72,6 +72,7 @@ class Peer:
     frozen_until: float = 0.0
     wake_planned: float = float("inf")
     must_sync: bool = False
+    memories: Memories = field(default_factory=Memories)  # of this life
     wiped: bool = False  # its store was lost at least once since the job was handed in
     counters: dict[str, int] = field(
         default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
@@ -148,6 +149,7 @@ class World:
             return
         peer.life += 1
         peer.frozen_until = 0.0
+        peer.memories = Memories()
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
         peer.core = Core(peer.identity, peer.disk.load(), self._timing, self._limits, rng)
@@ -312,7 +314,9 @@ class World:
         def done() -> None:
             if peer.life != life or peer.core is None:
                 return
-            outcome = perform(effect.task, peer.local, read)  # at the end: what it reads may be gone by then
+            outcome = perform(
+                effect.task, peer.local, read, peer.memories
+            )  # at the end: what it reads may be gone by then
             event = settle(effect.token, outcome, self._limits, peer.disk.store_blob)
             if event.result is not None:
                 for observer in self._observers:

@@ -1,0 +1,107 @@
+"""Jobs over peers that hold different columns: their data, and what came of them.
+
+Nobody in the fleet holds whole centers. A scenario has everybody's data, because it dealt them out, so it can measure the
+whole; what it writes are each peer's own columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data import DataSet
+from p2pclust.errors import DataError
+from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
+from p2pclust.protocols import engine
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import clustering_stage, pooled, pooled_run, replay
+from p2pclust.protocols.vertical_stages import warnings_of
+from p2pclust.scenario.schema import Scenario
+
+__all__ = ["NOTE", "check_rows", "given_centers", "measured", "warnings_by_name"]
+
+Floats = NDArray[np.float64]
+
+NOTE = "nobody holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
+
+
+def check_rows(shares: Mapping[str, DataSet]) -> None:
+    """Refuse files that cannot hold the same rows; whether they are the same, the peers find out by their ids.
+
+    Raises
+    ------
+    DataError
+        For another number of rows than the first file has.
+    """
+    first, *others = shares.values()
+    for share in others:
+        if share.n_rows != first.n_rows:
+            raise DataError(
+                f"{share.name}: {share.n_rows} rows, but {first.name} has {first.n_rows}: peers that hold columns need "
+                "the same rows"
+            )
+
+
+def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str, Floats]:
+    """Return each peer's columns of the first centers that the scenario gives, or nothing if it gives none."""
+    given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
+    if not given:
+        return {}
+    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
+    for name, share in shares.items():
+        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
+        start += share.n_features
+    return parts
+
+
+def measured(job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: Sequence[Local]) -> dict[str, Any]:
+    """Return what an entry of ``jobs`` says about a job that is done.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    shares : mapping of str to DataSet
+        Every peer's columns, by name, in roster order.
+    locals_ : sequence of Local
+        The same as the protocols see them.
+    """
+    protocol = clustering_stage(job)[1]
+    concluded = [engine.conclude(job, state, local) for local in locals_]
+    own = [found["centers"] for found in concluded]
+    centers = np.concatenate(own, axis=1)
+    spread = np.concatenate([np.ptp(local.X, axis=0) for local in locals_])
+    ranges = np.where(spread > 0, spread, 1.0)  # a constant column counts as 1, as it does in min-max scaling
+    entry: dict[str, Any] = {
+        "n_rows": locals_[0].n_samples,
+        "metrics": _metrics(concluded[0]["labels"], next(iter(shares.values()))),
+        "replay_identical": replay(job, locals_, state.log).encode() == state.encode(),
+        "own_centers": {
+            name: {"features": share.feature_names, "centers": part.tolist()}
+            for (name, share), part in zip(shares.items(), own, strict=True)
+        },
+    }
+    if protocol.lossless:
+        apart = np.abs(centers - pooled(job, locals_, state.log)).max(axis=0)
+        relative = float((apart / ranges).max())
+        return entry | {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative}}
+    found = pooled_run(job, locals_, state.log)
+    distance = center_distance(found.centers / ranges, centers / ranges)
+    gap = {"to": f"pooled {protocol.pooled_name}", "center_distance": distance}
+    return entry | {"gap": gap | {"pooled_rounds": found.n_rounds, "pooled_converged": found.converged}}
+
+
+def warnings_by_name(job: Job, state: JobState, roster: Sequence[str]) -> dict[str, str]:
+    """Return what the distances of peers with few columns reveal, by name."""
+    told = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters)
+    return {roster[peer]: warning for peer, warning in told.items()}
+
+
+def _metrics(labels: NDArray[np.int64], share: DataSet) -> dict[str, float]:
+    """Score the labels of the rows, which all peers share, where true labels are known."""
+    if share.y is None:
+        return {}
+    return {"ari": adjusted_rand_index(share.y, labels), "accuracy": accuracy(share.y, labels)}
