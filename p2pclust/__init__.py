@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from p2pclust.choose import ChoiceOfClusters, choose_clusters
+    from p2pclust.choose.choice import ChoiceOfClusters
+    from p2pclust.choose.trials import choose_clusters
     from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
     from p2pclust.estimators import (
         FFCM,
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChoiceOfClusters": "choose",
+    "ChoiceOfClusters": "choose.choice",
     "ClusteredFuzzyCMeans": "estimators",
     "DataError": "errors",
     "FFCM": "estimators",
@@ -53,7 +54,7 @@ _HOMES = {
     "P2PClustError": "errors",
     "UsageError": "errors",
     "WireError": "errors",
-    "choose_clusters": "choose",
+    "choose_clusters": "choose.trials",
 }
 
 

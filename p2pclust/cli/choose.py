@@ -16,7 +16,7 @@ from p2pclust.cli.run import Backend, ended_like_ctrl_c
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.choose import ChoiceOfClusters
+    from p2pclust.choose.choice import ChoiceOfClusters
     from p2pclust.fleet.spec import Event, OnEvent
     from p2pclust.scenario.schema import Scenario
 
@@ -58,15 +58,16 @@ def choose(
     """Choose the number of clusters: cluster with each number, measure every result over all peers, recommend one.
 
     Takes the data, their partition and the first job of the scenario; its number of clusters, its faults and what it
-    expects are left out. No row leaves its peer for it: each measure is a sum over peers, exactly what the pooled rows
-    would give. Exits with 3 if the fleet could not finish.
+    expects are left out. If it does not say how to make first centers, all peers propose them ("careful"). No row leaves
+    its peer: each measure is a sum over peers, exactly what the pooled rows would give. Exits with 3 if the fleet could
+    not finish.
 
     \b
     Examples:
       p2pclust choose scenarios/quickstart.toml --clusters 2:10
       p2pclust choose scenarios/iris-kmeans.toml --clusters 1:8 --restarts 5 -o iris.png
     """
-    from p2pclust.choose import plot_refusal  # noqa: PLC0415
+    from p2pclust.choose.plots import plot_refusal  # noqa: PLC0415
     from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
 
     least, most = _range(clusters)
@@ -93,18 +94,25 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
     """Run every trial on one fleet and make the choice."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from p2pclust.choose import choice, final_states, numbers_of_clusters, trial_job, trials  # noqa: PLC0415
+    from p2pclust.choose.choice import choice  # noqa: PLC0415
+    from p2pclust.choose.trials import (  # noqa: PLC0415
+        final_states,
+        numbers_of_clusters,
+        trial_job,
+        trials,
+        usual_init,
+    )
     from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
-    from p2pclust.fleet.spec import JobRequest  # noqa: PLC0415
     from p2pclust.scenario.load import check_backend, load_data, make_job  # noqa: PLC0415
     from p2pclust.scenario.run import fleet_spec  # noqa: PLC0415
 
     first = scenario.jobs[0]
-    if not isinstance(first.init, str):
+    if first.init is not None and not isinstance(first.init, str):
         raise UsageError(
             "[jobs.0]: init gives first centers, which fit one number of clusters only: name a way instead"
         )
-    plain = scenario.model_copy(update={"faults": (), "jobs": (first.model_copy(update={"clusters": numbers[0]}),)})
+    template = first.model_copy(update={"clusters": numbers[0], "init": first.init or usual_init(first.protocol)})
+    plain = scenario.model_copy(update={"faults": (), "jobs": (template,)})
     check_backend(plain, backend)
     shares = load_data(plain)
     wanted = numbers_of_clusters(numbers, sum(share.n_rows for share in shares.values()))
@@ -112,12 +120,11 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
 
     jobs = []
     for number, own_seed in trials(wanted, restarts, scenario.seed):
-        job = plain.jobs[0].model_copy(update={"clusters": number})
+        job = template.model_copy(update={"clusters": number})
         trial = plain.model_copy(update={"jobs": (job,), "seed": own_seed})
         jobs.append(trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
     spec = fleet_spec(plain, shares, [jobs[0]])
-    template: JobRequest = spec.jobs[0]
-    spec = replace(spec, jobs=tuple(replace(template, job=job) for job in jobs))
+    spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
     with ExitStack() as stack:
         tell = stack.enter_context(_bar(len(jobs)))
         stack.enter_context(ended_like_ctrl_c())
@@ -156,28 +163,22 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     from p2pclust.protocols.choose import MEASURES  # noqa: PLC0415
 
     console = people()
-    columns = (
-        "clusters",
-        "rows",
-        "inertia/row",
-        "objective/row",
-        "soft DB",
-        "Xie–Beni",
-        "silhouette",
-        "smallest",
-        "best by",
-    )
-    shown = table(*((heading, "left" if heading == "best by" else "right") for heading in columns))
-    short = dict(zip(MEASURES, ("soft DB", "Xie–Beni", "silhouette", "elbow"), strict=True))
+    columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
+    shown = table(*((heading, "right") for heading in columns))
     for row in found.table:
-        best_by = ", ".join(short[name] for name, vote in found.votes.items() if vote == row.clusters)
+
+        def cell(measure: str, value: float, clusters: int = row.clusters) -> str:
+            best = "*" if found.votes[measure] == clusters else " "
+            return (f"{value:.4g}" if math.isfinite(value) else "-") + best
+
         cells = (
-            f"{row.clusters}", f"{row.rows}", _number(row.inertia / row.rows), _number(row.objective / row.rows),
-            _number(row.soft_davies_bouldin), _number(row.xie_beni), _number(row.simplified_silhouette),
-            f"{min(row.counts)}", best_by,
+            f"{row.clusters}", f"{row.rows}", f"{min(row.counts)}", f"{row.objective / row.rows:.4g}",
+            cell(MEASURES[3], row.inertia / row.rows), cell(MEASURES[0], row.soft_davies_bouldin),
+            cell(MEASURES[1], row.xie_beni), cell(MEASURES[2], row.simplified_silhouette),
         )  # fmt: skip
         shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
     console.print(shown)
+    console.print(Text("* best by this measure; of the inertia, where its curve bends most", style="dim"))
     console.print()
     for note in found.notes:
         console.print(Text(f"note: {note}", style="yellow"), soft_wrap=True)
@@ -185,10 +186,6 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     console.print(Text(found.reason), soft_wrap=True)
     if plot is not None:
         console.print(Text(f"plot: {plot}"), soft_wrap=True)
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "-"
 
 
 def _plain(value: dict[str, Any]) -> Any:

@@ -125,7 +125,9 @@ def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
     values = np.asarray(inertias, dtype=np.float64)
     if values.size < 3 or not values.max() > 0.0:
         return None
-    gains = -np.diff(np.log(np.maximum(values, _NOTHING * values.max()))) / np.diff(clusters)
+    logs = np.log(np.maximum(values, _NOTHING * values.max()))
+    # Fuzzy c-means does not minimise the inertia, so it may rise; that is no gain, and no more than that.
+    gains = np.maximum(-np.diff(logs), 0.0) / np.diff(clusters)
     bends = gains[:-1] - gains[1:]
     # A curve that is straight but for rounding has no elbow.
     return None if not bends.max() > _SAME else int(clusters[1 + int(np.argmax(bends))])
@@ -148,7 +150,7 @@ def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int],
         return f"{everybody} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
     others = "; ".join(f"{_listed(named)} at {clusters}" for clusters, named in names.items())
     if agreed:
-        return f"{_listed(for_it, capital=True)} are best at {chosen} clusters; {others}."
+        return f"{_listed(for_it, capital=True)} are best at {chosen} clusters; but {others}."
     rivals = [clusters for clusters in names if cast[clusters] == cast[chosen]]
     how = f"{chosen} is the smallest of the numbers with most votes" if rivals else f"{chosen} has most votes"
     return f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}: look at the table."

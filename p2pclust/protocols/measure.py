@@ -13,7 +13,8 @@ center is a sphere around it, and C + 1 spheres meet in a point. Two rules stand
 
 - *Gate* (``privacy_gate``). Like LLF-FCM, section 4.2, the stage asks for more unknowns than equations. A peer's rows are
   ``N F`` unknowns. It sent ``C (F + 1)`` sums in the last round of the clustering, about centers that have hardly moved,
-  and sends ``3 C + 5`` here. So it abstains unless ``N F > C (F + 4) + 5``. This is a hurdle, not a proof, as there.
+  and sends ``3 C + 5`` here. So it abstains unless ``N F > C (F + 4) + 5``. This is a hurdle, not a proof, as there: the
+  rounds before, and other jobs over the same rows, are more equations.
 - *Singletons* (``suppress_singletons``). Like LLF-CM, line 11: a cluster with one of the peer's rows is told as empty.
   Only the counts lose by that, and how many were hidden is counted; every other measure stays exact. With a fuzzifier
   near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2 mixes them.
@@ -131,7 +132,9 @@ class Measure(Protocol):
         C, F = state["centers"].shape
         needed = self.rows_needed(C, F)
         if self.privacy_gate and local.n_samples < needed:
-            raise Abstain(f"privacy gate: {local.n_samples} rows, but {needed} are needed to measure {C} clusters")
+            # The argument leans on nobody knowing how many rows there are, so the reason tells the limit only.
+            most = max(C, self.compare_up_to)
+            raise Abstain(f"privacy gate: fewer than {needed} rows, which measuring up to {most} clusters needs")
         points = local.points(state)
         counts = np.bincount(nearest(points, state["centers"]), minlength=C).astype(np.float64)
         single = (counts == 1.0) & self.suppress_singletons

@@ -1,0 +1,146 @@
+"""From the final states of all trials to a choice: a table, a recommendation with its reason, a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.protocols import engine
+from p2pclust.protocols.choose import recommend
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.measure import Measures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["ChoiceOfClusters", "choice"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceOfClusters:
+    """What the fleet found for each number of clusters, and which one it recommends.
+
+    Attributes
+    ----------
+    recommended : int
+    reason : str
+        In sentences; it says so where the measures disagree.
+    votes : mapping of str to int or None
+        At which number each measure is best; None where it cannot tell.
+    agreed : bool
+        Whether more than half of the measures are best at the recommended number.
+    table : tuple of Measures
+        One for each number of clusters, ascending, from its best restart.
+    centers : mapping of int to ndarray of shape (C, F)
+        Of these restarts, in the data's own units.
+    seeds : mapping of int to int
+        Of these restarts: a job with this seed and number of clusters gives these centers again.
+    notes : tuple of str
+        Whose rows were not measured, and why.
+    """
+
+    recommended: int
+    reason: str
+    votes: Mapping[str, int | None]
+    agreed: bool
+    table: tuple[Measures, ...]
+    centers: Mapping[int, Floats]
+    seeds: Mapping[int, int]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; infinite measures are infinite floats."""
+        rows = [
+            asdict(row) | {"seed": self.seeds[row.clusters], "centers": self.centers[row.clusters].tolist()}
+            for row in self.table
+        ]
+        kept = ("recommended", "reason", "agreed")
+        own = {name: getattr(self, name) for name in kept} | {"votes": dict(self.votes), "notes": list(self.notes)}
+        return own | {"table": rows}
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw each measure over the number of clusters, with its own best and the recommended number marked.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to save it; the ending says as what (png, pdf, svg, ...).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        UsageError
+            If matplotlib is not installed, or the file cannot be written.
+        """
+        from p2pclust.choose.plots import figure_of, plot_refusal  # noqa: PLC0415 - only whoever draws needs it
+
+        refusal = plot_refusal(path)
+        if refusal:
+            raise UsageError(refusal)
+        figure = figure_of(self)
+        if path is not None:
+            try:
+                figure.savefig(path, dpi=150)
+            except OSError as error:
+                raise UsageError(f"{path}: the plot cannot be written ({error.strerror})") from None
+        return figure
+
+
+def choice(
+    jobs: Sequence[Job], states: Sequence[JobState], name: Callable[[int], str] = "peer {}".format
+) -> ChoiceOfClusters:
+    """Make the choice from the final states of all trials.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        As :func:`trial_job` makes them.
+    states : sequence of JobState
+        In the same order.
+    name : callable
+        What people call the peer of an index.
+
+    Raises
+    ------
+    FleetError
+        If a job failed.
+    """
+    best: dict[int, tuple[float, Measures, int, JobState]] = {}
+    notes: dict[str, None] = {}
+    for job, state in zip(jobs, states, strict=True):
+        if state.status != "done":
+            wanted = job.stages[-2].parameters["n_clusters"]
+            raise FleetError(f"{wanted} clusters: {state.reason or f'the job ended as {state.status!r}'}")
+        found = Measures.of(state)
+        for peer, why in state.log[-1].abstained.items():
+            notes[f"{name(peer)} was not measured: {why}"] = None
+        # What the algorithm itself minimises, per row: peers that were lost meanwhile are not measured.
+        loss = (found.objective if hasattr(job.protocols[-2], "fuzzifier") else found.inertia) / found.rows
+        if found.clusters not in best or loss < best[found.clusters][0]:
+            best[found.clusters] = (loss, found, job.seed, state)
+    kept = [best[clusters] for clusters in sorted(best)]
+    rows = sorted({found.rows for _, found, _, _ in kept})
+    if len(rows) > 1:
+        notes[f"not every number of clusters was measured over the same rows: {rows[0]} to {rows[-1]} of them"] = None
+    said = recommend([found for _, found, _, _ in kept])
+    return ChoiceOfClusters(
+        recommended=said.clusters,
+        reason=said.reason,
+        votes=said.votes,
+        agreed=said.agreed,
+        table=tuple(found for _, found, _, _ in kept),
+        centers={found.clusters: engine.raw_centers(state) for _, found, _, state in kept},
+        seeds={found.clusters: seed for _, found, seed, _ in kept},
+        notes=tuple(notes),
+    )

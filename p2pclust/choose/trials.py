@@ -1,0 +1,212 @@
+"""The jobs by which a fleet chooses the number of clusters: one for each number and restart, measured by the peers.
+
+Each job is the clustering itself and one round of sums (:mod:`p2pclust.protocols.measure`), so every backend can run it.
+First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the restarts. The jobs
+go through one fleet, one after another.
+
+Each job tells more sums over the same rows. The gates of the protocols look at one round, and say nothing about what the
+rounds of some dozens of jobs tell together.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.choose.choice import ChoiceOfClusters, choice
+from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.protocols import checks
+from p2pclust.protocols.alternating import MAX_CLUSTERS
+from p2pclust.protocols.compose import cluster_job, clustering_class, inits_of
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local, first_bad_value
+from p2pclust.protocols.measure import measured
+from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.streams import MAX_SEED, fresh_seed
+
+if TYPE_CHECKING:
+    from p2pclust.fleet.spec import FleetResult
+
+__all__ = [
+    "choose_clusters",
+    "final_states",
+    "numbers_of_clusters",
+    "trial_job",
+    "trials",
+    "usual_init",
+]
+
+Floats = NDArray[np.float64]
+
+# Far apart, so that neighbouring seeds of a person have no restart in common.
+_NEXT_SEED = 2**32
+# One peer's picks miss the clusters that it has no rows of, and k-means does not get over it: of fifteen generated sets of 2
+# to 7 clear clusters, half of them at each peer, llf-cm finds the number in 8 from three draws of "k-means++", and in 13
+# from one of "careful". docs/protocols/measure.md has the table.
+_INIT = "careful"
+
+
+def choose_clusters(
+    X: Sequence[ArrayLike],
+    protocol: str = "llf-fcm",
+    clusters: Iterable[int] = range(2, 11),
+    *,
+    restarts: int = 3,
+    random_state: int | None = None,
+    fleet: Any = None,
+    measure_gate: bool | None = None,
+    **options: Any,
+) -> ChoiceOfClusters:
+    """Cluster with each number of clusters, let the peers measure the results, and recommend a number.
+
+    Parameters
+    ----------
+    X : sequence of array_like of shape (n_m, F)
+        One array per peer.
+    protocol : str
+        Of peers that hold different rows.
+    clusters : iterable of int
+        The numbers to try, at least two different ones. Begin at 1 if an elbow at 2 should be found.
+    restarts : int
+        How many jobs per number; the one with the best objective counts.
+    random_state : int, optional
+        The seed of the first restart.
+    fleet : None, str or backend
+        None runs in this process; the name of a backend starts one fleet for all jobs; the numbers are the same.
+    measure_gate : bool, optional
+        Whether peers with too few rows for the largest number abstain from measuring. Default: as the protocol's own
+        ``privacy_gate`` is given here, else True.
+    **options
+        Of :func:`p2pclust.protocols.cluster_job`: ``scaling``, ``init``, ``tol``, ``fuzzifier``, ... Default of ``init``:
+        "careful", by all peers, where the protocol takes it.
+
+    Returns
+    -------
+    ChoiceOfClusters
+
+    Raises
+    ------
+    DataError
+        For an empty peer, a value that is not finite, or peers with different columns.
+    UsageError
+        For a parameter out of range, or more clusters than rows.
+    FleetError
+        If a job failed, for example because no peer has rows enough to be measured.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> peers = [np.concatenate([rng.normal(at, 0.1, (60, 1)) for at in (0, 5, 9)]) for _ in range(3)]
+    >>> found = choose_clusters(peers, clusters=range(1, 6), random_state=0)
+    >>> found.recommended, found.reason
+    (3, 'All four measures are best at 3 clusters.')
+    """
+    arrays = _per_peer(X)
+    wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
+    if not isinstance(options.get("init") or "", str):
+        raise UsageError("init: first centers cannot be given for several numbers of clusters: name a way to draw them")
+    seed = fresh_seed() if random_state is None else random_state
+    settings = options if options.get("init") is not None else options | {"init": usual_init(protocol)}
+    jobs = [
+        trial_job(cluster_job(protocol, n_clusters=number, seed=own, **settings), wanted[-1], measure_gate)
+        for number, own in trials(wanted, restarts, seed)
+    ]
+    return choice(jobs, _run(jobs, arrays, fleet))
+
+
+def numbers_of_clusters(clusters: Iterable[int], n_rows: int) -> tuple[int, ...]:
+    """Return the numbers to try, sorted, or raise UsageError if they cannot be compared or there are too few rows."""
+    try:
+        wanted = tuple(sorted({operator.index(number) for number in clusters}))
+    except TypeError:
+        raise UsageError("clusters: expected whole numbers, such as range(2, 11)") from None
+    if len(wanted) < 2:
+        raise UsageError(f"clusters: {len(wanted)} number(s) were given: expected at least two to compare")
+    checks.whole("clusters", wanted[0], least=1, most=MAX_CLUSTERS)
+    checks.whole("clusters", wanted[-1], least=1, most=MAX_CLUSTERS)
+    if wanted[-1] > n_rows:
+        raise UsageError(f"clusters: {wanted[-1]}, but all peers together hold {n_rows} rows: try at most {n_rows}")
+    return wanted
+
+
+def usual_init(protocol: str) -> str | None:
+    """Return how first centers are made if nobody says: carefully by all peers, where the protocol can take it."""
+    return _INIT if _INIT in inits_of(clustering_class(protocol)) else None
+
+
+def trials(clusters: Sequence[int], restarts: int, seed: int) -> tuple[tuple[int, int], ...]:
+    """Return (number of clusters, seed) of every job to run: the given seed, and restarts that follow from it."""
+    count = checks.whole("restarts", restarts, least=1, most=1000)
+    first = checks.whole("seed", seed, least=0, most=MAX_SEED)
+    return tuple((c, (first + number * _NEXT_SEED) & MAX_SEED) for c in clusters for number in range(count))
+
+
+def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
+    """Return a clustering job that is measured at its end, as one of several with up to `most` clusters.
+
+    What the clustering itself says of privacy holds for the measuring too; `gate` replaces its ``privacy_gate``.
+    """
+    own = job.stages[-1].parameters
+    return measured(
+        job,
+        compare_up_to=most,
+        privacy_gate=own.get("privacy_gate", True) if gate is None else gate,
+        suppress_singletons=own.get("suppress_singletons", True),
+    )
+
+
+def _per_peer(X: Any) -> list[Floats]:
+    if not isinstance(X, list | tuple) or not X:
+        raise DataError("X: expected a list with one array per peer")
+    arrays: list[Floats] = []
+    for peer, rows in enumerate(X):
+        try:
+            matrix = np.asarray(rows, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"peer {peer}: expected numbers in rows of equal length") from None
+        if matrix.ndim != 2 or matrix.size == 0:
+            raise DataError(f"peer {peer}: expected at least one row and one column, got shape {matrix.shape}")
+        if arrays and matrix.shape[1] != arrays[0].shape[1]:
+            raise DataError(f"peer {peer} has {matrix.shape[1]} columns where peer 0 has {arrays[0].shape[1]}")
+        problem = first_bad_value(matrix)
+        if problem:
+            raise DataError(f"peer {peer}: {problem}: mend or leave out that row")
+        arrays.append(matrix)
+    return arrays
+
+
+def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobState]:
+    """Run all jobs: here, on one fleet of that name, or one by one on a backend that only runs single jobs."""
+    if fleet is None:
+        locals_ = [Local(X) for X in arrays]
+        return [run_in_process(job, locals_) for job in jobs]
+    if not isinstance(fleet, str):
+        if not hasattr(fleet, "run"):
+            raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
+        return [fleet.run(job, arrays) for job in jobs]
+    # Imported only when real peers are wanted: in process none of the network is needed.
+    from p2pclust.fleet import backend  # noqa: PLC0415
+    from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
+
+    width = len(str(len(arrays)))
+    peers = tuple(PeerSpec(f"peer-{number:0{width}d}", X) for number, X in enumerate(arrays))
+    requests = tuple(JobRequest(job) for job in jobs)
+    return final_states(backend(fleet).carry_out(FleetSpec(peers, requests), lambda event: None), len(jobs))
+
+
+def final_states(result: FleetResult, n_jobs: int) -> list[JobState]:
+    """Return the final state of each job.
+
+    Raises
+    ------
+    FleetError
+        If the fleet did not finish all of them.
+    """
+    states = [job.state for job in result.jobs if job.state is not None]
+    if result.failure or len(states) < n_jobs:
+        raise FleetError(result.failure or f"the fleet finished {len(states)} of {n_jobs} jobs")
+    return states
