@@ -17,7 +17,7 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.children import Child, ReservedPorts
-from p2pclust.fleet.record import JobRecord, Record
+from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.job import JobState
@@ -202,7 +202,8 @@ class ProcessFleet:
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self.spec.give_up_s:
-                return f"no progress for {silent_s:.0f} s at round {job.round}"
+                lost = [name for name in job.roster if not self._counts(name)]
+                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost)}"
         name = sorted(job.digests)[0]
         child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
         if child is None:

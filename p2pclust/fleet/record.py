@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,20 @@ from p2pclust.fleet.spec import Event, JobResult, OnEvent
 from p2pclust.peer.quorum import majority
 from p2pclust.protocols.job import JobState
 
-__all__ = ["JobRecord", "Record"]
+__all__ = ["JobRecord", "Record", "needs"]
+
+
+def needs(lost: Sequence[str]) -> str:
+    """What a job that stands still while a majority is there is waiting for.
+
+    Examples
+    --------
+    >>> needs(["meter-02"]), needs([])
+    (': meter-02 is gone, and this job needs everybody', '')
+    """
+    if not lost:
+        return ""
+    return f": {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} gone, and this job needs everybody"
 
 
 @dataclass

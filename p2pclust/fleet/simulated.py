@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.record import JobRecord, Record
+from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
@@ -124,7 +124,8 @@ class _SimulatedFleet:
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self._spec.give_up_s:
-                return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}"
+                lost = [name for name in job.roster if not self._counts(name)]
+                return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{needs(lost)}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
         return ""

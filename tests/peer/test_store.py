@@ -13,6 +13,8 @@ import pytest
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core import Stored
 from p2pclust.peer.store import Store
+from p2pclust.protocols.pieces import Pieces, StoredArray
+from p2pclust.protocols.pieces import Stored as StoredBytes
 
 FILE = "store.sqlite3"
 BLOB = bytes(range(256)) * 12
@@ -100,6 +102,38 @@ class TestBlobs:
         store.drop_blob(DIGEST)
         assert list(store.read_blob(DIGEST)) == []
         assert list(store.load().blobs) == [b"e" * 32]
+        store.close()
+
+    def test_large_ones_are_dropped_in_steps(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        store.store_blob(DIGEST, BLOB, 10)  # 308 chunks
+        assert store.drop_blob(DIGEST), "the event loop is not kept for all of it"
+        steps = 1
+        while store.sweep():
+            steps += 1
+        assert list(store.load().blobs) == []
+        assert steps == 19
+        assert not store.sweep()
+        store.close()
+
+    def test_one_that_is_stored_again_while_it_is_dropped_stays(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        store.store_blob(DIGEST, BLOB, 100)
+        assert store.drop_blob(DIGEST)
+        store.store_blob(DIGEST, BLOB, 100)
+        assert not store.sweep()
+        assert b"".join(store.read_blob(DIGEST)) == BLOB
+        store.close()
+
+    def test_one_can_be_made_from_another(self, tmp_path: Path) -> None:
+        # The final state of a job over columns passes an array of the state before on, from blob to blob.
+        store = Store(tmp_path)
+        store.store_blob(DIGEST, BLOB, 1000)
+        array = StoredArray(
+            StoredBytes(lambda: store.read_blob(DIGEST), len(BLOB)), 8, np.dtype("u1"), (len(BLOB) - 8,)
+        )
+        store.store_blob(b"e" * 32, Pieces([b"headline", array]), 700)
+        assert b"".join(store.read_blob(b"e" * 32)) == b"headline" + BLOB[8:]
         store.close()
 
 

@@ -21,7 +21,12 @@ FILES = sorted(FOLDER.glob("**/*.toml"))
 
 
 def test_there_are_scenarios() -> None:
-    assert [file.name for file in FILES] == ["iris-kmeans.toml", "lost-majority.toml", "quickstart.toml"]
+    assert [file.name for file in FILES] == [
+        "iris-kmeans.toml",
+        "lost-majority.toml",
+        "quickstart.toml",
+        "vertical-wine.toml",
+    ]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -102,7 +102,7 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + FLEET + JOB + 'init = "kmeans"\n',
-        '[jobs.0]: init = "kmeans": expected "k-means++", "careful", "shared-k-means++", "random", "uniform", '
+        '[jobs.0]: init = "kmeans": expected "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows", '
         "or a list of first centers, all equally long",
     ),
     (
