@@ -185,6 +185,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     if twice is not None:
         raise DataError(f"{folder}: two files are called {twice!r}: the name tells which file a row came from")
     labels = [part.y for part in parts if part.y is not None]
+    ids = [part.id for part in parts if part.id is not None]
     groups = [part.group for part in parts if part.group is not None]
     if choice.group_column is None or len(groups) < len(parts):
         groups = [np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)]
@@ -194,6 +195,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
         X=np.concatenate([part.X for part in parts]),
         y=np.concatenate(labels) if len(labels) == len(parts) else None,
         group=np.concatenate(groups),
+        id=np.concatenate(ids) if len(ids) == len(parts) else None,
         dropped=sum(part.dropped for part in parts),
     )
 

@@ -18,9 +18,9 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
     def watch(verb: str, fields: Any) -> None:
         told.append((verb, fields["reason"]))
 
-    assert _load(file, watch, ["h", "w"], "drop").X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
+    assert _load(file, watch, ["h", "w"], "drop", {}).X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
     assert told == []
-    refused = _load(file, watch, ["h", "w"], "error")
+    refused = _load(file, watch, ["h", "w"], "error", {})
     assert refused.problem == "row 3, column 2 (w): empty: fill it in or leave the row out"
     assert told == [("data-refused", f"{file}: {refused.problem}")]
 
@@ -28,5 +28,5 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("columns", [None, [2]])
 def test_a_numpy_file(tmp_path: Path, columns: list[int] | None) -> None:
     np.save(tmp_path / "rows.npy", np.array([[1.0, 2.0], [3.0, 4.0]]))
-    local = _load(tmp_path / "rows.npy", lambda verb, fields: None, columns, "error")
+    local = _load(tmp_path / "rows.npy", lambda verb, fields: None, columns, "error", {})
     assert local.X.tolist() == ([[1.0, 2.0], [3.0, 4.0]] if columns is None else [[2.0], [4.0]])
