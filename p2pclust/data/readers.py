@@ -187,6 +187,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     labels = [part.y for part in parts if part.y is not None]
     ids = [part.id for part in parts if part.id is not None]
     groups = [part.group for part in parts if part.group is not None]
+    ids = [part.id for part in parts if part.id is not None]
     if choice.group_column is None or len(groups) < len(parts):
         groups = [np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)]
     return replace(

@@ -156,11 +156,11 @@ def _strangers(watch: Any) -> Callable[[bytes], None]:
 
 
 def _load(
-    path: Path, watch: Any, columns: Sequence[str | int] | None, missing: str, beside: Mapping[str, str]
+    path: Path, watch: Any, columns: Sequence[str | int] | None, missing: str, beside: Mapping[str, str] | None = None
 ) -> Local:
     """This peer's rows; what cannot be read makes it abstain by name and stops nobody else."""
     try:
-        more = {name: np.load(file, allow_pickle=False) for name, file in beside.items()}
+        more = {name: np.load(file, allow_pickle=False) for name, file in (beside or {}).items()}
         if path.suffix == ".npy" and columns is None and missing == "error":
             # As it is: what is wrong with it is told as in every backend.
             return Local(np.load(path, allow_pickle=False), **more)

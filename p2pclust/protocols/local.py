@@ -52,7 +52,6 @@ class Local:
         self.problem = "no data" if self.X.size == 0 else first_bad_value(self.X)
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
-        self.problem = self.problem or self._odd_ids() or self._odd_centers()
         self._points: tuple[bytes, Points] | None = None
         self._once: dict[Hashable, Any] = {}
         self._bounds: tuple[bytes, str] | None = None
@@ -84,20 +83,6 @@ class Local:
         if "declared" in state and state["declared"].all():
             return self._outside(state["lo"], state["hi"])
         return ""
-
-    def _odd_ids(self) -> str:
-        if self.ids is None:
-            return ""
-        if self.ids.shape != (self.n_samples,) or self.ids.dtype.kind not in "iuU":
-            return (
-                f"ids of shape {list(self.ids.shape)} and type {self.ids.dtype}: one number or text per row is expected"
-            )
-        return ""
-
-    def _odd_centers(self) -> str:
-        if self.centers is None or (self.centers.ndim == 2 and (np.abs(self.centers) <= LARGEST).all()):
-            return ""
-        return "its first centers are no matrix of finite numbers"
 
     def _outside(self, lo: NDArray[np.float64], hi: NDArray[np.float64]) -> str:
         key = lo.tobytes() + hi.tobytes()

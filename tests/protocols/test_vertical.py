@@ -302,7 +302,9 @@ class TestAlignment:
 
     @pytest.mark.parametrize("ids", [[1, 2], [0.5, 1.5, 2.5], [[1], [2], [3]]])
     def test_ids_that_are_none_keep_a_peer_out(self, ids: list[object]) -> None:
-        assert "one number or text per row" in Local([[0.0], [1.0], [5.0]], ids=ids).problem
+        rows = [[0.0], [1.0], [5.0]]
+        assert "one number or text per row" in self.failed([Local(rows), Local(rows, ids=ids)])
+        assert Local(rows, ids=ids).problem == "", "of no concern to peers that hold rows"
 
     def test_the_digest_is_salted(self) -> None:
         local, digests = Local([[0.0]]), set()
