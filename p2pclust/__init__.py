@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         KFed,
         LosslessCMeans,
         LosslessFuzzyCMeans,
+        VerticalCMeans,
+        VerticalFuzzyCMeans,
     )
 
 __all__ = [
@@ -35,6 +37,8 @@ __all__ = [
     "LosslessFuzzyCMeans",
     "P2PClustError",
     "UsageError",
+    "VerticalCMeans",
+    "VerticalFuzzyCMeans",
     "WireError",
     "__version__",
     "choose_clusters",
@@ -53,6 +57,8 @@ _HOMES = {
     "LosslessFuzzyCMeans": "estimators",
     "P2PClustError": "errors",
     "UsageError": "errors",
+    "VerticalCMeans": "estimators",
+    "VerticalFuzzyCMeans": "estimators",
     "WireError": "errors",
     "choose_clusters": "choose.trials",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
 
 __all__ = [
     "FFCM",
@@ -13,4 +14,6 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "VerticalCMeans",
+    "VerticalFuzzyCMeans",
 ]

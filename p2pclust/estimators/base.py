@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
@@ -26,7 +25,7 @@ _AROUND = ("n_peers", "partition", "fleet", "random_state")
 
 
 class _Backend(Protocol):
-    def run(self, job: Job, arrays: list[Floats]) -> JobState:
+    def run(self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None) -> JobState:
         """Run the job with one peer per array and return its last state."""
 
 
@@ -42,7 +41,7 @@ class FederatedEstimator(
 
     n_clusters: int
     n_peers: int | None
-    partition: str | Mapping[str, Any]
+    partition: Any
     random_state: Any
     fleet: Any
 
@@ -179,7 +178,7 @@ class FuzzyEstimator(FederatedEstimator):
         return self.fuzzifier
 
 
-def run_job(job: Job, arrays: list[Floats], fleet: Any) -> JobState:
+def run_job(job: Job, arrays: list[Floats], fleet: Any, centers: list[Floats] | None = None) -> JobState:
     """Run a job with one peer per array and return its last state.
 
     Parameters
@@ -188,21 +187,25 @@ def run_job(job: Job, arrays: list[Floats], fleet: Any) -> JobState:
     arrays : list of ndarray
     fleet : None, str or backend
         None: the pure functions in this process. The name of a backend, or any object with ``run(job, arrays)``.
+    centers : list of ndarray, optional
+        Each peer's columns of first centers, where peers hold columns; a backend takes them as a third argument.
 
     Raises
     ------
     FleetError
         If the job was not done.
     """
-    state = _backend(fleet).run(job, arrays)
+    backend = _backend(fleet)
+    state = backend.run(job, arrays) if centers is None else backend.run(job, arrays, centers)
     if state.status != "done":
         raise FleetError(state.reason or f"the job ended as {state.status!r}")
     return state
 
 
 class _InProcess:
-    def run(self, job: Job, arrays: list[Floats]) -> JobState:
-        return run_in_process(job, [Local(rows) for rows in arrays])
+    def run(self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None) -> JobState:
+        given: list[Any] = [None] * len(arrays) if centers is None else list(centers)
+        return run_in_process(job, [Local(rows, centers=own) for rows, own in zip(arrays, given, strict=True)])
 
 
 def _backend(fleet: Any) -> _Backend:

@@ -15,8 +15,9 @@ ALL = [getattr(estimators, name) for name in estimators.__all__]
 
 
 def fitted(kind: Any, fleet: str | None) -> Any:
-    model = kind(n_clusters=3, n_peers=3, partition={"scheme": "dirichlet", "beta": 1.0}, random_state=6, fleet=fleet)
-    return model.fit(X, Y)
+    by_columns = kind().get_params()["partition"] == "even"
+    partition = [1, 2, 1] if by_columns else {"scheme": "dirichlet", "beta": 1.0}
+    return kind(n_clusters=3, n_peers=3, partition=partition, random_state=6, fleet=fleet).fit(X, Y)
 
 
 def same(one: Any, other: Any) -> None:

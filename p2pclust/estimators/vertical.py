@@ -1,0 +1,243 @@
+"""The lossless algorithms over peers that hold different columns of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
+
+from p2pclust.data import split_columns
+from p2pclust.errors import DataError, UsageError
+from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator, run_job
+from p2pclust.estimators.inputs import Floats, is_list_of_peers, matrices, matrix, seed_from
+from p2pclust.protocols import engine
+from p2pclust.protocols.columns import Columns
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+
+__all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
+
+
+class _VerticalEstimator(FederatedEstimator):
+    """What both share: columns instead of rows at each peer, and centers that only the caller sees whole."""
+
+    scaling: str
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Run the federated job.
+
+        Parameters
+        ----------
+        X : list of array_like, or one array_like
+            A list holds one array of shape (n, F_m) per peer: the same rows in the same order, other columns. The
+            columns of one array of shape (n, F) are split over ``n_peers``.
+        y : ignored
+            Here because scikit-learn's conventions have it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            For an empty peer, a value that is not finite (its row and column are named), peers with different numbers
+            of rows, or fewer rows than clusters.
+        UsageError
+            For a parameter out of range.
+        FleetError
+            If the job failed.
+        """
+        seed = seed_from(self.random_state)
+        job = self._job(seed)
+        if is_list_of_peers(X):
+            if self.partition != "even":
+                raise UsageError(
+                    f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out"
+                )
+            arrays = matrices(X, self.n_peers, same_columns=False)
+            self.n_features_in_ = sum(columns.shape[1] for columns in arrays)
+            self.columns_ = list(split_columns(self.n_features_in_, len(arrays), [a.shape[1] for a in arrays]))
+        else:
+            together = matrix(X, "X")
+            validate_data(self, X, skip_check_array=True)  # names and number of the columns
+            self.columns_ = self._dealt(together.shape[1])
+            arrays = [together[:, columns] for columns in self.columns_]
+        n_samples = len(arrays[0])
+        if self.n_clusters > n_samples:
+            raise DataError(
+                f"n_clusters = {self.n_clusters}, but the peers hold n_samples = {n_samples} rows: "
+                f"ask for at most {n_samples}"
+            )
+        self._learn_columns(job, run_job(job, arrays, self.fleet, self._given()), arrays)
+        return self
+
+    def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
+        widths = None if isinstance(self.partition, str) else self.partition
+        if isinstance(self.partition, str) and self.partition != "even":
+            raise UsageError(f"partition = {self.partition!r}: expected 'even', or the number of columns of each peer")
+        n_peers = 1 if self.n_peers is None else self.n_peers
+        if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer):
+            raise UsageError(f"n_peers = {n_peers!r}: expected a whole number of at least 1, or None")
+        if widths is not None and self.n_peers is None:
+            n_peers = len(widths)
+        return list(split_columns(n_features, int(n_peers), None if widths is None else list(widths)))
+
+    def _given(self) -> list[Floats] | None:
+        """Return each peer's columns of the first centers, if these were given."""
+        init = getattr(self, "init", None)
+        if init is None or isinstance(init, str):
+            return None
+        centers = np.asarray(init, dtype=np.float64)
+        if centers.shape[1] != self.n_features_in_:
+            raise UsageError(f"init has {centers.shape[1]} columns, but the data have {self.n_features_in_}")
+        return [centers[:, columns] for columns in self.columns_]
+
+    def _learn_columns(self, job: Job, state: JobState, arrays: list[Floats]) -> None:
+        self._learn_rounds(job, state)
+        self.history_ = [shift for shift in engine.shifts(state) if shift is not None]
+        self.origin_, self.scale_ = np.empty(self.n_features_in_), np.empty(self.n_features_in_)
+        self.cluster_centers_ = np.empty((self.n_clusters, self.n_features_in_))
+        for columns, values in zip(self.columns_, arrays, strict=True):
+            local = Local(values)
+            kept = engine.conclude(job, state, local)
+            self.cluster_centers_[:, columns] = kept["centers"]
+            own = Columns.of(local, self.scaling)
+            self.origin_[columns], self.scale_[columns] = own.origin, own.scale
+            self.labels_ = np.array(kept["labels"])
+        self._centers = (self.cluster_centers_ - self.origin_) / self.scale_
+
+
+class VerticalCMeans(_VerticalEstimator):
+    """Vertical LLF-CM: c-means (k-means) over peers that hold different columns of the same rows, equal to pooled.
+
+    On a fleet nobody ever holds whole centers: each peer keeps its own columns of them. Only this class, whose caller
+    holds all columns anyway, shows them whole.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    init : {"k-means++", "rows", "random"} or array_like of shape (n_clusters, F), default "k-means++"
+        First centers: rows picked by k-means++ over all columns, rows drawn from the seed, or each peer's columns drawn
+        within their ranges. An array has the columns of the peers one after the other.
+    tol : float, default 5e-3
+        Stop when the distances of all rows to all centers move by less (Frobenius norm, in working coordinates). 0 makes
+        exactly ``max_rounds`` updates.
+    max_rounds : int, default 30
+        How often the centers are updated at most.
+    scaling : {"none", "minmax", "zscore"}, default "none"
+        Of each column, by the peer that holds it.
+    transfer : {"float64", "float32"}, default "float64"
+        What is sent; float32 halves the traffic and is no longer lossless.
+    random_state : int, numpy Generator or RandomState, or None
+    n_peers : int, optional
+        Over how many peers the columns of one array are split. None: one peer holds them.
+    partition : "even" or sequence of int, default "even"
+        How they are split: as equally as can be, or so many columns for each peer.
+    fleet : None, str or backend, default None
+        None runs in this process; "simulated" and "processes" run real peers, with the same bits.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, F)
+        In the data's own units, the columns of the peers one after the other.
+    labels_ : ndarray of shape (n,)
+    columns_ : list of ndarray
+        Which columns each peer holds.
+    n_rounds_ : int
+        Rounds of distances; the first is that of the first centers.
+    converged_, contributors_, abstained_, suppressed_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    history_ : list of float
+        How far the distances moved in each round but the first.
+
+    Examples
+    --------
+    >>> heights, weights = [[1.0], [1.2], [9.0], [9.2]], [[10.0], [10.0], [50.0], [52.0]]
+    >>> model = VerticalCMeans(n_clusters=2, random_state=0).fit([heights, weights])
+    >>> sorted(model.cluster_centers_.round(3).tolist())
+    [[1.1, 10.0], [9.1, 51.0]]
+    """
+
+    protocol_id = "vertical-cm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "k-means++",
+        tol: float = 5e-3,
+        max_rounds: int = 30,
+        scaling: str = "none",
+        transfer: str = "float64",
+        random_state: Any = None,
+        n_peers: int | None = None,
+        partition: str | Sequence[int] = "even",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.scaling = scaling
+        self.transfer = transfer
+        self.random_state = random_state
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+
+class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
+    """Vertical LLF-FCM: fuzzy c-means over peers that hold different columns of the same rows, equal to pooled.
+
+    Parameters
+    ----------
+    n_clusters, init, tol, max_rounds, scaling, transfer, random_state, n_peers, partition, fleet
+        See :class:`VerticalCMeans`.
+    fuzzifier : float, default 2.0
+        The paper's lambda, above 1.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, columns_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`VerticalCMeans`; a label is the cluster of the greatest membership.
+
+    Examples
+    --------
+    >>> heights, weights = [[1.0], [1.2], [9.0], [9.2]], [[10.0], [10.0], [50.0], [52.0]]
+    >>> model = VerticalFuzzyCMeans(n_clusters=2, random_state=0, scaling="minmax").fit([heights, weights])
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[1.1, 10.0], [9.1, 51.0]]
+    """
+
+    protocol_id = "vertical-fcm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        fuzzifier: float = 2.0,
+        init: str | ArrayLike = "k-means++",
+        tol: float = 5e-3,
+        max_rounds: int = 30,
+        scaling: str = "none",
+        transfer: str = "float64",
+        random_state: Any = None,
+        n_peers: int | None = None,
+        partition: str | Sequence[int] = "even",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.fuzzifier = fuzzifier
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.scaling = scaling
+        self.transfer = transfer
+        self.random_state = random_state
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
