@@ -1,0 +1,201 @@
+"""``p2pclust reproduce``: the papers' tables and figures, measured again beside their numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.output import complain, people, put_json
+from p2pclust.cli.run import Backend
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.reproduce.frame import Measured
+    from p2pclust.reproduce.model import Claim, Table
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which; without any, they are listed.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All tables; what two of them share is measured once.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Some rows of each table from few, smaller runs: to see that it works.")
+    ] = False,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Repetitions; default as in the papers, mostly ten.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="All chance follows from it.")] = 0,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            metavar="processes|simulated|in-process",
+            help="Where the peers are: processes on this machine, virtual time, or this process. The bits are the same.",
+        ),
+    ] = Backend.IN_PROCESS,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Repetitions at the same time; default one per core.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Measure a paper's table again: paper, mean and standard deviation, difference, and what must hold.
+
+    Leaves a CSV file and a picture of each table in the output directory. Exits with 1 if something that must hold did
+    not; a quick run decides only what holds for any data. What needs a data set that is not there is left out, and the
+    command that fetches it is shown.
+
+    \b
+    Examples:
+      p2pclust reproduce
+      p2pclust reproduce 000-figure1
+      p2pclust reproduce 002-table3 --repeats 3 --out table3
+      p2pclust reproduce --all --quick
+    """
+    from p2pclust.reproduce.registry import table, table_ids  # noqa: PLC0415
+
+    if every and tables:
+        raise UsageError("--all and the names of tables: give one or the other")
+    wanted = [table(name) for name in (table_ids() if every else dict.fromkeys(tables or ()))]
+    if not wanted:
+        _list([table(name) for name in table_ids()], as_json=as_json)
+        return
+    from p2pclust.reproduce.frame import Plan, measure  # noqa: PLC0415
+    from p2pclust.scenario.report import default_directory  # noqa: PLC0415
+
+    n_workers = jobs or len(os.sched_getaffinity(0))
+    plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
+    # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
+    directory = out or default_directory("reproduce", datetime.now())
+    with _bar() as tell:
+        measured = measure(wanted, plan, tell)
+    claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in wanted}
+    _save(directory, wanted, measured)
+    console = people()
+    for item in wanted:
+        _show(console, item, measured[item.id], claims[item.id], quick=quick)
+    console.print(f"output: {directory}", soft_wrap=True)
+    if as_json:
+        put_json(_object(plan, wanted, measured, claims))
+    deciding = [claim for found in claims.values() for claim in found if claim.always or not quick]
+    if any(claim.held is False for claim in deciding):
+        raise typer.Exit(1)
+
+
+def _list(tables: Sequence[Table], *, as_json: bool) -> None:
+    from p2pclust.cli.live import table  # noqa: PLC0415
+
+    if as_json:
+        put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in tables]})
+        return
+    shown = table(("table", "left"), ("time", "right"), ("what it shows", "left"))
+    shown.columns[2].no_wrap = False
+    for item in tables:
+        shown.add_row(item.id, item.time, item.shows)
+    console = people()
+    console.print(shown)
+    console.print("\nOne of them: p2pclust reproduce TABLE. All: --all. Times are of full runs, on one core.")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on a terminal; elsewhere nothing."""
+    console = people()
+    if not console.is_terminal:
+        yield lambda done, of: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("repetitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("repetitions", total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:
+    from p2pclust.reproduce.drawing import can_paint, paint  # noqa: PLC0415
+    from p2pclust.reproduce.report import write_csv  # noqa: PLC0415
+
+    directory.mkdir(parents=True, exist_ok=True)
+    paints = can_paint()
+    for item in tables:
+        write_csv(directory, item, measured[item.id])
+        if paints and measured[item.id].found.rows:
+            paint(item, measured[item.id].found, directory / f"{item.id}.png")
+    if not paints:
+        complain("no pictures: matplotlib is not installed: pip install 'p2pclust[plots]'")
+
+
+def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.cli.live import table  # noqa: PLC0415
+    from p2pclust.reproduce.published import published  # noqa: PLC0415
+    from p2pclust.reproduce.report import comparison  # noqa: PLC0415
+
+    console.print(Text(f"{item.id}: {item.shows}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{published(item.id).where}; here {measured.repeats} repetitions", style="dim"), soft_wrap=True)
+    right = [(heading, "right") for heading in ("paper", "measured", "median", "difference")]
+    shown = table(("row", "left"), ("", "left"), *right)
+    shown.padding = (0, 2, 0, 0)  # the rows are long
+    for line in comparison(item, measured):
+        spread = f" ± {_short(line.sd)}" if not math.isnan(line.sd) else ""
+        paper_spread = f" ± {_short(line.paper_sd)}" if not math.isnan(line.paper_sd) else ""
+        shown.add_row(
+            line.row, item.measures.get(line.measure, line.measure), _short(line.paper) + paper_spread,
+            _short(line.mean) + spread, _short(line.median), _short(line.difference, sign=True),
+        )  # fmt: skip
+    console.print(shown)
+    for name, why in measured.skipped.items():
+        console.print(Text(f"left out: {name}: {why}", style="yellow"), soft_wrap=True)
+    undecided = [claim for claim in claims if claim.held is None or (quick and not claim.always)]
+    for claim in claims:
+        if claim not in undecided:
+            word, style = ("held", "green") if claim.held else ("FAILED", "bold red")
+            console.print(Text.assemble((f"{word}  ", style), f"{claim.what}: {claim.value}"), soft_wrap=True)
+    if undecided:
+        why = "a quick run does not decide" if quick else "not measured"
+        console.print(Text(f"{why}: {len(undecided)} of {len(claims)} claims", style="dim"))
+    console.print()
+
+
+def _short(value: float, *, sign: bool = False) -> str:
+    """Return a number as people compare it: four places, or three digits where it is large.
+
+    Examples
+    --------
+    >>> _short(0.98765), _short(1234.5), _short(float("nan")), _short(0.01, sign=True)
+    ('0.9877', '1.23e+03', '-', '+0.0100')
+    """
+    if math.isnan(value):
+        return "-"
+    plus = "+" if sign else ""
+    if abs(value) >= 1000:
+        return f"{value:{plus}.3g}"
+    return f"{value:{plus}.{4 if abs(value) < 10 else 2}f}"
+
+
+def _object(
+    plan: Any, tables: Sequence[Table], measured: dict[str, Measured], claims: dict[str, tuple[Claim, ...]]
+) -> dict[str, Any]:
+    from p2pclust.reproduce.report import plain  # noqa: PLC0415
+
+    return {
+        "quick": plan.quick,
+        "seed": plan.seed,
+        "backend": plan.backend,
+        "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
+    }

@@ -1,0 +1,195 @@
+"""The words of this room: set-up, experiment, findings, claim, table."""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from p2pclust.reproduce.peers import Peers
+
+__all__ = ["Claim", "Experiment", "Findings", "Setup", "Table", "Value", "Values"]
+
+#: What one repetition found: a number, or one number per round.
+Value = float | list[float]
+#: By row, then by measure.
+Values = dict[str, dict[str, Value]]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One thing to repeat.
+
+    Parameters
+    ----------
+    name : str
+        Also part of the name of its random stream: a set-up draws the same whatever else is measured.
+    needs : str
+        The registered data set without which it is skipped; empty if its data are generated.
+    options : mapping
+        For the experiment.
+    """
+
+    name: str
+    needs: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Experiment(ABC):
+    """How numbers come about: set-ups, and one repetition of a set-up."""
+
+    id: ClassVar[str]
+
+    @abstractmethod
+    def setups(self) -> Sequence[Setup]:
+        """Return all set-ups."""
+
+    @abstractmethod
+    def repeat(self, setup: Setup, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+        """Do one repetition; all chance comes from `rng`. `quick` asks for fewer rows, rounds or peers."""
+
+
+class Findings:
+    """All repetitions of what was measured.
+
+    Examples
+    --------
+    >>> found = Findings()
+    >>> for repetition, ari in enumerate([0.8, 1.0]):
+    ...     found.add(repetition, {"xclara": {"ari": ari}})
+    >>> found.mean("xclara", "ari"), round(found.sd("xclara", "ari"), 3)
+    (0.9, 0.141)
+    """
+
+    def __init__(self) -> None:
+        self._samples: dict[str, dict[str, dict[int, Value]]] = {}
+
+    def add(self, repetition: int, values: Values) -> None:
+        """Take what one repetition found; repetitions may come in any order."""
+        for row, measures in values.items():
+            for measure, value in measures.items():
+                self._samples.setdefault(row, {}).setdefault(measure, {})[repetition] = value
+
+    def has(self, row: str, *measures: str) -> bool:
+        """Whether all of these were measured."""
+        return all(measure in self._samples.get(row, {}) for measure in measures)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows that were measured, in alphabetical order, numbers in theirs."""
+        return tuple(sorted(self._samples, key=_natural))
+
+    def measures(self, row: str) -> tuple[str, ...]:
+        """What was measured of a row, in alphabetical order."""
+        return tuple(sorted(self._samples.get(row, {})))
+
+    def samples(self, row: str, measure: str) -> NDArray[np.float64]:
+        """Return one number per repetition, in their order."""
+        by_repetition = self._samples[row][measure]
+        return np.array([by_repetition[number] for number in sorted(by_repetition)], dtype=np.float64)
+
+    def curves(self, row: str, measure: str) -> NDArray[np.float64]:
+        """Return curves as a matrix, one row per repetition; those that ended early are filled up with NaN."""
+        by_repetition = self._samples[row][measure]
+        curves = [np.atleast_1d(np.array(by_repetition[n], dtype=np.float64)) for n in sorted(by_repetition)]
+        longest = max(curve.size for curve in curves)
+        return np.array([np.concatenate([curve, np.full(longest - curve.size, np.nan)]) for curve in curves])
+
+    def is_curve(self, row: str, measure: str) -> bool:
+        """Whether there is one number per round."""
+        return any(isinstance(value, list) for value in self._samples[row][measure].values())
+
+    def mean(self, row: str, measure: str) -> float:
+        """Return the mean over the repetitions."""
+        return float(self.samples(row, measure).mean())
+
+    def median(self, row: str, measure: str) -> float:
+        """Return the median over the repetitions."""
+        return float(np.median(self.samples(row, measure)))
+
+    def sd(self, row: str, measure: str) -> float:
+        """Return the standard deviation of one repetition (dividing by n - 1), NaN if there is only one."""
+        samples = self.samples(row, measure)
+        if samples.size < 2 or not np.isfinite(samples).all():
+            return math.nan
+        return float(samples.std(ddof=1))
+
+
+def _natural(name: str) -> list[tuple[str, float]]:
+    """Split a name into pairs of text and the number that follows it, so that "d 16" comes before "d 128"."""
+    parts = [*re.split(r"(\d+(?:\.\d+)?)", name), "0"]
+    return [(text, float(number)) for text, number in zip(parts[0::2], parts[1::2], strict=True)]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that must hold.
+
+    Parameters
+    ----------
+    what : str
+        In one line, with the bound.
+    value : str
+        What was measured.
+    held : bool or None
+        None where its rows were not measured.
+    always : bool
+        Whether it must hold however little was measured: a quick run decides only these.
+    """
+
+    what: str
+    value: str
+    held: bool | None
+    always: bool = False
+
+
+class Table(ABC):
+    """A published table or figure.
+
+    Attributes
+    ----------
+    id : str
+        As the command line knows it.
+    shows : str
+        One line.
+    time : str
+        How long a full run takes on one core.
+    experiment : Experiment
+    measures : mapping of str to str
+        What the table shows of each row, and the heading; curves are for the figure and the CSV only.
+    repeats : int
+        As in the paper.
+    """
+
+    id: ClassVar[str]
+    shows: ClassVar[str]
+    time: ClassVar[str]
+    experiment: ClassVar[Experiment]
+    measures: ClassVar[Mapping[str, str]]
+    repeats: ClassVar[int] = 10
+    quick_repeats: ClassVar[int] = 2
+
+    def setups(self, *, quick: bool) -> Sequence[Setup]:
+        """Return what of the experiment is needed; in a quick run, a part of it."""
+        return self.experiment.setups()
+
+    def summary(self, found: Findings) -> Findings:
+        """Return the rows that are shown, where these are not what was measured but statistics of it."""
+        return found
+
+    def claims(self, found: Findings) -> Iterable[Claim]:
+        """Evaluate what must hold."""
+        return ()
+
+    @abstractmethod
+    def draw(self, figure: Figure, found: Findings) -> None:
+        """Draw the findings."""

@@ -1,0 +1,71 @@
+"""The numbers that the papers print, typed from their text, and where they stand there."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["Printed", "Source", "published"]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One number of a paper, and its standard deviation where that is known."""
+
+    mean: float
+    sd: float = math.nan
+
+
+@dataclass(frozen=True)
+class Source:
+    """All numbers of one table.
+
+    Parameters
+    ----------
+    where : str
+        Paper and place.
+    numbers : mapping of (row, measure) to Printed
+    """
+
+    where: str
+    numbers: Mapping[tuple[str, str], Printed]
+
+
+@cache
+def published(table_id: str) -> Source:
+    """Return the published numbers of a table.
+
+    A file holds blocks of one measure each: the name of a row is ``of`` (the algorithm), the key, and the column, with
+    commas between. A number that cannot be read in the paper's text is ``nan`` there, and left out here.
+
+    Examples
+    --------
+    >>> published("000-table1").numbers["xclara, γ 0.25", "distance"].mean
+    0.00893
+    """
+    text = resources.files(__package__).joinpath("published", f"{table_id}.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    numbers: dict[tuple[str, str], Printed] = {}
+    for block in document.get("block", ()):
+        spreads = block.get("sd", {})
+        for key, values in block["rows"].items():
+            for number, column in enumerate(block["columns"]):
+                mean = float(values[number])
+                if not math.isnan(mean):
+                    sd = float(spreads[key][number]) if key in spreads else math.nan
+                    numbers[_row(block, key, column)] = Printed(mean, sd)
+    return Source(document["where"], MappingProxyType(numbers))
+
+
+def _row(block: Mapping[str, Any], key: str, column: str) -> tuple[str, str]:
+    """Return row and measure; where a block has no measure of its own, its columns are the measures."""
+    parts = [block.get("of", ""), key]
+    if "measure" in block:
+        return ", ".join(filter(None, [*parts, column])), block["measure"]
+    return ", ".join(filter(None, parts)), column

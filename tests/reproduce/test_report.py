@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+from p2pclust.reproduce.drawing import paint
+from p2pclust.reproduce.frame import Measured
+from p2pclust.reproduce.model import Claim
+from p2pclust.reproduce.registry import table
+from p2pclust.reproduce.report import comparison, plain, write_csv
+
+
+def some() -> Measured:
+    measured = Measured(repeats=2, skipped={"s_set1": "not there"})
+    for number, distance in enumerate([0.006, 0.008]):
+        measured.found.add(
+            number,
+            {
+                "xclara, γ 0.25": {"distance": distance, "ari": 0.99, "shifts": [0.5, 0.25][: number + 1]},
+                "xclara, γ 1.00": {"distance": math.inf, "ari": 0.99},
+                "new row": {"ari": 0.5},
+            },
+        )
+    return measured
+
+
+def test_comparison() -> None:
+    lines = {(line.row, line.measure): line for line in comparison(table("000-table1"), some())}
+    line = lines["xclara, γ 0.25", "distance"]
+    assert (line.paper, round(line.mean, 12), line.repeats) == (0.00893, 0.007, 2)
+    assert round(line.difference, 12) == round(0.007 - 0.00893, 12)
+    assert math.isnan(lines["new row", "ari"].paper)
+    assert ("xclara, γ 0.50", "ari") not in lines, "it was not measured"
+    assert ("xclara, γ 0.25", "shifts") not in lines, "curves are no numbers of a table"
+
+
+def test_csv(tmp_path: Path) -> None:
+    write_csv(tmp_path, table("000-table1"), some())
+    with (tmp_path / "000-table1.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    row = next(row for row in rows if (row["row"], row["measure"]) == ("xclara, γ 0.25", "distance"))
+    assert (row["paper"], row["mean"], row["paper_sd"], row["repeats"]) == ("0.00893", "0.007", "", "2")
+    with (tmp_path / "000-table1-curves.csv").open(encoding="utf-8") as file:
+        curve = [(row["repetition"], row["round"], row["value"]) for row in csv.DictReader(file)]
+    assert curve == [("0", "1", "0.5"), ("1", "1", "0.5"), ("1", "2", "0.25")]
+
+
+def test_no_curves_no_file(tmp_path: Path) -> None:
+    write_csv(tmp_path, table("001-table2"), Measured())
+    assert [file.name for file in tmp_path.iterdir()] == ["001-table2.csv"]
+
+
+def test_plain_values_have_no_infinity() -> None:
+    told = plain(table("000-table1"), some(), [Claim("it holds", "1", held=True)])
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["claims"] == [{"what": "it holds", "value": "1", "held": True, "always": False}]
+    assert told["skipped"] == {"s_set1": "not there"}
+    infinite = next(row for row in told["rows"] if (row["row"], row["measure"]) == ("xclara, γ 1.00", "distance"))
+    assert infinite["mean"] is None
+
+
+def test_pictures_of_the_same_findings_are_the_same(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        paint(table("000-table1"), some().found, tmp_path / f"{name}.png")
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
