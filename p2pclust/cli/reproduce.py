@@ -19,7 +19,7 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from p2pclust.reproduce.frame import Measured
+    from p2pclust.reproduce.frame import Measured, Plan
     from p2pclust.reproduce.model import Claim, Table
 
 __all__ = ["reproduce"]
@@ -73,26 +73,40 @@ def reproduce(
     if not wanted:
         _list([table(name) for name in table_ids()], as_json=as_json)
         return
-    from p2pclust.reproduce.frame import Plan, measure  # noqa: PLC0415
-    from p2pclust.scenario.report import default_directory  # noqa: PLC0415
+    from p2pclust.reproduce.frame import Plan  # noqa: PLC0415
 
     n_workers = jobs or len(os.sched_getaffinity(0))
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
+    told = _carry_out(wanted, plan, out)
+    if as_json:
+        put_json(told)
+    claims = [claim for item in told["tables"] for claim in item["claims"]]
+    if any(claim["held"] is False for claim in claims if claim["always"] or not quick):
+        raise typer.Exit(1)
+
+
+def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None) -> dict[str, Any]:
+    """Measure tables, save and show what was found, and sum it up."""
+    from p2pclust.reproduce.frame import measure  # noqa: PLC0415
+    from p2pclust.reproduce.report import plain  # noqa: PLC0415
+    from p2pclust.scenario.report import default_directory  # noqa: PLC0415
+
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory("reproduce", datetime.now())
     with _bar() as tell:
-        measured = measure(wanted, plan, tell)
-    claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in wanted}
-    _save(directory, wanted, measured)
+        measured = measure(tables, plan, tell)
+    claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
+    _save(directory, tables, measured)
     console = people()
-    for item in wanted:
-        _show(console, item, measured[item.id], claims[item.id], quick=quick)
+    for item in tables:
+        _show(console, item, measured[item.id], claims[item.id], quick=plan.quick)
     console.print(f"output: {directory}", soft_wrap=True)
-    if as_json:
-        put_json(_object(plan, wanted, measured, claims))
-    deciding = [claim for found in claims.values() for claim in found if claim.always or not quick]
-    if any(claim.held is False for claim in deciding):
-        raise typer.Exit(1)
+    return {
+        "quick": plan.quick,
+        "seed": plan.seed,
+        "backend": plan.backend,
+        "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
+    }
 
 
 def _list(tables: Sequence[Table], *, as_json: bool) -> None:
@@ -186,16 +200,3 @@ def _short(value: float, *, sign: bool = False) -> str:
     if abs(value) >= 1000:
         return f"{value:{plus}.3g}"
     return f"{value:{plus}.{4 if abs(value) < 10 else 2}f}"
-
-
-def _object(
-    plan: Any, tables: Sequence[Table], measured: dict[str, Measured], claims: dict[str, tuple[Claim, ...]]
-) -> dict[str, Any]:
-    from p2pclust.reproduce.report import plain  # noqa: PLC0415
-
-    return {
-        "quick": plan.quick,
-        "seed": plan.seed,
-        "backend": plan.backend,
-        "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
-    }

@@ -57,7 +57,7 @@ class Peers:
         --------
         >>> from p2pclust.protocols.compose import cluster_job
         >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]])
-        >>> Peers().run(job, [np.array([[0.0], [1.0]]), np.array([[8.0], [9.0]])]).status
+        >>> Peers().run(job, [np.array([[0.0], [1.0], [1.0]]), np.array([[8.0], [9.0], [9.0]])]).status
         'done'
         """
         if self._backend.name == "in-process":

@@ -73,8 +73,7 @@ def compared(
         The rows of each peer.
     true : ndarray of shape (C, F)
         The centers that the data were drawn around.
-    rng : numpy.random.Generator
-    peers : Peers
+    rng, peers
     fuzzifier : float
         The paper's m.
     normalised : bool or "per-cluster"
