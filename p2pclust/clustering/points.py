@@ -54,10 +54,14 @@ class Points:
         The rows, in the caller's units. A C-contiguous float64 array is referred to, not copied: do not write to it.
     shift : array, shape (n_features,), optional
         What is subtracted from each row, in the units of `X`. Default: the mean of the rows.
+    origin : array, shape (n_features,), optional
+        In place of a shift: the points are ``X - origin``, and all that is given or returned, centers too, is counted
+        from there. The same bits as with such a matrix and no shift, but it is not made until somebody asks for it.
 
     Attributes
     ----------
     X : float64 array, shape (n_samples, n_features)
+        The points' coordinates.
     shift : float64 array, shape (n_features,)
     n_samples, n_features : int
     block_rows : int
@@ -76,38 +80,51 @@ class Points:
     >>> points = Points([[0.0, 1.0], [2.0, 3.0]])
     >>> points.n_samples, points.n_features, points.shift.tolist()
     (2, 2, [1.0, 2.0])
+    >>> Points([[0.0, 1.0], [2.0, 3.0]], origin=[0.0, 1.0]).X.tolist()
+    [[0.0, 0.0], [2.0, 2.0]]
     """
 
-    __slots__ = ("X", "_shifted", "_squares", "block_rows", "n_features", "n_samples", "shift")
+    __slots__ = (
+        "_given", "_moved", "_squares", "_subtracted", "_whole", "block_rows", "n_features", "n_samples", "shift"
+    )  # fmt: skip
 
-    X: Floats
     shift: Floats
     n_samples: int
     n_features: int
     block_rows: int
 
-    def __init__(self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None) -> None:
-        self.X = _matrix(X)
-        self.n_samples, self.n_features = self.X.shape
+    def __init__(
+        self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None
+    ) -> None:
+        self._given = _matrix(X)
+        self.n_samples, self.n_features = self._given.shape
         self.block_rows = rows_per_block(self.n_features)
-        if shift is None:
+        if origin is not None:
+            if shift is not None:
+                raise UsageError("points have a shift or an origin; leave one of the two out")
+            self.shift = np.zeros(self.n_features)
+        elif shift is None:
             # What cannot be summed is found, with its row and column, when the squares are formed below.
             with np.errstate(over="ignore", invalid="ignore"):
-                self.shift = np.asarray(self.X.mean(axis=0))
+                self.shift = np.asarray(self._given.mean(axis=0))
             if not np.isfinite(self.shift).all():
                 self.shift = np.zeros(self.n_features)
         else:
-            self.shift = np.array(shift, dtype=np.float64)
-            if self.shift.shape != (self.n_features,) or not np.isfinite(self.shift).all():
-                raise UsageError(
-                    f"the shift must be {self.n_features} finite numbers, one per column of the data; "
-                    f"it has shape {self.shift.shape}"
-                )
-        self._shifted = bool(self.shift.any())
+            self.shift = self._one_per_column("shift", shift)
+        self._subtracted = self.shift if origin is None else self._one_per_column("origin", origin)
+        self._moved = bool(self._subtracted.any())
+        self._whole: Floats | None = self._given if origin is None or not self._moved else None
         self._squares = np.empty(self.n_samples)
         self._square_rows()
-        for fixed in (self.shift, self._squares):
+        for fixed in (self.shift, self._subtracted, self._squares):
             fixed.setflags(write=False)
+
+    @property
+    def X(self) -> Floats:  # noqa: N802 - the name that a matrix of rows has everywhere
+        """The points' coordinates; those counted from an origin are made when they are first asked for."""
+        if self._whole is None:
+            self._whole = self._given - self._subtracted
+        return self._whole
 
     def __len__(self) -> int:
         return self.n_samples
@@ -126,13 +143,13 @@ class Points:
         height = min(self.block_rows if rows is None else rows, self.n_samples)
         # Subtracting one long vector from the flat block is a single vectorised loop; broadcasting over rows
         # would start a new loop of n_features steps for every row.
-        if self._shifted:
+        if self._moved:
             scratch = np.empty(height * self.n_features)
-            tiled = np.tile(self.shift, height)
+            tiled = np.tile(self._subtracted, height)
         for start in range(0, self.n_samples, height):
             stop = min(start + height, self.n_samples)
-            centred = self.X[start:stop]
-            if self._shifted:
+            centred = self._given[start:stop]
+            if self._moved:
                 flat = scratch[: centred.size]
                 centred = np.subtract(centred.reshape(-1), tiled[: centred.size], out=flat).reshape(centred.shape)
             yield Block(start, stop, centred, self._squares[start:stop])
@@ -167,6 +184,15 @@ class Points:
             raise UsageError("a center is so far from the data that squares overflow; are the units the same?")
         return moved
 
+    def _one_per_column(self, what: str, numbers: npt.ArrayLike) -> Floats:
+        vector = np.array(numbers, dtype=np.float64)
+        if vector.shape != (self.n_features,) or not np.isfinite(vector).all():
+            raise UsageError(
+                f"the {what} must be {self.n_features} finite numbers, one per column of the data; "
+                f"it has shape {vector.shape}"
+            )
+        return vector
+
     def _square_rows(self) -> None:
         """Fill in ``|x - shift|^2``; one number that is NaN, infinite or too large spoils its row's, and is found."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -176,9 +202,9 @@ class Points:
         if spoiled.size == 0:
             return
         for row in spoiled:
-            bad = np.flatnonzero(~np.isfinite(self.X[row]))
+            bad = np.flatnonzero(~np.isfinite(self._given[row]))
             if bad.size:
-                value = "NaN" if np.isnan(self.X[row, bad[0]]) else "infinite"
+                value = "NaN" if np.isnan(self._given[row, bad[0]]) else "infinite"
                 raise DataError(
                     f"row {row}, column {bad[0]} of the data is {value} ({spoiled.size} such row(s) of "
                     f"{self.n_samples}); remove or fill them before clustering"

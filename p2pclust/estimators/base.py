@@ -15,8 +15,8 @@ from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, ma
 from p2pclust.protocols import engine
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.local import Local, in_working_coordinates
+from p2pclust.protocols.runner import conclude, run_in_process
 
 __all__ = ["FederatedEstimator", "FuzzyEstimator", "run_job"]
 
@@ -84,7 +84,8 @@ class FederatedEstimator(
             parts = dealt(together, y, self.n_peers, self.partition, seed)
             arrays = [together] if len(parts) == 1 else [together[rows] for rows in parts]
         self._check(arrays)
-        self._learn(job, run_job(job, arrays, self.fleet), arrays, parts)
+        locals = [Local(rows) for rows in arrays]
+        self._learn(job, run_job(job, locals, self.fleet), locals, parts)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -133,13 +134,13 @@ class FederatedEstimator(
         if bounds is not None and len(bounds[0]) != n_features:
             raise UsageError(f"bounds are given for {len(bounds[0])} features, but the data have {n_features}")
 
-    def _learn(self, job: Job, state: JobState, arrays: list[Floats], parts: list[Rows] | None) -> None:
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         self._learn_rounds(job, state)
         self.origin_ = np.array(state.arrays["origin"])
         self.scale_ = np.array(state.arrays["scale"])
         self.cluster_centers_ = engine.raw_centers(state)
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
-        labels = [np.array(engine.conclude(job, state, Local(rows))["labels"]) for rows in arrays]
+        labels = [np.array(kept["labels"]) for kept in conclude(job, state, locals)]
         self.labels_: list[Rows] | Rows = labels if parts is None else _in_order(parts, labels)
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
@@ -162,7 +163,7 @@ class FederatedEstimator(
                 "as input: give the columns that it was fitted on"
             )
         validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
-        return Points((rows - self.origin_) / self.scale_, shift=np.zeros(self.n_features_in_))
+        return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
 
 
 class FuzzyEstimator(FederatedEstimator):
@@ -178,39 +179,34 @@ class FuzzyEstimator(FederatedEstimator):
         return self.fuzzifier
 
 
-def run_job(job: Job, arrays: list[Floats], fleet: Any, centers: list[Floats] | None = None) -> JobState:
-    """Run a job with one peer per array and return its last state.
+def run_job(job: Job, locals: list[Local], fleet: Any) -> JobState:
+    """Run a job with these peers and return its last state.
 
     Parameters
     ----------
     job : Job
-    arrays : list of ndarray
+    locals : list of Local
+        One per peer.
     fleet : None, str or backend
-        None: the pure functions in this process. The name of a backend, or any object with ``run(job, arrays)``.
-    centers : list of ndarray, optional
-        Each peer's columns of first centers, where peers hold columns; a backend takes them as a third argument.
+        None: the pure functions in this process. The name of a backend, or any object with ``run(job, arrays)``; where
+        peers were given their columns of the first centers, it takes these as a third argument.
 
     Raises
     ------
     FleetError
         If the job was not done.
     """
-    backend = _backend(fleet)
-    state = backend.run(job, arrays) if centers is None else backend.run(job, arrays, centers)
+    if fleet is None:
+        state = run_in_process(job, locals)
+    else:
+        centers = [local.centers for local in locals if local.centers is not None]
+        state = _backend(fleet).run(job, [local.X for local in locals], *([centers] if centers else []))
     if state.status != "done":
         raise FleetError(state.reason or f"the job ended as {state.status!r}")
     return state
 
 
-class _InProcess:
-    def run(self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None) -> JobState:
-        given: list[Any] = [None] * len(arrays) if centers is None else list(centers)
-        return run_in_process(job, [Local(rows, centers=own) for rows, own in zip(arrays, given, strict=True)])
-
-
 def _backend(fleet: Any) -> _Backend:
-    if fleet is None:
-        return _InProcess()
     if isinstance(fleet, str):
         # Imported only when real peers are wanted: an in-process fit needs none of the network.
         from p2pclust.fleet import BACKENDS, backend  # noqa: PLC0415

@@ -17,6 +17,7 @@ from p2pclust.protocols import engine
 from p2pclust.protocols.columns import Columns
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import conclude
 
 __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 
@@ -72,7 +73,8 @@ class _VerticalEstimator(FederatedEstimator):
                 f"n_clusters = {self.n_clusters}, but the peers hold n_samples = {n_samples} rows: "
                 f"ask for at most {n_samples}"
             )
-        self._learn_columns(job, run_job(job, arrays, self.fleet, self._given()), arrays)
+        locals = [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
+        self._learn_columns(job, run_job(job, locals, self.fleet), locals)
         return self
 
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
@@ -86,24 +88,22 @@ class _VerticalEstimator(FederatedEstimator):
             n_peers = len(widths)
         return list(split_columns(n_features, int(n_peers), None if widths is None else list(widths)))
 
-    def _given(self) -> list[Floats] | None:
-        """Return each peer's columns of the first centers, if these were given."""
+    def _given(self) -> list[Floats] | list[None]:
+        """Return each peer's columns of the first centers, or None for each if these were not given."""
         init = getattr(self, "init", None)
         if init is None or isinstance(init, str):
-            return None
+            return [None] * len(self.columns_)
         centers = np.asarray(init, dtype=np.float64)
         if centers.shape[1] != self.n_features_in_:
             raise UsageError(f"init has {centers.shape[1]} columns, but the data have {self.n_features_in_}")
         return [centers[:, columns] for columns in self.columns_]
 
-    def _learn_columns(self, job: Job, state: JobState, arrays: list[Floats]) -> None:
+    def _learn_columns(self, job: Job, state: JobState, locals: list[Local]) -> None:
         self._learn_rounds(job, state)
         self.history_ = [shift for shift in engine.shifts(state) if shift is not None]
         self.origin_, self.scale_ = np.empty(self.n_features_in_), np.empty(self.n_features_in_)
         self.cluster_centers_ = np.empty((self.n_clusters, self.n_features_in_))
-        for columns, values in zip(self.columns_, arrays, strict=True):
-            local = Local(values)
-            kept = engine.conclude(job, state, local)
+        for columns, local, kept in zip(self.columns_, locals, conclude(job, state, locals), strict=True):
             self.cluster_centers_[:, columns] = kept["centers"]
             own = Columns.of(local, self.scaling)
             self.origin_[columns], self.scale_[columns] = own.origin, own.scale

@@ -11,10 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.clustering import Points
 from p2pclust.protocols.arrays import State
 
-__all__ = ["LARGEST", "Local", "first_bad_value"]
+__all__ = ["LARGEST", "Local", "first_bad_value", "in_working_coordinates"]
 
 LARGEST = 2.0**400
 """Values beyond this (2.6e120) are refused: their squares and the sums of these must be finite."""
+
+Floats = NDArray[np.float64]
+
+# Numbers: a block that stays in cache while it is worked on, and a row long enough to be compared at full speed.
+_IN_CACHE = 2**15
+_LONG = 2**10
 
 
 class Local:
@@ -45,7 +51,7 @@ class Local:
     """
 
     def __init__(self, X: ArrayLike, *, ids: ArrayLike | None = None, centers: ArrayLike | None = None) -> None:
-        self.X: NDArray[np.float64] = np.ascontiguousarray(X, dtype=np.float64)
+        self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
         if self.X.ndim != 2:
             raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
         self.n_samples, self.n_features = self.X.shape
@@ -54,6 +60,7 @@ class Local:
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self._points: tuple[bytes, Points] | None = None
         self._once: dict[Hashable, Any] = {}
+        self._range: tuple[Floats, Floats] | None = None
         self._bounds: tuple[bytes, str] | None = None
 
     def points(self, state: State) -> Points:
@@ -64,8 +71,14 @@ class Local:
         origin, scale = state["origin"], state["scale"]
         key = origin.tobytes() + scale.tobytes()
         if self._points is None or self._points[0] != key:
-            self._points = (key, Points((self.X - origin) / scale, shift=np.zeros(self.n_features)))
+            self._points = (key, in_working_coordinates(self.X, origin, scale))
         return self._points[1]
+
+    def range(self) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of each column, shape (F,); of at least one row."""
+        if self._range is None:
+            self._range = _range_of(self.X)
+        return self._range
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what a protocol prepared from these rows, and prepare it now if that was not done yet."""
@@ -84,13 +97,13 @@ class Local:
             return self._outside(state["lo"], state["hi"])
         return ""
 
-    def _outside(self, lo: NDArray[np.float64], hi: NDArray[np.float64]) -> str:
+    def _outside(self, lo: Floats, hi: Floats) -> str:
         key = lo.tobytes() + hi.tobytes()
         if self._bounds is None or self._bounds[0] != key:
-            outside = (lo > self.X) | (hi < self.X)
+            low, high = self.range()
             reason = ""
-            if outside.any():
-                row, column = (int(i) for i in np.argwhere(outside)[0])
+            if (lo > low).any() or (hi < high).any():
+                row, column = (int(i) for i in np.argwhere((lo > self.X) | (hi < self.X))[0])
                 # Never the value: the reason goes to the whole roster.
                 reason = (
                     f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
@@ -99,8 +112,34 @@ class Local:
         return self._bounds[1]
 
 
-def first_bad_value(X: NDArray[np.float64]) -> str:
+def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
+    """Return rows as points ``(X - origin) / scale``: the same bits everywhere, and no copy where every scale is 1.
+
+    Examples
+    --------
+    >>> in_working_coordinates(np.array([[1.0], [5.0]]), np.array([1.0]), np.array([2.0])).X.tolist()
+    [[0.0], [2.0]]
+    """
+    if (scale == 1.0).all():
+        return Points(X, origin=origin)
+    height, rows = max(1, _IN_CACHE // X.shape[1]), np.empty(X.shape)
+    # As long as a block: broadcasting over rows would start a new loop of a few steps for every row.
+    origins, scales = np.tile(origin, height), np.tile(scale, height)
+    for start in range(0, len(X), height):
+        ours = rows[start : start + height].reshape(-1)
+        np.subtract(X[start : start + height].reshape(-1), origins[: ours.size], out=ours)
+        np.divide(ours, scales[: ours.size], out=ours)
+    return Points(rows, shift=np.zeros(X.shape[1]))
+
+
+def first_bad_value(X: Floats) -> str:
     """Name the first value that cannot be clustered, by row and column, or return an empty string."""
+    flat = X.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        # One pass without a temporary. Rounding never makes a sum of squares less than one of them, and NaN is not <=.
+        # Not a product: BLAS would start all its threads, before anybody told it how many there may be.
+        if np.einsum("i,i->", flat, flat) <= LARGEST**2:
+            return ""
     bad = ~(np.abs(X) <= LARGEST)
     if not bad.any():
         return ""
@@ -108,3 +147,21 @@ def first_bad_value(X: NDArray[np.float64]) -> str:
     value = float(X[row, column])
     # A finite value is not told: what a peer says of its rows goes to the whole roster.
     return f"row {row}, column {column} is {'too large' if np.isfinite(value) else format(value)}"
+
+
+def _range_of(X: Floats) -> tuple[Floats, Floats]:
+    n_features = X.shape[1]
+    low, high = X[0].copy(), X[0].copy()
+    # Several rows are taken as one long one, and minimum and maximum of a block while it is in cache.
+    together = max(1, _LONG // n_features)
+    whole = len(X) // together * together
+    long = X[:whole].reshape(-1, together * n_features)
+    height = max(1, _IN_CACHE // long.shape[1])
+    blocks = [long[start : start + height] for start in range(0, len(long), height)]
+    for block in (*blocks, X[whole:]):
+        if block.size:
+            np.minimum(low, block.min(axis=0).reshape(-1, n_features).min(axis=0), out=low)
+            np.maximum(high, block.max(axis=0).reshape(-1, n_features).max(axis=0), out=high)
+    for found in (low, high):
+        found.setflags(write=False)
+    return low, high

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError
 from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Contribution, State
+from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Clustering
 from p2pclust.protocols.fixed_point import MAX_PEERS
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
 
-__all__ = ["clustering_stage", "pooled", "pooled_run", "replay", "run_in_process"]
+__all__ = ["clustering_stage", "conclude", "pooled", "pooled_run", "replay", "run_in_process"]
 
 _POOLED_TOL = 1e-4
 _POOLED_ROUNDS = 300
@@ -72,6 +72,12 @@ def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobSta
             if on_round is not None:
                 on_round(state)
     return state
+
+
+def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
+    """Return what each of these peers keeps of a finished job; see :func:`p2pclust.protocols.engine.conclude`."""
+    with _one_thread():
+        return [engine.conclude(job, state, local) for local in locals]
 
 
 def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> JobState:

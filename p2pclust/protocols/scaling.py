@@ -103,7 +103,8 @@ class Range(Protocol):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         _hold_few_rows(local, self.min_rows, "declare bounds")
         rows = np.int64(min(local.n_samples, self.rows_needed))
-        return Arrays(lo=local.X.min(axis=0), hi=local.X.max(axis=0), rows=rows)
+        lo, hi = local.range()
+        return Arrays(lo=lo, hi=hi, rows=rows)
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers that sent no range, and those whose number of columns is not that of most others."""
