@@ -73,6 +73,14 @@ PROTOCOLS = {
         "once, the means of its local clusters (none of fewer than min_cluster_size rows, but how many such clusters)",
         "after one round",
     ),
+    "stream-fcm": ProtocolInfo(
+        "streaming fuzzy c-means",
+        "fuzzy c-means over batches of rows in the order in which they came, forgetting what is old, with a report of drift",
+        "each round, for each cluster: the sum of the memberships of its batch's rows and their weighted sum (nothing with "
+        "(C (F + 1) + 1) / F rows in the batch or fewer); its batch's share of the objective, and its number of rows, up to "
+        "the number of clusters",
+        "each batch as above; in all, after the last batch",
+    ),
     "vertical-cm": ProtocolInfo(
         "vertical LLF-CM",
         "k-means over peers that hold different columns of the same rows, equal to k-means on the joined columns",

@@ -99,6 +99,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
     if job["coarse"]:
         of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
         facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
+    facts += _drift(job)
     if job["metrics"]:
         facts.append(("ARI", f"{job['metrics']['ari']:.3f} (accuracy {job['metrics']['accuracy']:.3f})"))
     if job["pooled"]:
@@ -114,6 +115,18 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
         facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
     return facts
+
+
+def _drift(job: Result) -> list[tuple[str, str | Text]]:
+    """Return one line for each batch of a stream in which something changed, or one that says that nothing did."""
+    batches = job["drift"]
+    changed = [batch for batch in batches if batch["verdict"].startswith("drift: ")]
+    if batches and not changed:
+        return [("drift", f"none in {len(batches)} batches")]
+    return [
+        ("drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {batch['verdict'].removeprefix('drift: ')}")
+        for batch in changed
+    ]
 
 
 def _abstained(job: Result) -> dict[str, list[str]]:

@@ -43,10 +43,33 @@ from p2pclust.protocols.fixed_point import grid
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.privacy import size_gate
 
-__all__ = ["LosslessFuzzyCMeansProtocol"]
+__all__ = ["LosslessFuzzyCMeansProtocol", "count_coarse", "fuzzy_limbs"]
 
 _MAX_LIMBS = 8
 _WEIGHT_BITS = 34
+
+
+def fuzzy_limbs(fuzzifier: float) -> int:
+    """Return as many limbs as keep a far center's weight precise.
+
+    The weight that a row gives to a center r times as far as its nearest one falls with r**(-2 m / (m - 1)), m being
+    the fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and freeze a
+    center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (6e-11) up to r = 2**15: one reading of
+    65535 among values near zero is enough to draw a center that far away. Below a fuzzifier of about 1.1 this would
+    take more than eight limbs; with eight it ends at a smaller r. Beyond, :func:`count_coarse` counts.
+
+    Examples
+    --------
+    >>> fuzzy_limbs(2.0), fuzzy_limbs(1.1)
+    (3, 8)
+    """
+    bits = _WEIGHT_BITS + 15 * 2 * fuzzifier / (fuzzifier - 1)
+    return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
+
+
+def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
+    """Count the centers whose total weight is below 2**34 steps of the grid, zero included."""
+    return np.int64(np.count_nonzero(weights < 2.0**_WEIGHT_BITS * grid(limbs)))
 
 
 @dataclass(frozen=True)
@@ -88,16 +111,8 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     @property
     def limbs(self) -> int:
-        """As many limbs as keep a far center's weight precise.
-
-        The weight that a row gives to a center r times as far as its nearest one falls with r**(-2 m / (m - 1)), m
-        being the fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and
-        freeze a center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (6e-11) up to r = 2**15:
-        one reading of 65535 among values near zero is enough to draw a center that far away. Below a fuzzifier of
-        about 1.1 this would take more than eight limbs; with eight it ends at a smaller r. Beyond, ``coarse`` counts.
-        """
-        bits = _WEIGHT_BITS + 15 * 2 * self.fuzzifier / (self.fuzzifier - 1)
-        return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
+        """As many as the fuzzifier needs, see :func:`fuzzy_limbs`."""
+        return fuzzy_limbs(self.fuzzifier)
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
@@ -126,5 +141,5 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     def combine(self, state: State, contributions: Any) -> State:
         # Line 7: Eq. 3.
         weights = contributions["weights"]
-        coarse = np.count_nonzero(weights < 2.0**_WEIGHT_BITS * grid(self.limbs))
-        return self.step(state, contributions, weights=weights, suppressed=0).replace(coarse=np.int64(coarse))
+        stepped = self.step(state, contributions, weights=weights, suppressed=0)
+        return stepped.replace(coarse=count_coarse(weights, self.limbs))

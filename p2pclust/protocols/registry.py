@@ -21,6 +21,8 @@ _CLASSES = {
     "gdf-fcm": ("p2pclust.protocols.gdf_fcm", "GradientFuzzyCMeansProtocol"),
     "fkm": ("p2pclust.protocols.fkm", "FederatedKMeansProtocol"),
     "k-fed": ("p2pclust.protocols.k_fed", "KFedProtocol"),
+    "stream-fcm": ("p2pclust.protocols.stream", "StreamFuzzyCMeansProtocol"),
+    "warm": ("p2pclust.protocols.stream", "Warm"),
     "range": ("p2pclust.protocols.scaling", "Range"),
     "none": ("p2pclust.protocols.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),
@@ -43,6 +45,7 @@ CLUSTERING: Mapping[str, str] = {
     "gdf-fcm": "fuzzy c-means by gradient descent: one step on all peers' gradients per round",
     "fkm": "k-means of the means that each peer finds, for peers with different clusters",
     "k-fed": "k-means of the means that each peer finds, in one round",
+    "stream-fcm": "fuzzy c-means of rows that keep coming, batch after batch, with forgetting and a report of drift",
     "vertical-cm": "lossless c-means (k-means) over peers with different columns of the same rows",
     "vertical-fcm": "lossless fuzzy c-means over peers with different columns of the same rows",
 }

@@ -12,7 +12,7 @@ from p2pclust.protocols.pieces import Stored
 
 __all__ = ["ContributionReader", "decode_contribution", "decode_state", "encode_contribution", "matches"]
 
-# Everything that a state of the known stages can hold; F and C stand for the same number everywhere.
+# Everything that a state of the known stages can hold; F and C stand for the same number everywhere, 5 for five.
 _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "lo": ("float64", ("F",)),
     "hi": ("float64", ("F",)),
@@ -42,6 +42,12 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "measured_weights": ("float64", ("C",)),
     "measured_spreads": ("float64", ("C",)),
     "proposed": ("bool", ()),
+    "batch": ("int64", ()),
+    "past_weights": ("float64", ("C",)),
+    "past_sums": ("float64", ("C", "F")),
+    "opened": ("float64", ("C", "F")),
+    "cost": ("float64", ()),
+    "drift": ("float64", ("B", "5")),
     # Of peers that hold different columns of N rows:
     "salt": ("uint8", ("S",)),
     "n_rows": ("int64", ()),
@@ -160,7 +166,8 @@ def _check_arrays(arrays: State) -> None:
         if dtype not in _DTYPES[name] or len(shape) != len(letters):
             raise WireError(f"job state: {name} is {dtype}{list(shape)}")
         for letter, length in zip(letters, shape, strict=True):
-            if lengths.setdefault(letter, length) != length or (length == 0 and letter not in "PT"):
+            known = int(letter) if letter.isdigit() else lengths.setdefault(letter, length)
+            if known != length or (length == 0 and letter not in "PTB"):
                 raise WireError(f"job state: {name} has shape {list(shape)}, which does not fit the others")
     if "scale" in arrays and not (arrays["scale"] > 0).all():
         raise WireError("job state: a scale is not positive")

@@ -17,6 +17,7 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols import engine
+from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import clustering_stage, pooled, pooled_run, replay
@@ -69,6 +70,7 @@ def job_entry(
         "stages": [job.stages[record.stage].protocol for record in state.log],
         "suppressed": engine.suppressed(state),
         "coarse": engine.coarse(state),
+        "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
     if job.by_columns:
@@ -103,6 +105,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "history": [],
         "suppressed": 0,
         "coarse": 0,
+        "drift": [],
         "n_rows": 0,
         "metrics": {},
         "pooled": None,

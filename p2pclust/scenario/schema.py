@@ -222,6 +222,8 @@ class JobSpec(_Table):
     n_init: Annotated[int, Field(ge=1)] | None = None
     n_local_clusters: Annotated[int, Field(ge=1)] | Literal["search"] | None = None
     transfer: Literal["float64", "float32"] | None = None
+    n_batches: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @property
     def by_columns(self) -> bool:
@@ -279,6 +281,8 @@ _OWN_PARAMETERS = (
     "n_init",
     "n_local_clusters",
     "transfer",
+    "n_batches",
+    "forgetting",
 )
 
 

@@ -30,6 +30,7 @@ OFF: dict[str, dict[str, Any]] = {
     "gdf-fcm": {"privacy_gate": False},
     "fkm": {"min_cluster_size": 1},
     "k-fed": {"min_cluster_size": 1},
+    "stream-fcm": {"privacy_gate": False, "n_batches": 3, "max_rounds": 2},
 }
 """What holds nothing back, by protocol."""
 PROTOCOLS = tuple(OFF)
@@ -47,7 +48,7 @@ def rows(n_peers: int = 4, *, offset: float = 0.0, seed: int = 0, n_features: in
 
 
 def a_job(protocol: str = "llf-fcm", **options: Any) -> Job:
-    """A job of exactly `max_rounds` rounds that holds nothing back."""
+    """A job of exactly `max_rounds` rounds (for streams: two in each of three batches) that holds nothing back."""
     given = {"n_clusters": 3, "scaling": "minmax", "seed": 1} | OFF[protocol] | options
     if protocol != "k-fed":
         given = {"tol": 0.0, "max_rounds": 6} | given

@@ -16,7 +16,7 @@ for protocol in CLUSTERING:
     clustering_class(protocol)
 for protocol, options in (
     ("ffcm", {"averaging": "kmeans"}), ("c2f-fcm", {}), ("gdf-fcm", {}), ("fkm", {}),
-    ("k-fed", {"n_local_clusters": "search"}),
+    ("stream-fcm", {"n_batches": 2, "privacy_gate": False}), ("k-fed", {"n_local_clusters": "search"}),
 ):
     job = cluster_job(protocol, n_clusters=2, bounds=([0.0], [9.0]), **options)
     local, state = Local([[0.0], [0.5], [1.0], [8.0], [8.5], [9.0]]), engine.begin(job)
