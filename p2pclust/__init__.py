@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         KFed,
         LosslessCMeans,
         LosslessFuzzyCMeans,
+        StreamingFuzzyCMeans,
         VerticalCMeans,
         VerticalFuzzyCMeans,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
     "P2PClustError",
+    "StreamingFuzzyCMeans",
     "UsageError",
     "VerticalCMeans",
     "VerticalFuzzyCMeans",
@@ -56,6 +58,7 @@ _HOMES = {
     "LosslessCMeans": "estimators",
     "LosslessFuzzyCMeans": "estimators",
     "P2PClustError": "errors",
+    "StreamingFuzzyCMeans": "estimators",
     "UsageError": "errors",
     "VerticalCMeans": "estimators",
     "VerticalFuzzyCMeans": "estimators",

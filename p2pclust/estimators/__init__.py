@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.estimators.stream import StreamingFuzzyCMeans
 from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "KFed",
     "LosslessCMeans",
     "LosslessFuzzyCMeans",
+    "StreamingFuzzyCMeans",
     "VerticalCMeans",
     "VerticalFuzzyCMeans",
 ]

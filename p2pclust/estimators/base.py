@@ -71,18 +71,7 @@ class FederatedEstimator(
         """
         seed = seed_from(self.random_state)
         job = self._job(seed)
-        if is_list_of_peers(X):
-            if self.partition != "iid":
-                raise UsageError(
-                    f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out"
-                )
-            arrays, parts = matrices(X, self.n_peers), None
-            self.n_features_in_ = arrays[0].shape[1]
-        else:
-            together = matrix(X, "X")
-            validate_data(self, X, skip_check_array=True)  # names and number of the columns
-            parts = dealt(together, y, self.n_peers, self.partition, seed)
-            arrays = [together] if len(parts) == 1 else [together[rows] for rows in parts]
+        arrays, parts = self._held(X, y, seed)
         self._check(arrays)
         locals = [Local(rows) for rows in arrays]
         self._learn(job, run_job(job, locals, self.fleet), locals, parts)
@@ -116,6 +105,22 @@ class FederatedEstimator(
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
         return cluster_job(self.protocol_id, seed=seed, **options)
 
+    def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
+        """Return each peer's rows, and where one array was split which of its rows these are."""
+        if is_list_of_peers(X):
+            self._refuse_partition(X)
+            arrays = matrices(X, self.n_peers)
+            self.n_features_in_ = arrays[0].shape[1]
+            return arrays, None
+        together = matrix(X, "X")
+        validate_data(self, X, skip_check_array=True)  # names and number of the columns
+        parts = dealt(together, y, self.n_peers, self.partition, seed)
+        return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
+
+    def _refuse_partition(self, X: Any) -> None:
+        if self.partition != "iid":
+            raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
+
     def _fuzzifier(self) -> float | None:
         return None
 
@@ -140,7 +145,8 @@ class FederatedEstimator(
         self.scale_ = np.array(state.arrays["scale"])
         self.cluster_centers_ = engine.raw_centers(state)
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
-        labels = [np.array(kept["labels"]) for kept in conclude(job, state, locals)]
+        nothing = np.zeros(0, dtype=np.int64)  # of a peer without rows, where there may be one
+        labels = [np.array(kept.get("labels", nothing)) for kept in conclude(job, state, locals)]
         self.labels_: list[Rows] | Rows = labels if parts is None else _in_order(parts, labels)
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
@@ -154,8 +160,8 @@ class FederatedEstimator(
         self.suppressed_ = engine.suppressed(state)
         self.coarse_ = engine.coarse(state)
 
-    def _points(self, X: ArrayLike) -> Points:
-        check_is_fitted(self)
+    def _fitting(self, X: ArrayLike) -> Floats:
+        """Return rows of the columns that the estimator was fitted on."""
         rows = matrix(X, "X")
         if rows.shape[1] != self.n_features_in_:
             raise DataError(
@@ -163,6 +169,11 @@ class FederatedEstimator(
                 "as input: give the columns that it was fitted on"
             )
         validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
+        return rows
+
+    def _points(self, X: ArrayLike) -> Points:
+        check_is_fitted(self)
+        rows = self._fitting(X)
         return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
 
 

@@ -47,8 +47,11 @@ def is_list_of_peers(X: Any) -> bool:
     return any(_depth(item) > 1 for item in X)
 
 
-def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True) -> list[Floats]:
+def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack: bool = False) -> list[Floats]:
     """Return the checked matrices of a list of peers.
+
+    With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
+    columns.
 
     Raises
     ------
@@ -58,15 +61,18 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True) -> list[
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
-    arrays = [matrix(rows, f"peer {peer}") for peer, rows in enumerate(X)]
+    arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
+    if not arrays:
+        raise DataError(f"none of the {len(X)} peers brings a row: expected at least one array with rows")
     axis, what = (1, "columns") if same_columns else (0, "rows")
-    for peer, held in enumerate(arrays):
-        if held.shape[axis] != arrays[0].shape[axis]:
+    first = next(iter(arrays))
+    for peer, held in arrays.items():
+        if held.shape[axis] != arrays[first].shape[axis]:
             raise DataError(
-                f"peer {peer} has {held.shape[axis]} {what} where peer 0 has {arrays[0].shape[axis]}: "
+                f"peer {peer} has {held.shape[axis]} {what} where peer {first} has {arrays[first].shape[axis]}: "
                 f"give every peer the same {what}"
             )
-    return arrays
+    return [arrays.get(peer, np.empty((0, arrays[first].shape[1]))) for peer in range(len(X))]
 
 
 def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, Any], seed: int) -> list[Rows]:
@@ -163,6 +169,13 @@ def _depth(item: ArrayLike | Any) -> int:
     if isinstance(item, list | tuple):
         return 1 + _depth(item[0]) if item else 2
     return 0
+
+
+def _is_nothing(rows: Any) -> bool:
+    shape = getattr(rows, "shape", None)
+    if shape is not None:
+        return len(shape) > 0 and shape[0] == 0
+    return rows is None or (isinstance(rows, list | tuple) and len(rows) == 0)
 
 
 def _count(n_peers: int | None) -> int:

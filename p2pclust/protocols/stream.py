@@ -232,7 +232,7 @@ class Warm(OpeningStage):
     centers: tuple[tuple[float, ...], ...]
     past_weights: tuple[float, ...]
     past_sums: tuple[tuple[float, ...], ...]
-    cost: float
+    cost: float = -1.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -240,7 +240,7 @@ class Warm(OpeningStage):
             put(self, name, checks.vector(f"warm: {name}", getattr(self, name)))
         for name in ("centers", "past_sums"):
             put(self, name, checks.table(f"warm: {name}", getattr(self, name)))
-        put(self, "cost", checks.real("warm: cost", self.cost, least=0.0))
+        put(self, "cost", checks.real("warm: cost", self.cost, least=-1.0))
         C, F = np.shape(self.centers)
         for name, shape in (
             ("origin", (F,)),

@@ -275,7 +275,7 @@ class TestWarm:
         states: list[JobState] = []
         both = run_in_process(a_job(n_batches=2, bounds=bounds), [Local(X) for X in peers], states.append)
         first = next(state for state in states if state.stage == number)
-        given = Stage("warm", learned(replace(first, arrays=first.arrays.replace(cost=np.float64(0.0)))))
+        given = Stage("warm", learned(first))
         begun = run([X[: len(X) // 2] for X in peers], Job((given, cold.stages[-1]), 1))
         ended = run([X[len(X) // 2 :] for X in peers], Job((Stage("warm", learned(begun)), cold.stages[-1]), 1))
         assert ended.arrays["centers"].tobytes() == both.arrays["centers"].tobytes()
@@ -305,7 +305,7 @@ class TestWarm:
             ({"past_weights": [-1.0, 0.0]}, "past_weights: a number is too small"),
             ({"unit": [3.0]}, "unit: expected powers of two"),
             ({"centers": [[1e200], [0.0]]}, "centers: a value is too large"),
-            ({"cost": -1.0}, "cost = -1.0: expected a finite number of at least 0"),
+            ({"cost": -2.0}, "cost = -2.0: expected a finite number of at least -1"),
         ],
     )
     def test_bad_parameters(self, bad: dict[str, Any], reason: str) -> None:

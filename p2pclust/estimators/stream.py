@@ -1,0 +1,245 @@
+"""Fuzzy c-means of rows that keep coming: what is new is learned from where the last call ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from p2pclust.errors import DataError, UsageError
+from p2pclust.estimators.base import FuzzyEstimator, run_job
+from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, seed_from
+from p2pclust.protocols.drift import BatchDrift, drift_report
+from p2pclust.protocols.job import Job, JobState, Stage
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.streams import MAX_SEED
+
+__all__ = ["StreamingFuzzyCMeans"]
+
+_LEARNED = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "cost")
+
+
+class StreamingFuzzyCMeans(FuzzyEstimator):
+    """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
+
+    :meth:`partial_fit` learns from new rows as one batch, :meth:`fit` begins anew and splits each peer's rows into
+    ``n_batches``.
+
+    Parameters
+    ----------
+    n_clusters : int, default 8
+    fuzzifier : float, default 2.0
+        Above 1.
+    n_batches : int, default 10
+        Into how many batches :meth:`fit` splits each peer's rows, in their own order. 1 is fuzzy c-means of all.
+    forgetting : float, default 0.9
+        By which factor what was learned counts less after each batch: 1 forgets nothing, 0 everything but the centers
+        to begin with.
+    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
+        Of the first batch.
+    tol : float, default 5e-3
+        A batch ends when the centers move by less in one round (Frobenius norm, in working coordinates).
+    max_rounds : int, default 10
+        Of one batch.
+    scaling : {"none", "minmax", "zscore"}, default "none"
+        Working coordinates, found by the federation for the first call and kept from then on.
+    privacy_gate : bool, default True
+        A peer that brings ``(n_clusters * (F + 1) + 1) / F`` rows or fewer to a batch abstains from it.
+    participation, bounds, random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`. What is split over ``n_peers`` is each array by itself.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, F)
+        In the data's own units.
+    cluster_weights_ : ndarray of shape (n_clusters,)
+        The weight of all batches, earlier ones as far as they are not forgotten.
+    drift_ : list of BatchDrift
+        One entry for each batch since the last :meth:`fit`, or since the first :meth:`partial_fit`.
+    n_batches_seen_ : int
+    converged_ : bool
+        Whether the centers stood still at the end of each batch of the last call.
+    labels_, n_rounds_, history_, contributors_, abstained_, suppressed_, coarse_
+        Of the last call; see :class:`LosslessFuzzyCMeans`.
+    origin_, scale_ : ndarray of shape (F,)
+    seed_ : int
+        Of the last call's job; each call counts it up by one.
+
+    Examples
+    --------
+    >>> model = StreamingFuzzyCMeans(n_clusters=2, init=[[0.0], [9.0]], forgetting=0.0)
+    >>> first = [[[0.0], [0.2], [9.0], [9.2], [0.1], [9.1]], [[0.1], [0.3], [9.1], [9.3], [9.2], [0.2]]]
+    >>> model.partial_fit(first).cluster_centers_.round(2).tolist()
+    [[0.15], [9.15]]
+    >>> model.partial_fit([[[3.0], [3.2], [9.0], [9.2], [3.1], [9.1]], None]).cluster_centers_.round(2).tolist()
+    [[3.1], [9.1]]
+    >>> model.n_batches_seen_, model.drift_[-1].reasons[-1]
+    (2, 'centers moved by 0.7 of the spread of the rows')
+    """
+
+    protocol_id = "stream-fcm"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        fuzzifier: float = 2.0,
+        n_batches: int = 10,
+        forgetting: float = 0.9,
+        init: str | ArrayLike = "k-means++",
+        tol: float = 5e-3,
+        max_rounds: int = 10,
+        participation: float = 1.0,
+        scaling: str = "none",
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        random_state: Any = None,
+        privacy_gate: bool = True,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.fuzzifier = fuzzifier
+        self.n_batches = n_batches
+        self.forgetting = forgetting
+        self.init = init
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.participation = participation
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.privacy_gate = privacy_gate
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Begin anew, and go through ``n_batches`` batches of each peer's rows.
+
+        Parameters
+        ----------
+        X : list of array_like, or one array_like
+            A list holds one array of shape (n_m, F) per peer, or None or an array without rows for a peer that brings
+            nothing. One array of shape (n, F) is split over ``n_peers``, each of which keeps its rows in their order.
+        y : array_like of shape (n,), optional
+            What the partition of one array looks at: labels or groups. The clustering never sees it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            For a value that is not finite, peers with different columns, no rows at all, or fewer than clusters.
+        UsageError
+            For a parameter out of range.
+        FleetError
+            If the job failed, for example because the privacy gate held every peer.
+        """
+        seed = seed_from(self.random_state)
+        job = self._job(seed)
+        arrays, parts = self._held(X, y, seed)
+        self._check(arrays)
+        first = sum(-(-len(rows) // self.n_batches) for rows in arrays)
+        if first < self.n_clusters:
+            raise DataError(
+                f"n_clusters = {self.n_clusters}, but with n_batches = {self.n_batches} the first batch holds "
+                f"n_samples = {first} rows: ask for fewer clusters or batches"
+            )
+        locals = [Local(rows) for rows in arrays]
+        state = run_job(job, locals, self.fleet)
+        self._forget()
+        self._learn(job, state, locals, parts)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from new rows, as one batch, from where the last call ended.
+
+        Parameters
+        ----------
+        X : list of array_like, or one array_like
+            As for :meth:`fit`. Peers may be others than in the last call, and more or fewer.
+        y : array_like of shape (n,), optional
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError, UsageError, FleetError
+            As :meth:`fit`; what was learned before stays. Later calls may bring fewer rows than clusters.
+        """
+        if not hasattr(self, "n_batches_seen_"):
+            job = self._of_one_batch(self._job(seed_from(self.random_state)))
+            arrays, parts = self._held(X, y, job.seed)
+            self._check(arrays)
+            locals = [Local(rows) for rows in arrays]
+            state = run_job(job, locals, self.fleet)
+            self._forget()
+        else:
+            if self.n_clusters != len(self._centers):
+                raise UsageError(
+                    f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
+                )
+            job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED)))
+            arrays, parts = self._more(X, y, job.seed)
+            locals = [Local(rows) for rows in arrays]
+            state = run_job(job, locals, self.fleet)
+        self._learn(job, state, locals, parts)
+        return self
+
+    def _forget(self) -> None:
+        self.n_batches_seen_ = 0
+        self.drift_: list[BatchDrift] = []
+
+    def _of_one_batch(self, job: Job) -> Job:
+        last = job.stages[-1]
+        return Job(
+            (*job.stages[:-1], Stage(last.protocol, {**last.parameters, "n_batches": 1})), job.seed, job.participation
+        )
+
+    def _warm(self, job: Job) -> Job:
+        """Put what was learned in the place of scaling and first centers; declared bounds still hold."""
+        declared = job.stages[:1] if self.bounds is not None else ()
+        return Job((*declared, Stage("warm", self._learned), job.stages[-1]), job.seed, job.participation)
+
+    def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
+        if not is_list_of_peers(X):
+            return super()._held(X, y, seed)
+        arrays = self._some_without_rows(X)
+        self.n_features_in_ = arrays[0].shape[1]
+        return arrays, None
+
+    def _more(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
+        """Return what a later call brings, which has to have the columns of the first."""
+        if not is_list_of_peers(X):
+            together = self._fitting(X)
+            parts = dealt(together, y, self.n_peers, self.partition, seed)
+            return [together[rows] for rows in parts], parts
+        arrays = self._some_without_rows(X)
+        if arrays[0].shape[1] != self.n_features_in_:
+            raise DataError(
+                f"the peers have {arrays[0].shape[1]} columns where {self.n_features_in_} were learned: give the columns "
+                "of the first call"
+            )
+        return arrays, None
+
+    def _some_without_rows(self, X: Any) -> list[Floats]:
+        self._refuse_partition(X)
+        return matrices(X, self.n_peers, may_lack=True)
+
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
+        super()._learn(job, state, locals, parts)
+        found = drift_report(state.arrays, first=self.n_batches_seen_)
+        self.drift_ = [*self.drift_, *found]
+        self.n_batches_seen_ += len(found)
+        self.converged_ = all(batch.settled for batch in found)
+        self.cluster_weights_ = np.array(state.arrays["past_weights"])
+        # The warm stage of the next call's job; plain numbers, which a job document can carry.
+        self._learned = {name: state.arrays[name].tolist() for name in _LEARNED}
