@@ -1,4 +1,4 @@
-"""The generated data sets of the papers, each a pure function of its options and its seed.
+"""The generated data sets of the papers, and a stream; each a pure function of its options and its seed.
 
 ========================  ========================================================================================
 source                    what
@@ -10,6 +10,7 @@ source                    what
 ``g2``                    the same, case 4, after Fränti et al. (2016): two Gaussians in 2 to 1024 dimensions
 ``gaussian_grid``         Garst and Reinders (2023): sixteen Gaussians, and five peers that see what is near
 ``uneven_grid``           the same, Fig. 4: five peers with 16, 1, 3, 10 and 7 of the sixteen clusters
+``moving_clusters``       of no paper: rows in the order of time, in which a cluster leaps and another one grows
 ========================  ========================================================================================
 
 Where a paper says which peer holds which rows, ``group`` is that peer's number from 0: the partition ``by-group`` over
@@ -47,6 +48,7 @@ __all__ = [
     "gaussians",
     "generate",
     "hidden_clusters",
+    "moving_clusters",
     "unequal_clusters",
     "uneven_grid",
 ]
@@ -311,6 +313,44 @@ def uneven_grid(
     return _by_peer("uneven_grid", _GRID, noise, counts, seed)
 
 
+def moving_clusters(
+    *, peers: int = 6, rows: int = 320, leap: float = 4.0, growth: float = 0.7, sigma: float = 1.0, seed: int = 0
+) -> DataSet:
+    """Generate a stream at each of some peers, in which the clusters do not stay what they were.
+
+    Means (0, 0), (8, 0), (0, 8), with equal chances. After half of a peer's rows the second one leaps away from the
+    others, and after three quarters the third one's chance becomes `growth`.
+
+    Parameters
+    ----------
+    peers : int
+    rows : int
+        Of each peer, in the order of time.
+    leap : float
+        How far the second cluster leaps in each of the two directions; 0: it stays.
+    growth : float
+        0 to 1; 1/3: nothing grows.
+    sigma : float
+        Standard deviation.
+    seed : int
+
+    Examples
+    --------
+    >>> data = moving_clusters(peers=2, rows=400)
+    >>> [[int((data.y[peer * 400 + 300 :][:100] == k).sum() > 50) for k in range(3)] for peer in range(2)]
+    [[0, 0, 1], [0, 0, 1]]
+    """
+    if min(peers, rows) < 1 or not 0 <= growth <= 1 or not abs(leap) < np.inf:
+        raise DataError("moving_clusters: expected at least one peer and row, a finite leap, and a growth from 0 to 1")
+    rng = np.random.default_rng(_seed("moving_clusters", seed, sigma))
+    time = np.tile(np.arange(rows) / rows, peers)
+    chance, rest = rng.random(peers * rows), np.where(time < 0.75, 2 / 3, 1 - growth) / 2
+    y = (chance >= rest).astype(np.int64) + (chance >= 2 * rest)
+    X = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])[y] + sigma * rng.standard_normal((len(y), 2))
+    X[(y == 1) & (time >= 0.5)] += leap
+    return DataSet("moving_clusters", X, y, np.repeat(np.arange(peers, dtype=np.int64), rows))
+
+
 def _by_peer(name: str, means: Matrix, sigma: float, counts: Sequence[Sequence[int]], seed: int) -> DataSet:
     """Draw ``counts[peer][k]`` rows around mean k for each peer; ``group`` is the peer."""
     rng = np.random.default_rng(_seed(name, seed, sigma))
@@ -329,6 +369,15 @@ def _seed(name: str, seed: int, sigma: float) -> int:
 
 GENERATORS: dict[str, Callable[..., DataSet]] = {
     make.__name__: make
-    for make in (absent_clusters, g2, gaussian_grid, gaussians, hidden_clusters, unequal_clusters, uneven_grid)
+    for make in (
+        absent_clusters,
+        g2,
+        gaussian_grid,
+        gaussians,
+        hidden_clusters,
+        moving_clusters,
+        unequal_clusters,
+        uneven_grid,
+    )
 }
 """By the name under which a scenario or a command asks for them."""

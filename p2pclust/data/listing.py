@@ -60,6 +60,7 @@ _GENERATED = {
     "gaussian_grid": "FKM: 16 Gaussians seen by five peers",
     "gaussians": "Round clusters in the unit cube",
     "hidden_clusters": "FFCM case 2: a cluster only the union shows",
+    "moving_clusters": "A stream: a cluster leaps, another one grows",
     "unequal_clusters": "FFCM case 1: one of 3 peers lacks a cluster",
     "uneven_grid": "FKM Fig. 4: peers with 16, 1, 3, 10, 7 clusters",
 }

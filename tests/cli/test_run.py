@@ -77,6 +77,26 @@ def test_a_gap_is_told_as_one(cli: Cli, tmp_path: Path) -> None:
     assert not any(line.startswith("pooled") for line in lines)
 
 
+def test_drift_is_told(cli: Cli, tmp_path: Path) -> None:
+    scenario = """
+    data.source = "moving-clusters"
+    data.options = { peers = 3, leap = LEAP, growth = 0.3333 }
+    data.partition.scheme = "by-group"
+    fleet.peers = 3
+    jobs = [{ protocol = "stream-fcm", clusters = 3, n_batches = 4, forgetting = 0.5, init = "careful" }]
+    """
+    for leap, drift in (("0.0", r"none in 4 batches"), ("5.0", r"batch 2 of 0 to 3: rows lay \S+ times as far")):
+        (tmp_path / "stream.toml").write_text(scenario.replace("LEAP", leap), encoding="utf-8")
+        ended = cli("run", "stream.toml", "--backend", "in-process", "--out", leap)
+        assert ended.code == 0
+        (line,) = (line for line in ended.err.splitlines() if line.startswith("drift"))
+        assert re.match(rf"drift +{drift}", line)
+        told = json.loads((tmp_path / leap / "result.json").read_text())["jobs"][0]["drift"]
+        assert [batch["batch"] for batch in told] == [0, 1, 2, 3]
+        assert told[0]["surprise"] is None
+        assert told[2]["verdict"].startswith("drift: ") == (leap == "5.0")
+
+
 def test_json_is_the_result_and_nothing_else(cli: Cli, small: str, tmp_path: Path) -> None:
     ended = cli("run", small, "--backend", "simulated", "--seed", "4", "--out", "o", "--json")
     assert ended.code == 0

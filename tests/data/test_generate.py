@@ -43,6 +43,7 @@ PINNED = {
     "gaussian_grid": "a66af4fe88e04222",
     "gaussians": "57125f9ceafd759b",
     "hidden_clusters": "a6950333e4712af3",
+    "moving_clusters": "501c690ebc545e90",
     "unequal_clusters": "9fe89ce342f0fdad",
     "uneven_grid": "055c3a00e420e054",
 }
@@ -126,6 +127,22 @@ def test_beta_decides_who_sees_the_rows_of_the_grid_and_not_which_these_are() ->
     assert (near.group == nearest).mean() > 0.9
 
 
+def test_the_moving_clusters() -> None:
+    data = generate("moving_clusters", {"peers": 20, "rows": 400})
+    assert data.y is not None
+    time = np.tile(np.arange(400), 20)
+
+    def middle(k: int, rows: np.ndarray) -> list[float]:
+        assert data.y is not None
+        return np.asarray(data.X[(data.y == k) & rows].mean(axis=0)).tolist()
+
+    for k, early, late in ((0, [0, 0], [0, 0]), (1, [8, 0], [12, 4]), (2, [0, 8], [0, 8])):
+        assert middle(k, time < 200) == pytest.approx(early, abs=0.2)
+        assert middle(k, time >= 200) == pytest.approx(late, abs=0.2)
+    for rows, shares in ((time < 300, [1 / 3] * 3), (time >= 300, [0.15, 0.15, 0.7])):
+        assert np.bincount(data.y[rows]) / rows.sum() == pytest.approx(shares, abs=0.04)
+
+
 def test_the_uneven_grid() -> None:
     table = np.array(by_peer(generate("uneven_grid", {})))
     assert (table > 0).sum(axis=1).tolist() == [16, 1, 3, 10, 7]
@@ -165,6 +182,7 @@ def test_loaded_by_any_spelling_and_with_options() -> None:
             {"rows": 100},
             r"rows = 100: expected a list of whole numbers, as in \[1000, 1000, 1000\]$",
         ),
+        ("moving_clusters", {"growth": 1.5}, r"expected at least one peer and row, .* a growth from 0 to 1$"),
         ("uneven_grid", {"clusters": [17]}, r"clusters = \[17\]: expected 1 to 16 for each peer$"),
         ("uneven_grid", {"points": 4}, r"points = 4: expected at least 5, one for each peer$"),
         ("g2", {"dimension": 0}, r"dimension = 0: expected at least 1$"),

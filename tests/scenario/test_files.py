@@ -11,6 +11,7 @@ from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
 
 from p2pclust.protocols import engine
+from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import run_in_process
@@ -25,6 +26,7 @@ def test_there_are_scenarios() -> None:
         "iris-kmeans.toml",
         "lost-majority.toml",
         "quickstart.toml",
+        "stream-machines.toml",
         "vertical-wine.toml",
     ]
 
@@ -103,3 +105,18 @@ def test_the_usual_fuzzifier_would_collapse_the_quickstart() -> None:
 
     assert least_distance() > 1
     assert least_distance("jobs.0.fuzzifier=2.0") < 0.01
+
+
+def test_the_machines_drift_twice() -> None:
+    def drifting(*overrides: str) -> list[int]:
+        state = in_process("stream-machines.toml", *overrides)[0]
+        return [batch.batch for batch in drift_report(state.arrays) if batch.reasons]
+
+    assert drifting() == [4, 6]
+    assert drifting("data.options.leap=0.0") == [6]
+    assert drifting("data.options.leap=0.0", "data.options.growth=0.3333") == []
+    scenario = load_scenario(FOLDER / "stream-machines.toml")
+    for share in load_data(scenario).values():
+        assert share.y is not None
+        assert share.n_rows == 320
+        assert (np.bincount(share.y[240:])).argmax() == 2, "the rows are in their order"
