@@ -121,7 +121,7 @@ def inits_of(kind: type[Clustering]) -> tuple[str, ...]:
     Examples
     --------
     >>> inits_of(clustering_class("llf-cm"))
-    ('k-means++', 'careful', 'shared-k-means++', 'random', 'uniform')
+    ('k-means++', 'shared-k-means++', 'careful', 'random', 'uniform')
     """
     return tuple(name for name in kind.inits if name in INIT_NAMES or name == "own")
 

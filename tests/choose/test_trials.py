@@ -31,6 +31,7 @@ def blobs(n_clusters: int, n_peers: int = 4, n_features: int = 2, seed: int = 0)
     return [np.concatenate([rng.normal(centers[c], 1.0, (40, n_features)) for c in own]) for own in whose]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
 @pytest.mark.parametrize(("n_clusters", "n_features"), [(2, 3), (3, 2), (5, 2), (6, 8)])
 def test_finds_clear_clusters(protocol: str, n_clusters: int, n_features: int) -> None:
@@ -144,6 +145,7 @@ def test_plain_values(found: ChoiceOfClusters) -> None:
     assert sum(told["table"][2]["counts"]) + told["table"][2]["hidden"] == told["table"][2]["rows"]
 
 
+@pytest.mark.slow
 def test_the_plot_shows_every_measure_and_what_is_recommended(found: ChoiceOfClusters, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'p2pclust[plots]'")
     figure = found.plot(tmp_path / "choice.svg")

@@ -68,6 +68,7 @@ def test_who_is_not_measured_is_named(cli: Cli, small: str) -> None:
     assert ended.code == 0
 
 
+@pytest.mark.slow
 def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'p2pclust[plots]'")
     ended = cli("choose", small, "--clusters", "2:4", "--restarts", "1", "-o", "choice.png")

@@ -22,6 +22,7 @@ def test_a_few_seeds(cli: Cli) -> None:
     assert any(line.split() == ["finished", "4"] for line in lines)
 
 
+@pytest.mark.slow
 def test_workers_find_the_same(cli: Cli) -> None:
     alone, together = (json.loads(cli("simulate", "--seeds", "0:4", "--jobs", n, "--json").out) for n in (1, 2))
     assert alone == together
@@ -29,6 +30,7 @@ def test_workers_find_the_same(cli: Cli) -> None:
     assert alone["counts"]["finished"] == 4
 
 
+@pytest.mark.slow
 def test_traces_do_not_depend_on_the_hash_seed(cli: Cli) -> None:
     command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:3", "--jobs", "2", "--seed-trace"]
     told = [

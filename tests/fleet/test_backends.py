@@ -34,6 +34,7 @@ def states(name: str, spec: FleetSpec) -> list[bytes]:
 
 
 class TestSameBits:
+    @pytest.mark.slow
     def test_in_virtual_time(self) -> None:
         spec = a_fleet(rows(4), JOBS)
         assert states("simulated", spec) == states("in-process", spec)

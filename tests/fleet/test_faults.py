@@ -108,6 +108,7 @@ class TestBySecond:
         assert struck["t"] == pytest.approx(submitted["t"] + 0.9)
         assert_kept_promises(spec, result, gone=["p01"])
 
+    @pytest.mark.slow
     def test_a_restart_comes_back_after_the_seconds_given(self) -> None:
         fault = Fault("restart", ("p01",), seconds=0.9, for_s=1.7)
         result = carry_out("simulated", a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), fault))
@@ -117,6 +118,7 @@ class TestBySecond:
         assert back["life"] == 2
         assert result.peers["p01"]["finished"]
 
+    @pytest.mark.slow
     def test_a_pause_lasts_until_the_resume(self) -> None:
         pause, resume = Fault("pause", ("p01",), seconds=0.9), Fault("resume", ("p01",), seconds=4.9)
         spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), pause, resume)
@@ -127,6 +129,7 @@ class TestBySecond:
         assert resumed == pytest.approx(struck + 4.0)
         assert not [t for t in told if struck < t < resumed], "nothing is heard of it meanwhile"
 
+    @pytest.mark.slow
     def test_the_aggregator_of_that_moment(self) -> None:
         spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault("kill", (), seconds=1.2))
         result = carry_out("simulated", spec)

@@ -59,6 +59,7 @@ def test_the_kinds_are_all_exported() -> None:
     assert {cls.__name__ for cls in KINDS.values()} <= set(messages.__all__)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.binary(max_size=300), max_size=10))
 def test_arbitrary_bytes_raise_only_the_wire_error(parts: list[bytes]) -> None:
@@ -66,6 +67,7 @@ def test_arbitrary_bytes_raise_only_the_wire_error(parts: list[bytes]) -> None:
         decode(parts)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(anything, st.data())
 def test_a_mutated_message_is_refused_or_well_formed(message: Message, data: st.DataObject) -> None:
@@ -101,6 +103,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(anything, st.data())
 def test_a_wrong_value_in_one_field_is_refused_or_well_formed(message: Message, data: st.DataObject) -> None:

@@ -320,6 +320,7 @@ def test_split_votes_are_resolved() -> None:
         assert len({f["term"] for _, f in net.verbs("elected") if f["job"] == job}) >= 1
 
 
+@pytest.mark.slow
 def test_at_most_one_aggregator_per_term_whatever_is_lost() -> None:
     """Election safety. Reference: figure 3.2."""
     for seed in range(6):

@@ -181,6 +181,7 @@ def test_a_life_begins_above_the_versions_of_the_last() -> None:
 Op = tuple[str, int, int]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 255)), min_size=1, max_size=25),

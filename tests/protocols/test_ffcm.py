@@ -62,6 +62,7 @@ class TestByHand:
 
 
 class TestAgainstPooled:
+    @pytest.mark.slow
     @given(
         st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([1.1, 2.0, 4.0]), st.sampled_from([0.0, 1e6]),
         st.sampled_from([0.4, 1.0]),

@@ -34,6 +34,7 @@ def by_the_formula(
     return centers - rate * step
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1.3, 2.0]), st.integers(1, 4), st.integers(1, 4))
 def test_one_round_is_the_formula(seed: int, fuzzifier: float, local: int, n_peers: int) -> None:
     rng = np.random.default_rng(seed)

@@ -196,6 +196,7 @@ def blobs(case: dict[str, object]) -> list[np.ndarray]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases, st.floats(1.1, 4.0))
 def test_fuzzy_c_means_over_peers_equals_pooled_fuzzy_c_means(case: dict[str, object], fuzzifier: float) -> None:
@@ -216,6 +217,7 @@ def test_fuzzy_c_means_over_peers_equals_pooled_fuzzy_c_means(case: dict[str, ob
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases)
 def test_c_means_over_peers_equals_pooled_c_means(case: dict[str, object]) -> None:
@@ -234,6 +236,7 @@ def test_c_means_over_peers_equals_pooled_c_means(case: dict[str, object]) -> No
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(cases, st.sampled_from(["llf-cm", "llf-fcm"]), st.sampled_from([0.3, 0.5, 1.0]))
 def test_a_replay_has_the_bits_of_its_run(case: dict[str, object], protocol: str, participation: float) -> None:

@@ -46,6 +46,7 @@ def test_by_hand() -> None:
     assert found.simplified_silhouette == pytest.approx((15 / 16 + 13 / 14 + 11 / 13 + 1 + 15 / 17) / 5)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -53,6 +53,7 @@ def test_the_same_bytes_as_packed_at_once(dtype: str) -> None:
     assert JobState.decode_stored(stored(state.encode())) == state
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 200_000), st.integers(1, ROWS + 50))
 def test_blocks_do_not_depend_on_the_chunks(chunk: int, height: int) -> None:

@@ -50,6 +50,7 @@ def test_zscore_by_hand() -> None:
     assert state.round == 3
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([0.0, 1e6, -1e9]), st.sampled_from([1e-3, 1.0, 1e8]))
 def test_zscore_is_the_mean_and_deviation_of_all_rows(seed: int, n_peers: int, offset: float, width: float) -> None:
     rng = np.random.default_rng(seed)
@@ -66,6 +67,7 @@ def test_zscore_is_the_mean_and_deviation_of_all_rows(seed: int, n_peers: int, o
         assert arrays["scale"] == pytest.approx(expected, rel=1e-12 + rounded**2)
 
 
+@pytest.mark.slow
 @given(st.permutations(range(6)))
 def test_scaling_has_the_same_bits_whoever_holds_which_rows(order: list[int]) -> None:
     rows = np.random.default_rng(3).standard_normal((6, 2))

@@ -43,11 +43,12 @@ def test_by_hand_what_a_peer_tells() -> None:
     assert float(first["mass"]) == 3.0
 
 
+@pytest.mark.slow
 def test_picks_are_distributed_as_on_pooled_rows() -> None:
     """All pairs of first and second pick, against the probabilities of k-means++ on the union of the rows."""
     peers = [[[0.0], [1.0]], [[4.0]], [[9.0], [10.0], [12.0]]]
     rows = np.concatenate([np.ravel(peer) for peer in peers])
-    runs = 6000
+    runs = 3000
     seen = Counter(
         tuple(seeded(SharedSeeding(n_clusters=2, neighbours=1), peers, seed)["centers"].ravel().tolist())
         for seed in range(runs)

@@ -129,6 +129,7 @@ def of_case(protocol: str, case: dict[str, object], **options: object) -> tuple[
     return run(protocol, X, case["widths"], tol=0.0, max_rounds=5, **kept, **options)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases, st.floats(1.1, 4.0))
 def test_fuzzy_c_means_over_columns_equals_pooled_fuzzy_c_means(case: dict[str, object], fuzzifier: float) -> None:
@@ -137,6 +138,7 @@ def test_fuzzy_c_means_over_columns_equals_pooled_fuzzy_c_means(case: dict[str, 
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases)
 def test_c_means_over_columns_equals_pooled_c_means(case: dict[str, object]) -> None:
