@@ -140,6 +140,10 @@ class Alternating(Iterated):
         """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
         return super().finished(previous, state, rounds) and not (self.accelerate and "plain" not in state)
 
+    def flaw(self, state: State, *, done: bool) -> str:
+        kept = [name in state for name in ("plain", "objective", "relaxation")]
+        return "half of what an accelerated round keeps" if any(kept) and not all(kept) else ""
+
     def objection(self, state: State) -> str:
         rows = int(state["rows"])
         if rows < self.n_clusters:

@@ -150,6 +150,20 @@ class Protocol(ABC):
         ``rounds`` counts the rounds of this stage that made a step, including this one.
         """
 
+    def flaw(self, state: State, *, done: bool) -> str:
+        """Say why arrays that arrived from elsewhere cannot be this stage's, or return an empty string.
+
+        Asked of arrays that have what ``works_on`` names, each with the dtype and shape that its name tells. What is let
+        pass here is computed with, so no exception may come of it but those of this library.
+
+        Parameters
+        ----------
+        state : State
+        done : bool
+            Whether the job ended with this stage; otherwise it is in a round of it.
+        """
+        return ""
+
     def suits(self, state: State, local: Local) -> bool:
         """Tell whether :meth:`conclude` can be asked about these rows."""
         return "origin" in state and state["origin"].shape == (local.n_features,)

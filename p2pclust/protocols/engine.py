@@ -74,7 +74,8 @@ class Memory:
 def begin(job: Job) -> JobState:
     """Return the state before the first round; stages that need no round are passed at once."""
     state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays())
-    return _enter(job, state, 0)
+    with np.errstate(all="ignore"):
+        return _enter(job, state, 0)
 
 
 def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
@@ -189,7 +190,9 @@ def advance(
         Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
     """
     memory = Memory() if memory is None else memory
-    after = _advance(job, state, contributions, abstained, n_peers, memory)
+    # What is not finite in the end fails the job, with a reason; a warning would help nobody.
+    with np.errstate(all="ignore"):
+        after = _advance(job, state, contributions, abstained, n_peers, memory)
     if after.status != "running" or after.stage != state.stage:
         memory.value = None
     return after
@@ -207,8 +210,7 @@ def _advance(
         raise ValueError(f"the job is {state.status}: it has no further round")
     protocol = job.protocols[state.stage]
     forgot = protocol.remembers and state.stage_round > 0 and memory.value is None
-    with np.errstate(over="ignore", under="ignore"):
-        arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
+    arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
     # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
     reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
     reasons.update({peer: reason[:_MAX_REASON] for peer, reason in left_out.items()})
@@ -223,7 +225,7 @@ def _advance(
     )
     if arrays is None:
         return _after_empty(job, closed, n_peers)
-    if not all(all_finite(array) for array in arrays.in_memory()):
+    if not _sound(arrays):
         # Such a state could not even be sent. Sums within the grid do not get here by themselves.
         return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(closed, arrays=arrays)
@@ -246,14 +248,16 @@ def conclude(job: Job, state: JobState, local: Local) -> Arrays:
     """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit."""
     protocol = job.protocols[state.stage]
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
-        return protocol.conclude(state.arrays, local)
+        with np.errstate(all="ignore"):
+            return protocol.conclude(state.arrays, local)
     return Arrays()
 
 
 def raw_centers(state: JobState) -> NDArray[np.float64]:
     """Return the centers in the data's own units, shape (C, F)."""
     arrays = state.arrays
-    return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
 
 
 def shifts(state: JobState) -> list[float | None]:
@@ -312,7 +316,7 @@ def _combined(
     if protocol.asks == "one" and given:
         order = streams.proposers(job.seed, n_peers)
         given = [min(given, key=lambda item: order.index(item[0]))]
-    left_out = protocol.leaves_out(state.arrays, given)
+    left_out = protocol.leaves_out(state.arrays, given) if given else {}
     kept = [(peer, term) for peer, term in given if peer not in left_out]
     if not kept or (protocol.by_columns and len(kept) < n_peers):
         return None, tuple(peer for peer, _ in kept), left_out
@@ -345,6 +349,10 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     return _within_limit(job, state)
 
 
+def _sound(arrays: State) -> bool:
+    return all(all_finite(array) for array in arrays.in_memory())
+
+
 def _within_limit(job: Job, state: JobState) -> JobState:
     limit = job.protocols[state.stage].round_limit
     if limit is not None and state.stage_round >= limit:
@@ -361,6 +369,9 @@ def _enter(job: Job, state: JobState, stage: int) -> JobState:
             fresh = replace(fresh, arrays=protocol.open(state.arrays, streams.opening(job.seed, stage)))
         except UsageError as error:
             return replace(fresh, status="failed", reason=str(error)[:_MAX_REASON])
+        if not _sound(fresh.arrays):
+            reason = f"{protocol.id}: it cannot begin with numbers that are not finite: are the units of the data odd?"
+            return replace(fresh, arrays=state.arrays, status="failed", reason=reason)
         if protocol.needs_rounds(fresh.arrays):
             return fresh
         state, stage = replace(fresh, converged=True), stage + 1

@@ -60,7 +60,7 @@ class FFCMProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "ffcm"
-    inits: ClassVar[tuple[str, ...]] = ("uniform", "k-means++", "careful", "random", "given")
+    inits: ClassVar[tuple[str, ...]] = ("uniform", "k-means++", "shared-k-means++", "careful", "random", "given")
 
     averaging: str = "weighted"
     support: str = "u^m"

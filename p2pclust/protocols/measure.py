@@ -162,6 +162,18 @@ class Measure(Protocol):
         real = {name: total[name] for name in (*_TOTALS, "weights", "spreads")}
         return state.replace(**{f"measured_{name}": value for name, value in (whole | real).items()})
 
+    def hopeless(self, previous: State, state: State) -> str:
+        """Fail where totals cannot be of rows: they are divided by, and one peer's false number can spoil them."""
+        rows = int(state["measured_rows"])
+        return f"measure: {rows} rows were measured: some peer told what cannot be" if rows < 1 else ""
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        if not done:
+            return ""
+        if any(f"measured_{name}" not in state for name in ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")):
+            return "not all that is measured"
+        return "measures of no row" if state["measured_rows"] < 1 else ""
+
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return True
 
@@ -219,6 +231,12 @@ class Measures:
         centers = np.asarray(arrays["centers"])
         rows = int(arrays["measured_rows"])
         total = {name: float(arrays[f"measured_{name}"]) for name in _TOTALS}
+        # Centers that lie next to each other, or numbers that a peer made up, may give infinite measures: as they should.
+        with np.errstate(all="ignore"):
+            return cls._of(centers, rows, arrays, total)
+
+    @classmethod
+    def _of(cls, centers: NDArray[np.float64], rows: int, arrays: State, total: Mapping[str, float]) -> Measures:
         scatters = weighted_scatters(arrays["measured_weights"], arrays["measured_spreads"])
         return cls(
             clusters=len(centers),

@@ -127,6 +127,10 @@ class SharedSeeding(Protocol):
         missing = uniform(state, self.n_clusters - len(state["picks"]), rng)
         return self._after(state, np.concatenate([state["picks"], missing]))
 
+    def flaw(self, state: State, *, done: bool) -> str:
+        n_picks = len(state["picks"])
+        return f"{n_picks} picks for {self.n_clusters} centers" if n_picks >= self.n_clusters else ""
+
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return "centers" in state
 

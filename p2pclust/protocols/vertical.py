@@ -104,6 +104,9 @@ class VerticalClustering(Clustering):
     #: What the state holds of the assignment of rows to clusters, in each round and, of the round before, in the last.
     assigned: ClassVar[str]
     assigned_before: ClassVar[str]
+    #: All the arrays that a round makes, and those that have a number for each cluster in their last dimension.
+    makes: ClassVar[tuple[str, ...]]
+    per_cluster: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -214,6 +217,19 @@ class VerticalClustering(Clustering):
     def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
         """Return the clusters' weights in the pooled algorithm, shape (C,)."""
 
+    def flaw(self, state: State, *, done: bool) -> str:
+        if "first_rows" in state and state["first_rows"].size != self.n_clusters:
+            return f"{state['first_rows'].size} picked rows for {self.n_clusters} centers"
+        present = [name for name in self.per_cluster if name in state]
+        odd = [name for name in present if state.shape(name)[-1] != self.n_clusters]
+        if odd:
+            return f"{odd[0]} of shape {list(state.shape(odd[0]))} for {self.n_clusters} clusters"
+        # All that one round made, or none of it before the first; and at the end also that of the round before.
+        made = [name in state for name in self.makes]
+        if any(made) and not all(made):
+            return "half of what assigns rows to clusters"
+        return "no assignment of the round before" if done and self.assigned_before not in state else ""
+
     def suits(self, state: State, local: Local) -> bool:
         return self.assigned_before in state and misfit(state, local) == ""
 
@@ -285,6 +301,8 @@ class VerticalCMeansProtocol(VerticalClustering):
     pooled_name: ClassVar[str] = "k-means"
     assigned: ClassVar[str] = "labels"
     assigned_before: ClassVar[str] = "last_labels"
+    makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
+    per_cluster: ClassVar[tuple[str, ...]] = ("counts",)
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return lloyd_step(points, centers)
@@ -328,6 +346,8 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
     assigned_before: ClassVar[str] = "last_memberships"
+    makes: ClassVar[tuple[str, ...]] = ("memberships",)
+    per_cluster: ClassVar[tuple[str, ...]] = ("memberships", "last_memberships")
 
     fuzzifier: float = 2.0
 

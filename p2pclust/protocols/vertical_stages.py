@@ -166,6 +166,9 @@ class VerticalSeeding(Protocol):
         rng = streams.aggregating(int.from_bytes(state["salt"].tobytes()[:8], "little"), picks.size)
         return state.replace(first_rows=np.append(picks, _drawn(closest, rng)))
 
+    def flaw(self, state: State, *, done: bool) -> str:
+        return "" if state["first_rows"].size < self.n_clusters else "it goes on picking rows"
+
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return bool(state["first_rows"].size >= self.n_clusters)
 

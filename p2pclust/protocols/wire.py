@@ -148,6 +148,13 @@ def decode_state(job: Job, data: bytes | Stored) -> JobState:
     wanted = getattr(protocol, "n_clusters", None)
     if "centers" in state.arrays and wanted is not None and len(state.arrays["centers"]) != wanted:
         raise WireError(f"job state: {len(state.arrays['centers'])} centers, expected {wanted}")
+    if state.status == "done" and state.stage + 1 < len(job.protocols):
+        raise WireError(f"job state: done in stage {state.stage} of a job of {len(job.protocols)}")
+    if state.status == "running" and not protocol.needs_rounds(state.arrays):
+        raise WireError(f"job state: a round of stage {protocol.id}, which needs none")
+    flaw = protocol.flaw(state.arrays, done=state.status == "done")
+    if flaw:
+        raise WireError(f"job state: {flaw}")
     return state
 
 
@@ -173,5 +180,7 @@ def _check_arrays(arrays: State) -> None:
         raise WireError("job state: a scale is not positive")
     if "unit" in arrays and not is_unit(arrays["unit"]):
         raise WireError("job state: a unit is no power of two")
+    if "stream" in arrays and arrays["stream"] < 0:
+        raise WireError("job state: no stream has a negative number")
     if "lo" in arrays and "hi" in arrays and not np.less_equal(arrays["lo"], arrays["hi"]).all():
         raise WireError("job state: a range is no range")
