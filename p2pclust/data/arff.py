@@ -20,8 +20,9 @@ _ATTRIBUTE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+# Possessive, so that a line without an end to its cell is refused at once and not after trying every way to cut it.
 _CELL = re.compile(
-    r"""\s*(?: "(?P<double>(?:\\.|[^"\\])*)" | '(?P<single>(?:\\.|[^'\\])*)' | (?P<plain>[^,"']*) )\s*(?P<end>,|$)""",
+    r"""\s*+(?: "(?P<double>(?:\\.|[^"\\])*+)" | '(?P<single>(?:\\.|[^'\\])*+)' | (?P<plain>[^,"']*+) )\s*+(?P<end>,|$)""",
     re.VERBOSE,
 )
 

@@ -119,7 +119,8 @@ def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
         raise DataError(f"{name}: no rows: expected at least one")
     if X.shape[1] == 0:
         raise DataError(f"{name}: no features: expected at least one column")
-    rows = np.ascontiguousarray(X, dtype=np.float64)
+    with np.errstate(over="ignore"):  # what only a wider type can hold becomes infinite, and is refused below
+        rows = np.ascontiguousarray(X, dtype=np.float64)
     finite = np.isfinite(rows)
     if not finite.all():
         row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))

@@ -48,7 +48,8 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
             wanted = [i for i in (*features, label, group) if i is not None]
             table = opened.read(columns=[names[i] for i in wanted])
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{file}: damaged or not a Parquet file ({str(error).splitlines()[0]})") from error
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error
     if table.num_rows == 0:
         raise DataError(f"{file}: no rows: expected at least one")
     titles = Titles(file, names, len(names))

@@ -144,7 +144,13 @@ def split(
         assert beta is not None
         return _rows_of(_distance(points, locations, n_rows, n_peers, beta, rng), n_peers)
     assert y_or_group is not None
-    names, codes = np.unique(y_or_group, return_inverse=True)
+    try:
+        names, codes = np.unique(y_or_group, return_inverse=True)
+    except TypeError:
+        what = _BY_GROUP.get(scheme, "labels")
+        raise UsageError(
+            f"partition {scheme!r}: {what} of different types: give all as text, or all as numbers"
+        ) from None
     codes = codes.astype(np.int64).reshape(-1)
     if scheme in _BY_GROUP:
         owner = _by_group(codes, len(names), n_peers, scheme)
@@ -206,14 +212,22 @@ def _check_arguments(
             raise UsageError(f"partition {scheme!r}: {option} is missing")
         if option != own and value is not None:
             raise UsageError(f"partition {scheme!r}: has no option {option}")
-        if value is not None and not (value > 0 and np.isfinite(value)):
-            raise UsageError(f"partition {scheme!r}: {option} = {value}: expected more than 0")
+        if value is not None:
+            _check_option(scheme, option, value)
     if scheme not in ("iid", "distance"):
         needed = _BY_GROUP.get(scheme, "labels")
         if y_or_group is None:
             raise UsageError(f"partition {scheme!r}: needs {needed}, and the data have none")
         if y_or_group.shape != (n_rows,):
             raise UsageError(f"partition {scheme!r}: {needed} of shape {y_or_group.shape} for {n_rows} rows")
+
+
+def _check_option(scheme: str, option: str, value: Any) -> None:
+    whole = option == "labels_per_peer"
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < (2**31 if whole else 1e100):
+        expected = "a whole number of at least 1" if whole else "a number of more than 0"
+        raise UsageError(f"partition {scheme!r}: {option} = {value!r}: expected {expected}")
 
 
 def _rows_of(owner: Rows, n_peers: int) -> tuple[Rows, ...]:
@@ -252,12 +266,8 @@ def _distance(
     n_features = points.shape[1]
     if locations is None:
         places = rng.uniform(points.min(axis=0), points.max(axis=0), size=(n_peers, n_features))
-    elif len(locations) != n_peers or any(len(place) != n_features for place in locations):
-        raise UsageError(
-            f"partition 'distance': expected {n_peers} locations, one for each peer, of {n_features} coordinates each"
-        )
     else:
-        places = np.array(locations, dtype=np.float64)
+        places = _places(locations, n_peers, n_features)
     owner = nearby(points, places, beta, rng)
     alone = np.flatnonzero(np.bincount(owner, minlength=n_peers) == 0)
     if len(alone):
@@ -266,6 +276,18 @@ def _distance(
             "the rows, or choose another seed"
         )
     return owner
+
+
+def _places(locations: Any, n_peers: int, n_features: int) -> NDArray[np.float64]:
+    try:
+        places = np.array(locations, dtype=np.float64)
+    except (TypeError, ValueError):
+        places = np.empty(0)
+    if places.shape != (n_peers, n_features) or not np.isfinite(places).all():
+        raise UsageError(
+            f"partition 'distance': expected {n_peers} locations, one for each peer, of {n_features} coordinates each"
+        )
+    return places
 
 
 def _dirichlet(codes: Rows, n_classes: int, n_peers: int, beta: float, rng: np.random.Generator) -> Rows:

@@ -7,7 +7,10 @@ ever executed: Python objects inside NumPy files are refused.
 from __future__ import annotations
 
 import csv
+import struct
+import warnings
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +24,12 @@ from p2pclust.data.table import Choice, Column, Table, Titles, finished, is_numb
 from p2pclust.errors import DataError
 
 __all__ = ["SUFFIXES", "Column", "read", "read_csv", "read_folder", "read_npy", "read_npz"]
+
+# All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
+_DAMAGED = (
+    ValueError, EOFError, KeyError, TypeError, SyntaxError, RuntimeError, OverflowError, struct.error, zlib.error,
+    zipfile.BadZipFile,
+)  # fmt: skip
 
 SUFFIXES = (".csv", ".npy", ".npz", ".arff", ".parquet")
 
@@ -66,10 +75,16 @@ def read(
     ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
     file, choice = Path(path), Choice(columns, label_column, group_column, missing)
-    if file.is_dir():
+    if "\0" in str(file):
+        raise DataError(f"{str(file)!r}: no such file: no name has a null character")
+    try:
+        is_folder, is_there = file.is_dir(), file.exists()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise DataError(_unreadable(file, error)) from error
+    if is_folder:
         return read_folder(file, choice)
     suffix = file.suffix.lower()
-    if not suffix and not file.exists():
+    if not suffix and not is_there:
         raise DataError(f"{file}: no such file or folder")
     if suffix not in SUFFIXES:
         raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
@@ -251,19 +266,27 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
 def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a NumPy file by name; one without names is called by the first name wanted."""
     try:
-        with file.open("rb") as content:  # Opened here: numpy leaves it open when it finds the archive damaged.
+        # Opened here: numpy leaves it open when it finds the archive damaged. Its warning is about the age of a file.
+        with file.open("rb") as content, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
             loaded = np.load(content, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return {wanted[0]: loaded}
             with loaded:
                 arrays = {name: loaded[name] for name in wanted if name in loaded.files}
                 found = ", ".join(loaded.files) or "nothing"
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         if "pickle" in str(error).lower() or "object array" in str(error).lower():
             raise DataError(f"{file}: not a NumPy file of numbers, or it holds Python objects: never loaded") from error
-        raise DataError(f"{file}: damaged or not a NumPy file ({error})") from error
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{file}: damaged or not a NumPy file ({said})") from error
+    except MemoryError as error:
+        raise DataError(f"{file}: says that it holds more than fits into memory: it is damaged, or split it") from error
     except OSError as error:
         raise DataError(_unreadable(file, error)) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # numpy returns what is no array as bytes
+            raise DataError(f"{file}: damaged or not a NumPy file ({name} is no array)")
     if wanted[0] not in arrays:
         raise DataError(f"{file}: no array {wanted[0]!r}: it holds {found}")
     return arrays

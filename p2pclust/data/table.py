@@ -62,7 +62,7 @@ class Choice:
             )
         if self.missing not in MISSING:
             raise DataError(f"missing = {self.missing!r}: expected 'error' or 'drop'")
-        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
+        if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
 
 
@@ -88,7 +88,7 @@ class Titles:
 
     def where(self, index: int) -> str:
         """Say which column it is."""
-        return f"column {index + 1}" + (f" ({self.names[index]})" if self.names else "")
+        return f"column {index + 1}" + (f" ({_printable(self.names[index])})" if self.names else "")
 
     def find(self, what: str, column: Column) -> int:
         """Return the index of a column given by name or by number from 1.
@@ -96,19 +96,28 @@ class Titles:
         Raises
         ------
         DataError
-            If there is none; with the nearest name, or with all of them.
+            If there is none, with the nearest name, or with all of them; or if there are several.
         """
+        if isinstance(column, bool) or not isinstance(column, int | str):
+            raise DataError(f"{self.file}: {what} = {column!r}: expected a column's name, or its number counted from 1")
         if isinstance(column, int):
             if not 1 <= column <= self.width:
                 raise DataError(f"{self.file}: {what} = {column}: expected a column number from 1 to {self.width}")
             return column - 1
+        if self.names.count(column) > 1:
+            raise DataError(
+                f"{self.file}: {what} = {column!r}: {self.names.count(column)} columns are called so: give its number, "
+                "counted from 1"
+            )
         if column in self.names:
             return self.names.index(column)
         near = difflib.get_close_matches(column, self.names, n=1)
         meant = f" (did you mean {near[0]!r}?)" if near else ""
         known = "none, for the file has no header: give its number, counted from 1"
         if self.names:
-            known = ", ".join(self.names[:20]) + (f" and {len(self.names) - 20} more" if len(self.names) > 20 else "")
+            known = ", ".join(map(_printable, self.names[:20])) + (
+                f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
+            )
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
     def chosen(self, choice: Choice) -> tuple[list[int], int | None, int | None]:
@@ -210,9 +219,14 @@ def finished(
             raise DataError(f"{file}: a value is missing in every one of its {dropped} rows: choose other columns")
         if dropped:
             X = X[kept]
-            y = None if y is None or len(y) != len(kept) else y[kept]
-            group = None if group is None or len(group) != len(kept) else group[kept]
-            id = None if id is None or len(id) != len(kept) else id[kept]
+            for what, values in (("y", y), ("group", group), ("id", id)):
+                if (
+                    values is not None and values.shape != kept.shape
+                ):  # looked at now, lest it fits what is left by chance
+                    raise DataError(
+                        f"{file}: {what} has shape {values.shape}: expected one value for each of {len(kept)} rows"
+                    )
+            y, group, id = (None if values is None else values[kept] for values in (y, group, id))
     return DataSet(str(file), X, y, group, titles, dropped, id)
 
 
@@ -242,8 +256,16 @@ def _fault(cell: str) -> str:
     if not cell:
         return "empty: fill it in or leave the row out"
     if is_number(cell):
-        return f"{cell} is not a finite number: fill it in or leave the row out"
+        return f"{_short(cell)} is not a finite number: fill it in or leave the row out"
     if cell.lower() in _ABSENT:
         return f"{cell!r} stands for a missing value: fill it in or leave the row out"
-    shown = cell if len(cell) <= 30 else cell[:27] + "..."
-    return f"{shown!r} is text: expected a number"
+    return f"{_short(cell)!r} is text: expected a number"
+
+
+def _short(cell: str) -> str:
+    return cell if len(cell) <= 30 else cell[:27] + "..."
+
+
+def _printable(name: str) -> str:
+    """Return a name from a file as it may stand in a message: on one line, and without signs that move a cursor."""
+    return _short(name) if name.isprintable() else repr(_short(name))

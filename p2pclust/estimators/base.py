@@ -91,7 +91,7 @@ class FederatedEstimator(
 
     def objective(self, X: ArrayLike) -> float:
         """Return what the algorithm minimises, on these rows, in working coordinates."""
-        return float(objective(self._points(X), self._centers, self._fuzzifier()))
+        return float(objective(self._points(X), self._centers, self._fuzzifier))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Return the negative :meth:`objective`: greater is better."""
@@ -110,7 +110,8 @@ class FederatedEstimator(
         if is_list_of_peers(X):
             self._refuse_partition(X)
             arrays = matrices(X, self.n_peers)
-            self.n_features_in_ = arrays[0].shape[1]
+            named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
+            validate_data(self, named, skip_check_array=True)  # names and number of the columns
             return arrays, None
         together = matrix(X, "X")
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
@@ -118,11 +119,8 @@ class FederatedEstimator(
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
 
     def _refuse_partition(self, X: Any) -> None:
-        if self.partition != "iid":
+        if not (isinstance(self.partition, str) and self.partition == "iid"):
             raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
-
-    def _fuzzifier(self) -> float | None:
-        return None
 
     def _check(self, arrays: list[Floats]) -> None:
         """Check against the data what was given per feature or per row, before any peer starts."""
@@ -152,6 +150,8 @@ class FederatedEstimator(
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         rounds = [record for record in state.log if record.stage == state.stage]
         self.seed_ = job.seed
+        # That of the job: a parameter that is set after the fit is for the next one.
+        self._fuzzifier: float | None = getattr(job.protocols[-1], "fuzzifier", None)
         self.n_rounds_ = len(rounds)
         self.converged_ = state.converged
         self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
@@ -184,10 +184,9 @@ class FuzzyEstimator(FederatedEstimator):
 
     def memberships(self, X: ArrayLike) -> Floats:
         """Return how much each row belongs to each cluster, shape (n, C); rows sum to 1."""
-        return memberships(self._points(X), self._centers, self.fuzzifier)
-
-    def _fuzzifier(self) -> float | None:
-        return self.fuzzifier
+        points = self._points(X)
+        assert self._fuzzifier is not None, "every fuzzy protocol has one"
+        return memberships(points, self._centers, self._fuzzifier)
 
 
 def run_job(job: Job, locals: list[Local], fleet: Any) -> JobState:

@@ -64,6 +64,10 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
     arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
     if not arrays:
         raise DataError(f"none of the {len(X)} peers brings a row: expected at least one array with rows")
+    if same_columns:
+        _refuse_other_names(X)
+    else:
+        _refuse_other_rows(X)
     axis, what = (1, "columns") if same_columns else (0, "rows")
     first = next(iter(arrays))
     for peer, held in arrays.items():
@@ -105,7 +109,10 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     scheme = options.pop("scheme")
     if scheme == "distance":
         options["points"] = X
-    labels = None if y is None else np.asarray(y)
+    try:
+        labels = None if y is None else np.asarray(y)
+    except ValueError:
+        raise DataError("y: expected one label per row, as numbers or text") from None
     if labels is not None and labels.shape != (len(X),):
         raise DataError(f"y has shape {labels.shape}, but X has {len(X)} rows: one label per row")
     if count == 1:
@@ -155,11 +162,59 @@ def _numbers(rows: Any, where: str) -> Floats:
         is_complex = False  # ragged: told below
     if is_complex:
         raise DataError(f"{where}: Complex data not supported: cluster real and imaginary parts as two features")
+    if np.ma.is_masked(rows):
+        raise DataError(f"{where}: values are masked: fill them in, or leave out these rows")
     try:
-        converted: Floats = np.asarray(rows, dtype=np.float64)
+        given = np.asarray(rows)
+        if _is_text_or_time(given):
+            raise DataError(f"{where}: expected numbers, and there is text or a time: convert or drop these columns")
+        # What only a wider type can hold becomes infinite, and is refused by row and column.
+        with np.errstate(over="ignore"):
+            # In one order of memory, for sums of few rows depend on it in their last bits.
+            converted: Floats = np.asarray(given, dtype=np.float64, order="C")
+    except OverflowError:
+        raise DataError(f"{where}: a whole number is too large: mend or leave out that row") from None
+    except DataError:
+        raise
     except (TypeError, ValueError):
         raise DataError(f"{where}: expected numbers in rows of equal length") from None
     return converted
+
+
+def _is_text_or_time(given: NDArray[Any]) -> bool:
+    """Whether NumPy would turn something into numbers that is none: text that looks like one, or a date."""
+    if given.dtype.kind == "O":
+        return any(isinstance(value, str | bytes | np.datetime64 | np.timedelta64) for value in given.flat)
+    return given.dtype.kind in "USMm"
+
+
+def _refuse_other_names(X: Any) -> None:
+    """Refuse tables whose columns have other names, or another order, than those of the first one."""
+    first: list[Any] | None = None
+    for peer, rows in enumerate(X):
+        names = getattr(rows, "columns", None)
+        if names is None:
+            continue
+        first = list(names) if first is None else first
+        if list(names) != first:
+            raise DataError(
+                f"peer {peer} has the columns {', '.join(map(str, names))[:80]} where another has "
+                f"{', '.join(map(str, first))[:80]}: give every peer the same columns in the same order"
+            )
+
+
+def _refuse_other_rows(X: Any) -> None:
+    """Refuse tables whose rows are called otherwise, or stand in another order, than those of the first one."""
+    first: NDArray[Any] | None = None
+    for peer, rows in enumerate(X):
+        if not hasattr(rows, "columns") or not hasattr(rows, "index"):
+            continue
+        index = np.asarray(rows.index)
+        first = index if first is None else first
+        if not np.array_equal(index, first):
+            raise DataError(
+                f"peer {peer} has rows of another index than another peer: give every peer the same rows in the same order"
+            )
 
 
 def _depth(item: ArrayLike | Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -55,11 +56,13 @@ class _VerticalEstimator(FederatedEstimator):
         seed = seed_from(self.random_state)
         job = self._job(seed)
         if is_list_of_peers(X):
-            if self.partition != "even":
+            if not (isinstance(self.partition, str) and self.partition == "even"):
                 raise UsageError(
                     f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out"
                 )
             arrays = matrices(X, self.n_peers, same_columns=False)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_  # of an earlier fit
             self.n_features_in_ = sum(columns.shape[1] for columns in arrays)
             self.columns_ = list(split_columns(self.n_features_in_, len(arrays), [a.shape[1] for a in arrays]))
         else:
@@ -78,15 +81,14 @@ class _VerticalEstimator(FederatedEstimator):
         return self
 
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
-        widths = None if isinstance(self.partition, str) else self.partition
-        if isinstance(self.partition, str) and self.partition != "even":
-            raise UsageError(f"partition = {self.partition!r}: expected 'even', or the number of columns of each peer")
+        even = isinstance(self.partition, str) and self.partition == "even"
+        widths = None if even else _widths(self.partition)
         n_peers = 1 if self.n_peers is None else self.n_peers
         if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer):
             raise UsageError(f"n_peers = {n_peers!r}: expected a whole number of at least 1, or None")
         if widths is not None and self.n_peers is None:
             n_peers = len(widths)
-        return list(split_columns(n_features, int(n_peers), None if widths is None else list(widths)))
+        return list(split_columns(n_features, int(n_peers), widths))
 
     def _given(self) -> list[Floats] | list[None]:
         """Return each peer's columns of the first centers, or None for each if these were not given."""
@@ -96,6 +98,8 @@ class _VerticalEstimator(FederatedEstimator):
         centers = np.asarray(init, dtype=np.float64)
         if centers.shape[1] != self.n_features_in_:
             raise UsageError(f"init has {centers.shape[1]} columns, but the data have {self.n_features_in_}")
+        if not np.isfinite(centers).all():
+            raise UsageError("init: expected finite numbers")
         return [centers[:, columns] for columns in self.columns_]
 
     def _learn_columns(self, job: Job, state: JobState, locals: list[Local]) -> None:
@@ -109,6 +113,14 @@ class _VerticalEstimator(FederatedEstimator):
             self.origin_[columns], self.scale_[columns] = own.origin, own.scale
             self.labels_ = np.array(kept["labels"])
         self._centers = (self.cluster_centers_ - self.origin_) / self.scale_
+
+
+def _widths(partition: Any) -> list[int]:
+    """Return the number of columns of each peer as plain whole numbers."""
+    try:
+        return [operator.index(width) for width in partition]
+    except TypeError:
+        raise UsageError(f"partition = {partition!r}: expected 'even', or the number of columns of each peer") from None
 
 
 class VerticalCMeans(_VerticalEstimator):

@@ -170,7 +170,9 @@ class Measure(Protocol):
     def flaw(self, state: State, *, done: bool) -> str:
         if not done:
             return ""
-        if any(f"measured_{name}" not in state for name in ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")):
+        if any(
+            f"measured_{name}" not in state for name in ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")
+        ):
             return "not all that is measured"
         return "measures of no row" if state["measured_rows"] < 1 else ""
 

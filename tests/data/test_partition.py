@@ -257,7 +257,10 @@ def test_widths_that_do_not_fit(widths: list[int]) -> None:
         ),
         ((np.arange(9), 9, 2, "labels"), "partition 'labels': labels_per_peer is missing"),
         ((np.arange(9), 9, 2, "dirichlet"), "partition 'dirichlet': beta is missing"),
-        ((np.arange(9), 9, 2, "dirichlet", None, 0.0), "partition 'dirichlet': beta = 0.0: expected more than 0"),
+        (
+            (np.arange(9), 9, 2, "dirichlet", None, 0.0),
+            "partition 'dirichlet': beta = 0.0: expected a number of more than 0",
+        ),
         ((np.arange(9), 9, 2, "iid", None, 1.0), "partition 'iid': has no option beta"),
         ((None, 9, 2, "distance"), "partition 'distance': beta is missing"),
         ((None, 9, 2, "distance", None, 1.0), "partition 'distance': needs the rows themselves, as points"),

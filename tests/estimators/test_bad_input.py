@@ -1,0 +1,191 @@
+"""What a new user may hand in by mistake: one line that says what to do, and never a wrong answer in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from p2pclust import estimators
+from p2pclust.errors import DataError, UsageError
+from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans
+
+ALL = [getattr(estimators, name) for name in estimators.__all__]
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(60, 4)) + 1e3 + 9.0 * (np.arange(60) % 3)[:, np.newaxis]
+
+
+def undivided(kind: Any) -> dict[str, int]:
+    """A stream's batches would be too small for the privacy gate: one holds all rows."""
+    return {"n_batches": 1} if "n_batches" in kind().get_params() else {}
+
+
+class Frame:
+    """As much of a table with names as anybody looks at: pandas is not needed to refuse one."""
+
+    def __init__(self, values: Any, columns: str, index: Any = None) -> None:
+        self._values = np.asarray(values)
+        self.columns = list(columns)
+        self.index = np.arange(len(self._values)) if index is None else index
+        self.shape, self.ndim = self._values.shape, self._values.ndim
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self._values, dtype=dtype)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ([["1", "2"], ["3", "4"]], "X: expected numbers, and there is text"),
+        (np.array([[1.0, "a"]], dtype=object), "X: expected numbers, and there is text"),
+        (np.array([["2020-01-01"]] * 9, dtype="M8[D]"), "text or a time: convert or drop"),
+        ([[10**400, 1], [1, 2]], "X: a whole number is too large"),
+        (np.array([[np.longdouble("1e4000")], [1]]), "X: row 0, column 0 is (inf|too large)"),
+        (np.ma.array(X, mask=X > 1010), "X: values are masked"),
+        ([[1.0, None], [2.0, 3.0]], "X: row 0, column 1 is NaN"),
+        ([X[:9], [["x"] * 4] * 9], "peer 1: expected numbers"),
+        (np.zeros(5, dtype=[("a", float), ("b", float)]), "X: expected numbers"),
+        ({"a": 1}, "X: expected numbers"),
+        (None, "X: expected 2D array"),
+    ],
+)
+@pytest.mark.parametrize("kind", ALL)
+def test_what_is_no_matrix_of_numbers_is_refused(kind: Any, data: Any, line: str) -> None:
+    with pytest.raises(DataError, match=line) as caught:
+        kind(n_clusters=2, random_state=0).fit(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_tables_with_their_columns_in_another_order_are_refused() -> None:
+    shuffled = [Frame(X[:30], "abcd"), Frame(X[30:], "abdc")]
+    with pytest.raises(DataError, match="peer 1 has the columns a, b, d, c where another has a, b, c, d: give every"):
+        LosslessCMeans(n_clusters=2).fit(shuffled)
+    same = [Frame(X[:30], "abcd"), X[30:40], Frame(X[40:], "abcd")]
+    assert LosslessCMeans(n_clusters=2, random_state=0).fit(same).n_rounds_ > 0
+
+
+def test_tables_of_columns_with_their_rows_in_another_order_are_refused() -> None:
+    with pytest.raises(DataError, match="peer 1 has rows of another index than another peer"):
+        VerticalCMeans(n_clusters=2).fit([Frame(X[:, :2], "ab"), Frame(X[::-1, 2:], "cd", np.arange(60)[::-1])])
+    parts = [Frame(X[:, :2], "ab"), Frame(X[:, 2:], "cd")]
+    assert VerticalCMeans(n_clusters=2, random_state=0).fit(parts).n_features_in_ == 4
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_results_do_not_depend_on_the_order_of_memory_or_the_type(kind: Any) -> None:
+    options: dict[str, Any] = {"n_clusters": 3, "random_state": 1, "n_peers": 2, **undivided(kind)}
+    model = kind(**options).fit(X)
+    read_only = X.copy()
+    read_only.setflags(write=False)
+    for same in (
+        np.asfortranarray(X),
+        np.ascontiguousarray(X[::-1])[::-1],
+        np.repeat(X, 2, axis=1)[:, ::2],
+        X.astype(">f8"),
+        X.astype(object),
+        X.tolist(),
+        read_only,
+    ):
+        other = kind(**options).fit(same)
+        assert other.cluster_centers_.tobytes() == model.cluster_centers_.tobytes()
+        assert other.labels_.tolist() == model.labels_.tolist()
+        assert other.transform(same).tobytes() == model.transform(X).tobytes()
+        assert other.score(same) == model.score(X)
+    for dtype in (np.float32, np.int16, np.bool_):
+        narrow = (X > 1009).astype(dtype) if dtype is np.bool_ else X.astype(dtype)
+        one, other = kind(**options).fit(narrow), kind(**options).fit(narrow.astype(np.float64))
+        assert one.cluster_centers_.tobytes() == other.cluster_centers_.tobytes()
+
+
+@pytest.mark.parametrize("scaling", ["none", "minmax", "zscore"])
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.ones((30, 2)),
+        np.column_stack([X, np.full(60, 7.0)]),
+        np.repeat(X[:3], 20, axis=0),
+        X + 1e14,
+        X * 1e110,
+        (X - 1e3) * 1e-300,
+        (X - 1e3) * 1e-320,
+        np.vstack([X, [[1e30] * 4]]),
+    ],
+    ids=["constant", "constant-column", "repeated", "offset", "huge", "tiny", "subnormal", "outlier"],
+)
+def test_odd_but_sound_data_give_finite_centers_and_no_warning(kind: Any, data: np.ndarray, scaling: str) -> None:
+    model = kind(n_clusters=2, random_state=3, n_peers=2, scaling=scaling, **undivided(kind)).fit(data)
+    assert np.isfinite(model.cluster_centers_).all()
+    assert np.isfinite(model.transform(data)).all()
+    assert model.labels_.shape == (len(data),)
+    if hasattr(model, "memberships"):
+        assert model.memberships(data).sum(axis=1) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("partition", "line"),
+    [
+        ({"scheme": "dirichlet", "beta": "0.5"}, "beta = '0.5': expected a number of more than 0"),
+        ({"scheme": "dirichlet", "beta": np.nan}, "beta = nan: expected a number"),
+        ({"scheme": "dirichlet", "beta": 1e308}, "beta = 1e.308: expected a number"),
+        ({"scheme": "labels", "labels_per_peer": 1.5}, "labels_per_peer = 1.5: expected a whole number of at least 1"),
+        ({"scheme": "distance", "beta": 1.0, "locations": [1, 2]}, "expected 2 locations, one for each peer, of 4"),
+        ({"scheme": "distance", "beta": 1.0, "locations": [["a"] * 4] * 2}, "expected 2 locations"),
+        ({"scheme": "distance", "beta": 1.0, "locations": [[np.nan] * 4] * 2}, "expected 2 locations"),
+        (np.array([1, 2]), "expected a scheme's name, or a mapping"),
+    ],
+)
+def test_odd_partitions_are_refused(partition: Any, line: str) -> None:
+    with pytest.raises(UsageError, match=line) as caught:
+        LosslessCMeans(n_clusters=2, n_peers=2, partition=partition).fit(X, np.arange(60) % 3)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("y", "line"),
+    [([None, "a", 1] * 20, "labels of different types"), ([[1], [1, 2]] * 30, "y: expected one label per row")],
+)
+def test_odd_labels_are_refused(y: Any, line: str) -> None:
+    with pytest.raises(UsageError, match=line):
+        LosslessCMeans(n_clusters=2, n_peers=2, partition={"scheme": "dirichlet", "beta": 1.0}).fit(X, y)
+
+
+@pytest.mark.parametrize("partition", [5, ["1", "3"], [1.5, 2.5], {"scheme": "iid"}, None, "odd"])
+def test_odd_widths_are_refused(partition: Any) -> None:
+    with pytest.raises(UsageError, match="expected 'even', or the number of columns of each peer"):
+        VerticalCMeans(n_clusters=2, partition=partition).fit(X)
+
+
+def test_a_partition_beside_a_list_of_peers_is_refused_whatever_it_is() -> None:
+    for kind in (LosslessCMeans, VerticalCMeans):
+        with pytest.raises(UsageError, match="a list of 2 arrays was given: leave it out"):
+            kind(n_clusters=2, partition=np.array([2, 2])).fit([X, X])
+
+
+def test_given_first_centers_of_clusters_that_end_empty_are_kept() -> None:
+    init = np.vstack([X[:1], np.full((1, 4), 1e6)])
+    model = VerticalCMeans(n_clusters=2, init=init, n_peers=2).fit(X)
+    assert model.cluster_centers_[1].tolist() == [1e6] * 4
+    assert set(model.labels_.tolist()) == {0}
+    with pytest.raises(UsageError, match="init: expected finite numbers"):
+        VerticalCMeans(n_clusters=2, init=init * np.nan, n_peers=2).fit(X)
+
+
+def test_a_fuzzifier_that_is_set_after_the_fit_is_for_the_next_one() -> None:
+    model = LosslessFuzzyCMeans(n_clusters=3, random_state=0).fit(X)
+    shares, score = model.memberships(X).tobytes(), model.score(X)
+    model.set_params(fuzzifier=3.0, n_clusters=7)
+    assert (model.memberships(X).tobytes(), model.score(X)) == (shares, score)
+    assert len(model.get_feature_names_out()) == 3
+
+
+def test_names_of_columns_of_an_earlier_fit_are_forgotten() -> None:
+    for kind in (LosslessCMeans, VerticalCMeans):
+        model = kind(n_clusters=2, random_state=0).fit(X)
+        model.feature_names_in_ = np.array(list("abcd"), dtype=object)
+        halves = [X[:, :2], X[:, 2:]] if kind is VerticalCMeans else [X[:30], X[30:]]
+        assert model.fit(halves).predict(X).shape == (60,)
