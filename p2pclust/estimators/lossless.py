@@ -18,7 +18,7 @@ class LosslessCMeans(FederatedEstimator):
     Parameters
     ----------
     n_clusters : int, default 8
-    init : {"k-means++", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
+    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
         First centers: proposed by one peer (means of five of its rows each, or drawn within the ranges), picked by
         k-means++ over all peers, drawn from the seed, or given.
     tol : float, default 5e-3

@@ -136,6 +136,10 @@ class Arrays(Mapping[str, NDArray[Any]]):
             if not isinstance(array, StoredArray):
                 yield array
 
+    def sound(self) -> bool:
+        """Tell whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
+        return all(all_finite(array) for array in self.in_memory())
+
     def moved(self, name: str, new_name: str) -> Arrays:
         """Return a copy in which an array has another name, without reading its numbers."""
         return Arrays({new_name if key == name else key: array for key, array in self._arrays.items()})

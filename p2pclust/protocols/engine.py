@@ -225,19 +225,16 @@ def _advance(
     )
     if arrays is None:
         return _after_empty(job, closed, n_peers)
-    if not _sound(arrays):
-        # Such a state could not even be sent. Sums within the grid do not get here by themselves.
+    if not arrays.sound():
+        # Such a state could not even be sent.
         return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
     stepped = replace(closed, arrays=arrays)
-    hopeless = protocol.hopeless(state.arrays, arrays)
-    if hopeless:
+    if hopeless := protocol.hopeless(state.arrays, arrays):
         return replace(stepped, status="failed", reason=hopeless)
     # Of peers that a privacy gate holds in this stage nothing is known yet: they may contribute to a later one.
     held = any(reason.startswith(_HELD) for reason in reasons.values())
-    if len(contributors) + len(reasons) == n_peers and not held:
-        objection = protocol.objection(arrays)
-        if objection:
-            return replace(stepped, status="failed", reason=objection)
+    if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
+        return replace(stepped, status="failed", reason=objection)
     steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
     if protocol.finished(state.arrays, arrays, steps):
         return _enter(job, replace(stepped, converged=True), state.stage + 1)
@@ -349,10 +346,6 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     return _within_limit(job, state)
 
 
-def _sound(arrays: State) -> bool:
-    return all(all_finite(array) for array in arrays.in_memory())
-
-
 def _within_limit(job: Job, state: JobState) -> JobState:
     limit = job.protocols[state.stage].round_limit
     if limit is not None and state.stage_round >= limit:
@@ -369,8 +362,8 @@ def _enter(job: Job, state: JobState, stage: int) -> JobState:
             fresh = replace(fresh, arrays=protocol.open(state.arrays, streams.opening(job.seed, stage)))
         except UsageError as error:
             return replace(fresh, status="failed", reason=str(error)[:_MAX_REASON])
-        if not _sound(fresh.arrays):
-            reason = f"{protocol.id}: it cannot begin with numbers that are not finite: are the units of the data odd?"
+        if not fresh.arrays.sound():
+            reason = f"{protocol.id}: cannot begin with numbers that are not finite: are the units of the data odd?"
             return replace(fresh, arrays=state.arrays, status="failed", reason=reason)
         if protocol.needs_rounds(fresh.arrays):
             return fresh

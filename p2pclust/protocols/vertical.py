@@ -226,17 +226,23 @@ class VerticalClustering(Clustering):
             return f"{odd[0]} of shape {list(state.shape(odd[0]))} for {self.n_clusters} clusters"
         # All that one round made, or none of it before the first; and at the end also that of the round before.
         made = [name in state for name in self.makes]
-        if any(made) and not all(made):
-            return "half of what assigns rows to clusters"
+        if (any(made) or done) and not all(made):
+            return "not all that assigns rows to clusters"
         return "no assignment of the round before" if done and self.assigned_before not in state else ""
 
     def suits(self, state: State, local: Local) -> bool:
         return self.assigned_before in state and misfit(state, local) == ""
 
     def conclude(self, state: State, local: Local) -> Arrays:
-        """Return the rows' labels (N,), and this peer's columns of the centers (C, F_m) in the units of its data."""
+        """Return the rows' labels (N,), and this peer's columns of the centers (C, F_m) in the units of its data.
+
+        Labels alone, if a cluster ended with its first center and this peer was given none, or not its own.
+        """
         columns = Columns.of(local, self.scaling)
-        centers = self.updated(state, local, columns, self.assigned_before)
+        try:
+            centers = self.updated(state, local, columns, self.assigned_before)
+        except Abstain:
+            return Arrays(labels=self.labels(state))
         return Arrays(labels=self.labels(state), centers=columns.raw(centers))
 
     @abstractmethod
