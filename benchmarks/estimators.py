@@ -49,8 +49,7 @@ def made(n_rows: int, rounds: int, *, fuzzy: bool) -> Case:
     rng = np.random.default_rng(7)
     middles = rng.normal(scale=3.0, size=(CLUSTERS, FEATURES))
     arrays = [middles[rng.integers(CLUSTERS, size=n_rows)] for _ in range(PEERS)]
-    for rows in arrays:
-        rows += rng.normal(size=rows.shape)
+    arrays = [rows + rng.normal(size=rows.shape) for rows in arrays]
     return Case(arrays, middles + rng.normal(scale=0.3, size=middles.shape), rounds, fuzzy)
 
 

@@ -55,7 +55,7 @@ def peers_of(n_rows: int) -> list[Floats]:
 
 def first_centers() -> Floats:
     """Return the centers that FedFuzzClus draws from the seed."""
-    return np.random.RandomState(SEED).rand(CLUSTERS, FEATURES)  # noqa: NPY002 - theirs is numpy's old generator
+    return np.random.RandomState(SEED).rand(CLUSTERS, FEATURES)
 
 
 def ours(arrays: list[Floats], rounds: int) -> Floats:
