@@ -4,23 +4,28 @@ The paper's test (:mod:`mutual_test`) looks at each pair by itself, at the shape
 own model, which has seen the rows that it is tested on. Here a cluster compares the models of others with one another, on
 its own rows, and groups come from all comparisons together:
 
-1. For each row, the logarithm of each foreign model's error, less the median over the foreign models: what is hard for
-   every model says nothing. The mean over the cluster's rows is S[a, b], told by the peer of a.
-2. S less its medians by rows and by columns: what is generally strong or weak, a model or a cluster, says nothing either.
+1. Each row of cluster a ranks the m foreign models by their error. A model's score is the mean over the rows of
+   ``(ln(rank / m) / ln m)**2``: 1 for the best, and nearly nothing below the middle. The peer of a tells S[a, b].
+2. S less its means by rows and by columns: what is generally strong or weak, a model or a cluster, says nothing.
 3. The affinity of a and b is the mean of both directions. Average linkage joins clusters, never two of one peer, and the
    cut follows from the data (:mod:`linkage`). No α, no θ, no number of clusters.
 
+Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others, and what is
+hard for every model cancels. With half of a cluster's rows misplaced, the other half still has its say, because only the
+first ranks count. ``statistic="logs"`` takes, in place of step 1, the mean logarithmic error less the row's median over
+the foreign models; it looks at all rows and models alike, and finds less where clusters are dirty.
+
 Why whole numbers
 -----------------
-S is told in steps of 2**-11, as 16-bit codes. All that follows is sums, medians and comparisons of multiples of 2**-13,
-which floats hold exactly, and single divisions, which every CPU rounds alike. So peers that agreed on the codes get the
-same groups to the last bit, whatever their CPU or their linear algebra.
+S is told in one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly, and
+single divisions, which every CPU rounds alike. So peers that agreed on the bytes get the same groups, whatever their CPU
+or their linear algebra.
 
 What a peer reveals
 -------------------
-For each of its clusters and each foreign model, one mean over the cluster's rows: how much better or worse than the
-others the model describes them, in the mean. M means are M equations about n F unknown numbers. A cluster with fewer
-than ``LEAST_ROWS`` rows, or with n F not above M, tells nothing and is set aside: its single rows could be sought.
+For each of its clusters and each foreign model one byte: how highly the cluster's rows rank the model, in the mean. M
+means are M equations about n F unknown numbers. A cluster with fewer than ``LEAST_ROWS`` rows, or with n F not above M,
+tells nothing and is set aside: its single rows could be sought.
 """
 
 from __future__ import annotations
@@ -32,27 +37,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import WireError
+from p2pclust.protocols import checks
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.association import Association, Clusters
-from p2pclust.protocols.linkage import average_linkage, best_cut
+from p2pclust.protocols.linkage import average_linkage, best_cut, settled
 from p2pclust.protocols.privacy import LEAST_ROWS
 
-__all__ = ["NOTHING", "affinities", "associate", "codes", "distances", "read_verdicts", "verdicts"]
+__all__ = ["NOTHING", "STATISTICS", "associate", "codes", "distances", "log_errors", "rank_scores", "read_verdicts", "verdicts"]  # fmt: skip
 
-NOTHING: Final = 65535
+STATISTICS: Final = ("ranks", "logs")
+
+NOTHING: Final = 255
 """The code of a pair about which nothing is told: an own model, or one whose errors are not finite."""
 
-_STEPS: Final = 2048  # per unit of the natural logarithm
-_ZERO: Final = 32767  # the code of 0; codes 0 and 65534 are e**-16 and e**16 times the median error
+_WORST: Final = 254
+_LOG_STEPS: Final = 64  # per unit of the natural logarithm: codes reach from e**-2 to e**2 times the median error
 # Errors below this share of the cluster's median error are as good as this: a row that is met exactly has no logarithm.
 _FLOOR: Final = 1e-6
+# Means are rounded to this part of a code's step, so that differences stay whole numbers.
+_PARTS: Final = 1024
+# After so many turns by rows and columns the means are near 0; they would be at once if no pair were missing.
+_TURNS: Final = 8
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def affinities(errors: ArrayLike, foreign: ArrayLike) -> Floats:
-    """Return a cluster's mean logarithmic error under each foreign model, corrected row by row (step 1).
+def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
+    """Return how highly a cluster's rows rank each foreign model (step 1).
 
     Parameters
     ----------
@@ -64,15 +76,43 @@ def affinities(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     Returns
     -------
     ndarray, shape (M,)
-        Below 0 for models that serve better than most. NaN for own models and for models with an error that is not
-        finite.
+        From 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN for own
+        models and for models with an error that is not finite; these are ranked last.
+
+    Examples
+    --------
+    Of three foreign models the first is best on both rows; ln(2/3) / ln(3) squared is 0.136.
+
+    >>> rank_scores([[9, 1, 2, 3], [9, 10, 30, 20]], [False, True, True, True]).round(3).tolist()
+    [nan, 1.0, 0.068, 0.068]
+    """
+    table = np.asarray(errors, dtype=np.float64)
+    among = np.flatnonzero(np.asarray(foreign, dtype=np.bool_))
+    result = np.full(table.shape[1], np.nan)
+    if among.size == 0:
+        return result
+    others = table[:, among]
+    sound = np.isfinite(others).all(axis=0)
+    others = np.where(sound, others, np.inf)
+    better = np.array([np.searchsorted(np.sort(row), row) for row in others], dtype=np.float64)
+    # With a single foreign model there is nothing to rank: ln 1 / ln 1.
+    scale = np.log(among.size) if among.size > 1 else 1.0
+    scores = ((np.log((better + 1) / among.size) / scale) ** 2).mean(axis=0)
+    result[among] = np.where(sound, scores, np.nan)
+    return result
+
+
+def log_errors(errors: ArrayLike, foreign: ArrayLike) -> Floats:
+    """Return a cluster's mean logarithmic error under each foreign model, less each row's median.
+
+    Parameters and shape are those of :func:`rank_scores`. Below 0 for models that serve better than most.
 
     Examples
     --------
     Two rows, the second ten times as hard. Model 1 halves the error of the middle one, model 3 doubles it.
 
     >>> row = np.array([0.5, 1.0, 2.0, 4.0])
-    >>> found = affinities([row, 10 * row], [False, True, True, True])
+    >>> found = log_errors([row, 10 * row], [False, True, True, True])
     >>> (found / np.log(2)).round(9).tolist()
     [nan, -1.0, 0.0, 1.0]
     """
@@ -89,53 +129,65 @@ def affinities(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     return result
 
 
-def codes(errors: ArrayLike, foreign: ArrayLike) -> Ints:
-    """Return :func:`affinities` in steps of 2**-11, :data:`NOTHING` in place of NaN.
+def codes(errors: ArrayLike, foreign: ArrayLike, statistic: str = "ranks") -> NDArray[np.uint8]:
+    """Return one byte per model: 0 serves best, 254 worst; :data:`NOTHING` in place of NaN.
 
     Examples
     --------
-    >>> codes([[1.0, 1.0, np.e, np.nan]] * 3, [True, True, True, True]).tolist()
-    [32767, 32767, 34815, 65535]
+    >>> codes([[1.0, 2.0, np.nan]] * 3, [True, True, True]).tolist()
+    [0, 219, 255]
+    >>> codes([[1.0, 1.0, np.e, np.nan]] * 3, [True, True, True, True], "logs").tolist()
+    [127, 127, 191, 255]
     """
-    values = affinities(errors, foreign)
-    steps = np.clip(np.rint(values * _STEPS) + _ZERO, 0, NOTHING - 1)
-    return np.where(np.isnan(values), NOTHING, np.nan_to_num(steps)).astype(np.int64)
+    if statistic == "ranks":
+        values = _WORST * (1.0 - rank_scores(errors, foreign))
+    else:
+        values = _WORST / 2 + _LOG_STEPS * log_errors(errors, foreign)
+    told = ~np.isnan(values)
+    result = np.full(values.shape, NOTHING, dtype=np.uint8)
+    result[told] = np.clip(np.rint(values[told]), 0, _WORST).astype(np.uint8)
+    return result
 
 
-def verdicts(clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_features: int) -> Arrays:
-    """Return all that a peer tells: :func:`codes` of each of its clusters, two bytes each, the low one first.
+def verdicts(
+    clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_features: int, statistic: str = "ranks"
+) -> Arrays:
+    """Return all that a peer tells: :func:`codes` of each of its clusters.
 
     Parameters
     ----------
     clusters : Clusters
     peer : int
     errors : iterable of array_like, each of shape (n_q, M)
-        For each own cluster, in order, the errors of its rows, or of a fixed choice of them (a hundred suffice), under
-        all models, in the order of `clusters`. May be a generator: one cluster's errors are needed at a time.
+        For each own cluster, in order, the errors of its rows, or of rows spread evenly over it (a hundred suffice),
+        under all models, in the order of `clusters`. May be a generator: one cluster's errors are needed at a time.
     n_features : int
         F, for the gate: see the module's text.
+    statistic : str
+        One of :data:`STATISTICS`.
 
     Returns
     -------
     Arrays
-        ``affinity``: uint8 of shape (K, M, 2).
+        ``affinity``: uint8 of shape (K, M).
 
     Examples
     --------
-    >>> told = verdicts(Clusters((1, 2)), 0, [np.ones((3, 3))], n_features=2)
+    >>> told = verdicts(Clusters((1, 2)), 0, [[[1, 1, 2]] * 3], n_features=2)
     >>> told["affinity"].tolist()
-    [[[255, 255], [255, 127], [255, 127]]]
+    [[255, 0, 254]]
     """
+    checks.one_of("statistic", statistic, STATISTICS)
     foreign = clusters.owners != peer
-    table = np.full((clusters.counts[peer], clusters.total), NOTHING, dtype=np.int64)
+    table = np.full((clusters.counts[peer], clusters.total), NOTHING, dtype=np.uint8)
     for row, cluster_errors in zip(table, errors, strict=True):
         n = len(np.asarray(cluster_errors))
         if n >= LEAST_ROWS and n * n_features > clusters.total:
-            row[:] = codes(cluster_errors, foreign)
-    return Arrays(affinity=np.stack([table & 255, table >> 8], axis=2).astype(np.uint8))
+            row[:] = codes(cluster_errors, foreign, statistic)
+    return Arrays(affinity=table)
 
 
-def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> Ints:
+def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> NDArray[np.uint8]:
     """Return the codes that a peer told, shape (K, M).
 
     Raises
@@ -143,30 +195,29 @@ def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> Ints:
     WireError
         If they are not what :func:`verdicts` writes: another shape, or a value for an own model.
     """
-    shape = (clusters.counts[peer], clusters.total, 2)
+    shape = (clusters.counts[peer], clusters.total)
     if list(told) != ["affinity"] or told["affinity"].dtype != np.uint8 or told["affinity"].shape != shape:
         raise WireError(f"verdicts of peer {peer}: expected uint8 of shape {shape}")
-    pairs = told["affinity"].astype(np.int64)
-    table: Ints = pairs[:, :, 0] + 256 * pairs[:, :, 1]
+    table: NDArray[np.uint8] = told["affinity"]
     if (table[:, list(clusters.of(peer))] != NOTHING).any():
         raise WireError(f"verdicts of peer {peer}: a value for a model of its own")
     return table
 
 
-def distances(clusters: Clusters, table: Ints) -> tuple[Floats, tuple[int, ...]]:
+def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tuple[int, ...]]:
     """Return the symmetric matrix of how unlike clusters are, and the clusters that are set aside (steps 2 and 3).
 
     Parameters
     ----------
     clusters : Clusters
-    table : ndarray of int, shape (M, M)
+    table : ndarray of uint8, shape (M, M)
         Codes: row a is told by the peer of a.
 
     Returns
     -------
     matrix : ndarray, shape (M, M)
-        Lower is more alike; multiples of 2**-3 steps. Infinite where a link is out of the question: two clusters of one
-        peer, or one that is set aside.
+        Whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that ratios mean
+        something. Infinite where a link is out of the question: two clusters of one peer, or one that is set aside.
     aside : tuple of int
         Clusters about whose rows nothing was told, and clusters whose model was not finite on most clusters of others.
 
@@ -174,11 +225,11 @@ def distances(clusters: Clusters, table: Ints) -> tuple[Floats, tuple[int, ...]]
     --------
     Two peers with two clusters each; 0 and 2 are alike, and so are 1 and 3.
 
-    >>> near, far, none = 32767 - 100, 32767 + 100, NOTHING
-    >>> table = np.array([[none, none, near, far], [none, none, far, near], [near, far, none, none], [far, near, none, none]])
+    >>> table = np.full((4, 4), NOTHING, dtype=np.uint8)
+    >>> table[0, 2:], table[1, 2:], table[2, :2], table[3, :2] = [1, 5], [5, 1], [1, 5], [5, 1]
     >>> matrix, aside = distances(Clusters((2, 2)), table)
     >>> matrix[0].tolist(), aside
-    ([inf, inf, -100.0, 100.0], ())
+    ([inf, inf, 2048.0, 10240.0], ())
     """
     apart = clusters.apart()
     told = (table != NOTHING) & apart
@@ -191,21 +242,18 @@ def distances(clusters: Clusters, table: Ints) -> tuple[Floats, tuple[int, ...]]
     if not valid.any():
         return result, aside
     # A model that fails on one cluster only is as bad there as can be told.
-    S = np.where(table == NOTHING, NOTHING - 1, table) - float(_ZERO)
-    S -= _medians(S, valid)[:, np.newaxis]
-    S -= _medians(S.T, valid.T)
-    both = (S + S.T) / 2
-    result[valid] = both[valid]
+    S = np.where(valid, np.minimum(table, _WORST).astype(np.float64) * _PARTS, 0.0)
+    for _ in range(_TURNS):
+        S = np.where(valid, S - _means(S, valid)[:, np.newaxis], 0.0)
+        S = np.where(valid, S - _means(S.T, valid), 0.0)
+    both = (S + S.T)[valid]
+    result[valid] = both - both.min() + np.floor((both.max() - both.min()) / 4)
     return result, aside
 
 
-def _medians(values: Floats, valid: NDArray[np.bool_]) -> Floats:
-    """The median of each row's valid values; 0 for a row without any."""
-    ordered = np.sort(np.where(valid, values, np.inf), axis=1)
-    count = valid.sum(axis=1)
-    rows = np.arange(len(values))
-    middle = (ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, np.minimum(count // 2, len(values) - 1)]) / 2
-    return np.where(count > 0, middle, 0.0)
+def _means(values: Floats, valid: NDArray[np.bool_]) -> Floats:
+    """Each row's mean over valid pairs, as a whole number; 0 for a row without any. What is not valid is 0."""
+    return np.rint(values.sum(axis=1) / np.maximum(valid.sum(axis=1), 1))
 
 
 def associate(clusters: Clusters, told: Sequence[Arrays | None]) -> Association:
@@ -224,17 +272,16 @@ def associate(clusters: Clusters, told: Sequence[Arrays | None]) -> Association:
 
     Examples
     --------
-    >>> def two(near, far): return np.stack([np.full((9, 2), near), np.full((9, 2), far)])
     >>> clusters = Clusters((2, 2))
     >>> first = verdicts(clusters, 0, [[[1, 1, 1, 3]] * 9, [[1, 1, 3, 1]] * 9], n_features=2)
     >>> second = verdicts(clusters, 1, [[[1, 3, 1, 1]] * 9, [[3, 1, 1, 1]] * 9], n_features=2)
     >>> associate(clusters, [first, second]).groups
     ((0, 2), (1, 3))
     """
-    table = np.full((clusters.total, clusters.total), NOTHING, dtype=np.int64)
+    table = np.full((clusters.total, clusters.total), NOTHING, dtype=np.uint8)
     for peer, arrays in enumerate(told):
         if arrays is not None:
             table[list(clusters.of(peer))] = read_verdicts(clusters, peer, arrays)
     matrix, aside = distances(clusters, table)
-    groups = best_cut(matrix, average_linkage(matrix)).groups
-    return Association.from_groups(clusters, groups, aside)
+    cut = best_cut(matrix, average_linkage(matrix))
+    return Association.from_groups(clusters, settled(matrix, cut.groups, clusters.owners), aside)

@@ -18,7 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cut", "Merge", "average_linkage", "best_cut"]
+from p2pclust.protocols.matching import cheapest_matching
+
+__all__ = ["Cut", "Merge", "average_linkage", "best_cut", "settled"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,16 +44,16 @@ class Cut:
         Groups of two or more, each sorted, by their lowest member.
     n_merges : int
         How many merges were done.
-    margin : float
-        The mean margin there: how much nearer a member is to its own group than to the next one.
-    margins : tuple of float
-        The mean margin after each number of merges, from none on.
+    silhouette : float
+        The mean silhouette there.
+    silhouettes : tuple of float
+        The mean silhouette after each number of merges, from none on.
     """
 
     groups: tuple[tuple[int, ...], ...]
     n_merges: int
-    margin: float
-    margins: tuple[float, ...]
+    silhouette: float
+    silhouettes: tuple[float, ...]
 
 
 def average_linkage(distances: Floats) -> tuple[Merge, ...]:
@@ -129,20 +131,20 @@ def _join(sums: Floats, first: int, second: int) -> None:
 def best_cut(distances: Floats, merges: Sequence[Merge]) -> Cut:
     """Stop where members are nearest to their own group, compared with the next one.
 
-    The margin of a member is its mean distance to the next group less that to the others of its own, as in Rousseeuw's
-    silhouette, but not divided by the larger one: these distances have no zero. Alone in its group it has margin 0, and
-    so it has if there is no other group to compare with. Infinite distances count in no mean.
+    A member's silhouette (Rousseeuw 1987) is ``(b - a) / max(a, b)``: a is its mean distance to the others of its group,
+    b that to the next group. Alone in its group it has 0, and so it has if there is no other group to compare with.
+    Infinite distances count in no mean.
 
     Parameters
     ----------
     distances : ndarray, shape (M, M)
-        As given to :func:`average_linkage`.
+        As given to :func:`average_linkage`, none negative.
     merges : sequence of Merge
 
     Returns
     -------
     Cut
-        The first of the best: with equal margins more groups. No groups at all if no margin is above 0.
+        The first of the best: with equal silhouettes more groups. No groups at all if none is above 0.
 
     Notes
     -----
@@ -151,22 +153,79 @@ def best_cut(distances: Floats, merges: Sequence[Merge]) -> Cut:
 
     Examples
     --------
-    >>> points = np.array([0.0, 1.0, 5.0, 6.0, 20.0])
+    >>> points = np.array([0.0, 1.0, 8.0, 9.0, 40.0])
     >>> distances = np.abs(points[:, np.newaxis] - points)
     >>> cut = best_cut(distances, average_linkage(distances))
-    >>> cut.groups, cut.n_merges, cut.margin
-    (((0, 1), (2, 3)), 2, 3.2)
+    >>> cut.groups, cut.n_merges, round(cut.silhouette, 3)
+    (((0, 1), (2, 3)), 2, 0.7)
     """
-    table = _Margins(distances)
-    margins = [table.mean()]
+    table = _Silhouettes(distances)
+    silhouettes = [table.mean()]
     for merge in merges:
         table.merge(merge.first, merge.second)
-        margins.append(table.mean())
-    best = int(np.argmax(margins))
-    return Cut(_groups(len(distances), merges[:best]), best, margins[best], tuple(margins))
+        silhouettes.append(table.mean())
+    best = int(np.argmax(silhouettes))
+    return Cut(_groups(len(distances), merges[:best]), best, silhouettes[best], tuple(silhouettes))
 
 
-class _Margins:
+def settled(
+    distances: Floats, groups: Sequence[Sequence[int]], owners: Ints, *, most_turns: int = 20
+) -> tuple[tuple[int, ...], ...]:
+    """Let members change to nearer groups, which the first merges could not know.
+
+    In each turn, every owner's members are matched with different groups so that their mean distances to them have the
+    smallest sum; all owners at the same time, until nothing changes. Who is in no group stays out; a group that is left
+    with one member is none.
+
+    Parameters
+    ----------
+    distances : ndarray, shape (M, M)
+    groups : sequence of sequence of int
+        No two members of one group have the same owner.
+    owners : ndarray of int, shape (M,)
+    most_turns : int
+
+    Returns
+    -------
+    tuple of tuple of int
+        Sorted, as in :class:`Cut`.
+
+    Examples
+    --------
+    Members 0 and 1 of owner 0 were put into each other's groups.
+
+    >>> points = np.array([0.0, 9.0, 0.0, 9.0, 1.0, 8.0])
+    >>> distances = np.abs(points[:, np.newaxis] - points)
+    >>> owners = np.array([0, 0, 1, 1, 2, 2])
+    >>> settled(distances, [(1, 2, 4), (0, 3, 5)], owners)
+    ((0, 2, 4), (1, 3, 5))
+    """
+    known = np.isfinite(distances)
+    np.fill_diagonal(known, False)
+    if not groups or not known.any():
+        return ()
+    filled = np.where(known, distances, 0.0)
+    group_of = np.full(len(distances), -1, dtype=np.int64)
+    for number, members in enumerate(groups):
+        group_of[list(members)] = number
+    mine = [np.flatnonzero((owners == owner) & (group_of >= 0)) for owner in np.unique(owners)]
+    for _ in range(most_turns):
+        inside = (group_of[:, np.newaxis] == np.arange(len(groups))).astype(np.float64)
+        counts = known.astype(np.float64) @ inside
+        # Whole numbers are matched, so that no rounding decides; a group without a known distance is as far as any.
+        means = np.rint(np.where(counts > 0, filled @ inside / np.maximum(counts, 1), filled.max()))
+        after = group_of.copy()
+        for members in mine:
+            if members.size:
+                after[members] = cheapest_matching(means[members].astype(np.int64).tolist())
+        if (after == group_of).all():
+            break
+        group_of = after
+    found = [tuple(np.flatnonzero(group_of == number).tolist()) for number in range(len(groups))]
+    return tuple(sorted(members for members in found if len(members) > 1))
+
+
+class _Silhouettes:
     """Every member's mean distance to its own group and to the next one, while groups merge."""
 
     def __init__(self, distances: Floats) -> None:
@@ -211,9 +270,12 @@ class _Margins:
         self._look(np.flatnonzero(merged))
 
     def mean(self) -> float:
-        counted = (self.sizes[self.group_of] > 1) & np.isfinite(self.next)
         # An exact sum, rounded once: the same on every CPU.
-        return math.fsum((self.next - self.own)[counted].tolist()) / max(1, len(self.own))
+        counted = (self.sizes[self.group_of] > 1) & np.isfinite(self.next)
+        own, following = self.own[counted], self.next[counted]
+        widest = np.maximum(own, following)
+        values = (following - own)[widest > 0] / widest[widest > 0]
+        return math.fsum(values.tolist()) / max(1, len(self.own))
 
 
 def _groups(n: int, merges: Sequence[Merge]) -> tuple[tuple[int, ...], ...]:

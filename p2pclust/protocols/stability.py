@@ -9,8 +9,7 @@ Departures, and why
   either condition ends it. The text is followed.
 - "Do not change by more than 10 % over three consecutive iterations" is read as: in each of the last three steps from one
   iteration to the next. What was 0 has not changed only if it still is.
-- Eq. 6 needs the best matching of clusters. It is found by the Hungarian method in whole numbers, written out here: a
-  peer loads no SciPy.
+- Eq. 6 needs the best matching of clusters: see :mod:`matching`.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError
+from p2pclust.protocols.matching import cheapest_matching
 
 __all__ = ["agreement", "associations_stable", "is_stable", "stop_reason"]
 
@@ -66,46 +66,8 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
     shared = np.zeros((names.size, others.size), dtype=np.int64)
     np.add.at(shared, (rows, columns), 1)
     wide = shared if shared.shape[0] <= shared.shape[1] else shared.T
-    return _largest_matching(wide.tolist()) / int(first.size)
-
-
-def _largest_matching(gains: list[list[int]]) -> int:
-    """The largest sum of gains with one column per row, no column twice; no more rows than columns.
-
-    The Hungarian method by shortest augmenting paths (Kuhn 1955, Munkres 1957), on costs that are negative gains. Row and
-    column 0 are the method's own.
-    """
-    n, m = len(gains), len(gains[0])
-    of_row, of_column = [0] * (n + 1), [0] * (m + 1)  # The potentials.
-    matched = [0] * (m + 1)  # The row of each column.
-    for row in range(1, n + 1):
-        matched[0] = row
-        column = 0
-        slack: list[float] = [float("inf")] * (m + 1)
-        came_from = [0] * (m + 1)
-        seen = [False] * (m + 1)
-        while matched[column]:
-            seen[column] = True
-            current, following = matched[column], 0
-            for j in range(1, m + 1):
-                if not seen[j]:
-                    cost = -gains[current - 1][j - 1] - of_row[current] - of_column[j]
-                    if cost < slack[j]:
-                        slack[j], came_from[j] = cost, column
-                    if following == 0 or slack[j] < slack[following]:
-                        following = j
-            step = int(slack[following])
-            for j in range(m + 1):
-                if seen[j]:
-                    of_row[matched[j]] += step
-                    of_column[j] -= step
-                else:
-                    slack[j] -= step
-            column = following
-        while column:
-            matched[column] = matched[came_from[column]]
-            column = came_from[column]
-    return sum(gains[matched[j] - 1][j - 1] for j in range(1, m + 1) if matched[j])
+    together = sum(int(wide[row, column]) for row, column in enumerate(cheapest_matching((-wide).tolist())))
+    return together / int(first.size)
 
 
 def is_stable(before: ArrayLike, after: ArrayLike, tau: float = 0.8) -> bool:
