@@ -43,7 +43,10 @@ from p2pclust.protocols.association import Association, Clusters
 from p2pclust.protocols.linkage import average_linkage, best_cut, settled
 from p2pclust.protocols.privacy import LEAST_ROWS
 
-__all__ = ["NOTHING", "STATISTICS", "associate", "codes", "distances", "log_errors", "rank_scores", "read_verdicts", "verdicts"]  # fmt: skip
+__all__ = [
+    "NOTHING", "STATISTICS", "associate", "codes", "distances", "log_errors", "rank_scores", "read_verdicts", "spread_rows",
+    "verdicts",
+]  # fmt: skip
 
 STATISTICS: Final = ("ranks", "logs")
 
@@ -52,7 +55,7 @@ NOTHING: Final = 255
 
 _WORST: Final = 254
 _LOG_STEPS: Final = 64  # per unit of the natural logarithm: codes reach from e**-2 to e**2 times the median error
-# Errors below this share of the cluster's median error are as good as this: a row that is met exactly has no logarithm.
+# Errors below this share of the cluster's median error are as good as this: no error at all has no logarithm.
 _FLOOR: Final = 1e-6
 # Means are rounded to this part of a code's step, so that differences stay whole numbers.
 _PARTS: Final = 1024
@@ -61,6 +64,20 @@ _TURNS: Final = 8
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def spread_rows(n: int, most: int = 100) -> Ints:
+    """Return which of a cluster's n rows to compare models on: at most so many, evenly spread.
+
+    Not the first ones: rows are often sorted, and then these are of one kind.
+
+    Examples
+    --------
+    >>> spread_rows(10, 4).tolist(), spread_rows(3).tolist()
+    ([0, 2, 5, 7], [0, 1, 2])
+    """
+    count = min(n, most)
+    return np.arange(count, dtype=np.int64) * n // max(count, 1)
 
 
 def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
@@ -121,10 +138,10 @@ def log_errors(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     used = np.asarray(foreign, dtype=np.bool_) & np.isfinite(table).all(axis=0)
     if not used.any():
         return result
-    positive = np.maximum(table[:, used], 0.0)
-    floor = _FLOOR * float(np.median(positive))
-    # Where most errors are exactly zero, all that are not count alike.
-    logs = np.log(np.maximum(positive, floor if floor > 0 else 1.0))
+    some = table[:, used]
+    positive = some[some > 0]
+    floor = _FLOOR * float(np.median(positive)) if positive.size else 1.0
+    logs = np.log(np.maximum(some, floor))
     result[used] = (logs - np.median(logs, axis=1, keepdims=True)).mean(axis=0)
     return result
 
@@ -159,8 +176,8 @@ def verdicts(
     clusters : Clusters
     peer : int
     errors : iterable of array_like, each of shape (n_q, M)
-        For each own cluster, in order, the errors of its rows, or of rows spread evenly over it (a hundred suffice),
-        under all models, in the order of `clusters`. May be a generator: one cluster's errors are needed at a time.
+        For each own cluster, in order, the errors of its rows, or of some of them (:func:`spread_rows`), under all
+        models, in the order of `clusters`. May be a generator: one cluster's errors are needed at a time.
     n_features : int
         F, for the gate: see the module's text.
     statistic : str
@@ -253,7 +270,8 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
 
 def _means(values: Floats, valid: NDArray[np.bool_]) -> Floats:
     """Each row's mean over valid pairs, as a whole number; 0 for a row without any. What is not valid is 0."""
-    return np.rint(values.sum(axis=1) / np.maximum(valid.sum(axis=1), 1))
+    means: Floats = np.rint(values.sum(axis=1) / np.maximum(valid.sum(axis=1), 1))
+    return means
 
 
 def associate(clusters: Clusters, told: Sequence[Arrays | None]) -> Association:

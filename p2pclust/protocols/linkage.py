@@ -206,8 +206,8 @@ def settled(
         return ()
     filled = np.where(known, distances, 0.0)
     group_of = np.full(len(distances), -1, dtype=np.int64)
-    for number, members in enumerate(groups):
-        group_of[list(members)] = number
+    for number, group in enumerate(groups):
+        group_of[list(group)] = number
     mine = [np.flatnonzero((owners == owner) & (group_of >= 0)) for owner in np.unique(owners)]
     for _ in range(most_turns):
         inside = (group_of[:, np.newaxis] == np.arange(len(groups))).astype(np.float64)

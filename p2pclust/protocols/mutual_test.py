@@ -118,7 +118,7 @@ def passes(
     D = np.abs(others - own_errors[:, np.newaxis])
     lowest, span = _scale(D, own_errors, others, normalisation)
     # (D - lowest) / span <= theta, without dividing; where span is 0 there is nothing above lowest, or 0 / 0.
-    near = np.count_nonzero(D - lowest <= theta * span, axis=0)
+    near = (D - lowest <= theta * span).sum(axis=0)
     enough = 100 * near >= alpha * n
     told = (span > 0) | (D.max(axis=0) == 0)
     result[tested] = enough & told

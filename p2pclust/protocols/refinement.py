@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import DataError
 from p2pclust.protocols import checks
-from p2pclust.protocols.association import Association, Clusters
+from p2pclust.protocols.association import Association
 
 __all__ = ["Refined", "competing", "fraction_changed", "refine_by_best_models", "refine_by_popularity"]
 
@@ -72,6 +72,7 @@ def competing(association: Association, peer: int, *, twins: bool) -> tuple[int,
 
     Examples
     --------
+    >>> from p2pclust.protocols.association import Clusters
     >>> found = Association.from_groups(Clusters((3, 1)), [(1, 3)])
     >>> competing(found, 0, twins=True), competing(found, 0, twins=False)
     ((0, 1, 2), (0, 2))

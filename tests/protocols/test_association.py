@@ -50,7 +50,9 @@ class TestAssociation:
         assert found.aggregators() == tuple(range(10))
         assert found.aggregators(spread=False) == (0,) * 10
 
-    @pytest.mark.parametrize(("link", "match"), [((0, 9), "not among"), ((0, 1), "of one peer"), ((2, 2), "of one peer")])
+    @pytest.mark.parametrize(
+        ("link", "match"), [((0, 9), "not among"), ((0, 1), "of one peer"), ((2, 2), "of one peer")]
+    )
     def test_impossible_links_are_refused(self, link: tuple[int, int], match: str) -> None:
         with pytest.raises(ValueError, match=match):
             Association(Clusters((2, 1)), [link])

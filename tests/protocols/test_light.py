@@ -34,6 +34,24 @@ def test_a_peer_that_computes_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]", done.stdout
 
 
+MODELS = """
+import sys
+from p2pclust.protocols import affinity, mutual_test, refinement, stability
+from p2pclust.protocols.association import Association, Clusters
+clusters, errors = Clusters((1, 1)), [[[1.0, 2.0]] * 3]
+mutual_test.associate(clusters, [mutual_test.verdicts(clusters, 0, errors), None]).digest
+affinity.associate(clusters, [affinity.verdicts(clusters, 0, errors, n_features=3), None]).digest
+refinement.refine_by_popularity([[1.0]], 1), stability.is_stable([0], [1])
+heavy = ("torch", "sklearn", "scipy", "networkx", "pydantic", "asyncio", "zmq")
+print(sorted(set(heavy) & set(sys.modules)))
+"""
+
+
+def test_association_and_refinement_need_networkx_for_the_graph_only() -> None:
+    done = subprocess.run([sys.executable, "-c", MODELS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]", done.stdout
+
+
 def test_names_are_found_when_they_are_used() -> None:
     import p2pclust.protocols as room
 

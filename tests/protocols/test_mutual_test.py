@@ -65,7 +65,12 @@ class TestOneDirection:
 
     @pytest.mark.parametrize(
         ("more", "match"),
-        [({"alpha": 0}, "alpha"), ({"alpha": 101}, "at most 100"), ({"theta": -1}, "theta"), ({"normalisation": "x"}, "pair")],
+        [
+            ({"alpha": 0}, "alpha"),
+            ({"alpha": 101}, "at most 100"),
+            ({"theta": -1}, "theta"),
+            ({"normalisation": "x"}, "pair"),
+        ],
     )
     def test_parameters_out_of_range(self, more: dict[str, object], match: str) -> None:
         with pytest.raises(UsageError, match=match):
