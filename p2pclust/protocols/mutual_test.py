@@ -110,7 +110,7 @@ def passes(
     table = np.asarray(errors, dtype=np.float64)
     n, M = table.shape
     result = np.zeros(M, dtype=np.bool_)
-    sound = np.isfinite(table).all(axis=0)
+    sound: NDArray[np.bool_] = np.asarray(np.isfinite(table).all(axis=0))
     tested = np.flatnonzero(np.asarray(foreign, dtype=np.bool_) & sound)
     if n < LEAST_ROWS or not sound[own] or tested.size == 0:
         return result
