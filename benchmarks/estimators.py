@@ -48,8 +48,7 @@ def made(n_rows: int, rounds: int, *, fuzzy: bool) -> Case:
     """Rows of a mixture of normal clouds, shared out evenly, and centers near the middles of the clouds."""
     rng = np.random.default_rng(7)
     middles = rng.normal(scale=3.0, size=(CLUSTERS, FEATURES))
-    arrays = [middles[rng.integers(CLUSTERS, size=n_rows)] for _ in range(PEERS)]
-    arrays = [rows + rng.normal(size=rows.shape) for rows in arrays]
+    arrays = [middles[rng.integers(CLUSTERS, size=n_rows)] + rng.normal(size=(n_rows, FEATURES)) for _ in range(PEERS)]
     return Case(arrays, middles + rng.normal(scale=0.3, size=middles.shape), rounds, fuzzy)
 
 

@@ -20,7 +20,8 @@ from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
 
 WANTED_MB = 400.0
-MB = 2.0**20
+MB = 1e6
+_MIB = 2.0**20 / MB  # what a peer tells of its memory is counted in these
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def show(sizes: Sizes, protocol: str, transfer: str) -> None:
     result, instants = fleet_run(sizes, vertical_job(sizes, protocol, transfer))
     terms = result.jobs[0].terms
     aggregators = {name for _, name in terms}
-    peaks = {name: float(peer["max_rss_mb"]) for name, peer in result.peers.items()}
+    peaks = {name: float(peer["max_rss_mb"]) * _MIB for name, peer in result.peers.items()}
     most = max(peaks[name] for name in aggregators)
     others = [peak for name, peak in peaks.items() if name not in aggregators]
     rounds = sizes.n_rounds + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -145,7 +146,7 @@ class Points:
         # would start a new loop of n_features steps for every row.
         if self._moved:
             scratch = np.empty(height * self.n_features)
-            tiled = np.tile(self._subtracted, height)
+            tiled = _tiled(self._subtracted.tobytes(), height)
         for start in range(0, self.n_samples, height):
             stop = min(start + height, self.n_samples)
             centred = self._given[start:stop]
@@ -210,6 +211,14 @@ class Points:
                     f"{self.n_samples}); remove or fill them before clustering"
                 )
         raise DataError(f"the numbers in row {spoiled[0]} of the data are so large that squares overflow; scale them")
+
+
+@lru_cache(maxsize=1)
+def _tiled(row: bytes, height: int) -> Floats:
+    """Return a row repeated; kept, for the peers of a job count from the same origin in every pass."""
+    tiled = np.tile(np.frombuffer(row), height)
+    tiled.setflags(write=False)
+    return tiled
 
 
 def _matrix(X: npt.ArrayLike) -> Floats:

@@ -82,7 +82,9 @@ class Iterated(Clustering):
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Label each row by its nearest center, which is also the cluster of its greatest membership."""
-        return Arrays(labels=nearest(local.points(state), state["centers"]))
+        labels = nearest(local.points(state), state["centers"])
+        labels.setflags(write=False)  # handed over, and not copied
+        return Arrays(labels=labels)
 
     def stepped(self, state: State, centers: NDArray[np.float64], *, suppressed: int = 0) -> State:
         """Return the state with the next centers, and how far they moved."""

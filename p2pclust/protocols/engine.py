@@ -140,15 +140,14 @@ def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: in
         except P2PClustError as error:  # The mathematics refuses these rows: said by name, and nobody else is stopped.
             raise Abstain(f"failed: {error}") from None
     _assert_expected(protocol, state.arrays, raw)
-    for name, array in raw.items():
-        if not all_finite(array):
-            raise Abstain(f"failed: {name} is not finite")
     if not protocol.additive:
+        _refuse_infinite(raw)
         return raw
     units = protocol.units(state.arrays)
     try:
         return Arrays(quantise_all(raw, units, n_peers=n_peers, limbs=protocol.limbs))
     except GridError as error:
+        _refuse_infinite(raw)
         raise Abstain(f"failed: {error}") from None
 
 
@@ -389,6 +388,12 @@ def _nobody(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
     named = "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(gone.items())[:4])
     more = f"; and {len(gone) - 4} more" if len(gone) > 4 else ""
     return f"{protocol.id}: {story}" + (f" ({named}{more})" if named else "")
+
+
+def _refuse_infinite(raw: Contribution) -> None:
+    for name, array in raw.items():
+        if not all_finite(array):
+            raise Abstain(f"failed: {name} is not finite")
 
 
 def _assert_expected(protocol: Protocol, state: State, raw: Contribution) -> None:

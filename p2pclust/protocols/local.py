@@ -55,12 +55,12 @@ class Local:
         if self.X.ndim != 2:
             raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
         self.n_samples, self.n_features = self.X.shape
-        self.problem = "no data" if self.X.size == 0 else first_bad_value(self.X)
+        self._range = None if self.X.size == 0 else _range_of(self.X)
+        self.problem = "no data" if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self._points: tuple[bytes, Points] | None = None
         self._once: dict[Hashable, Any] = {}
-        self._range: tuple[Floats, Floats] | None = None
         self._bounds: tuple[bytes, str] | None = None
 
     def points(self, state: State) -> Points:
@@ -75,9 +75,8 @@ class Local:
         return self._points[1]
 
     def range(self) -> tuple[Floats, Floats]:
-        """Return the smallest and the largest value of each column, shape (F,); of at least one row."""
-        if self._range is None:
-            self._range = _range_of(self.X)
+        """Return the smallest and the largest value of each column, shape (F,); of usable rows."""
+        assert self._range is not None, "rows with a problem have no range"
         return self._range
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -149,6 +148,11 @@ def first_bad_value(X: Floats) -> str:
     return f"row {row}, column {column} is {'too large' if np.isfinite(value) else format(value)}"
 
 
+def _usable(low: Floats, high: Floats) -> bool:
+    """Whether all values are finite and not too large; NaN is its column's smallest and largest value."""
+    return bool((low >= -LARGEST).all() and (high <= LARGEST).all())
+
+
 def _range_of(X: Floats) -> tuple[Floats, Floats]:
     n_features = X.shape[1]
     low, high = X[0].copy(), X[0].copy()
@@ -158,10 +162,11 @@ def _range_of(X: Floats) -> tuple[Floats, Floats]:
     long = X[:whole].reshape(-1, together * n_features)
     height = max(1, _IN_CACHE // long.shape[1])
     blocks = [long[start : start + height] for start in range(0, len(long), height)]
-    for block in (*blocks, X[whole:]):
-        if block.size:
-            np.minimum(low, block.min(axis=0).reshape(-1, n_features).min(axis=0), out=low)
-            np.maximum(high, block.max(axis=0).reshape(-1, n_features).max(axis=0), out=high)
+    with np.errstate(invalid="ignore"):
+        for block in (*blocks, X[whole:]):
+            if block.size:
+                np.minimum(low, block.min(axis=0).reshape(-1, n_features).min(axis=0), out=low)
+                np.maximum(high, block.max(axis=0).reshape(-1, n_features).max(axis=0), out=high)
     for found in (low, high):
         found.setflags(write=False)
     return low, high

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.clustering import Points, nearest
+from p2pclust.clustering import Points, fuzzy_sums, nearest
 from p2pclust.errors import DataError, UsageError
 
 
@@ -94,3 +94,25 @@ def test_centers_that_do_not_fit_are_refused(centers):
 
 def test_repr_is_short():
     assert repr(Points(np.zeros((3, 2)))) == "Points(n_samples=3, n_features=2)"
+
+
+@pytest.mark.parametrize(("n", "n_features"), [(1, 1), (8193, 3), (2049, 40)])
+def test_points_from_an_origin_have_the_bits_of_the_matrix_that_they_stand_for(n, n_features):
+    rng = np.random.default_rng(1)
+    X, origin, centers = rng.normal(size=(n, n_features)), rng.normal(size=n_features), rng.normal(size=(3, n_features))
+    given, made = Points(X, origin=origin), Points(X - origin, shift=np.zeros(n_features))
+    assert np.array_equal(given.X, made.X)
+    assert not given.shift.any()
+    assert np.array_equal(nearest(given, centers), nearest(made, centers))
+    for one, other in zip(fuzzy_sums(given, centers, 2.0), fuzzy_sums(made, centers, 2.0), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_points_have_a_shift_or_an_origin():
+    with pytest.raises(UsageError, match="leave one of the two out"):
+        Points([[0.0]], shift=[0.0], origin=[1.0])
+
+
+def test_an_origin_that_does_not_fit_is_refused():
+    with pytest.raises(UsageError, match="the origin must be 1 finite numbers"):
+        Points([[0.0]], origin=[np.nan])
