@@ -1,0 +1,240 @@
+"""Autoencoders by the stack: what they are, where they start, and their average.
+
+A *stack* is any number of models of one architecture, one flat row of float32 weights each. Models are trained and
+evaluated by the stack (:mod:`p2pclust.clustering.stacks`), averaged by the stack, and sent one by one as bytes. This
+module needs numpy only: a peer that merely passes models on needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.encodings import Encoding, decode_weights, encode_weights
+from p2pclust.errors import UsageError
+
+__all__ = ["Activation", "Architecture", "ModelStack", "federated_average"]
+
+Activation = Literal["relu", "linear", "sigmoid"]
+Weights = npt.NDArray[np.float32]
+Layers = list[tuple[Weights, Weights]]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The layers of an autoencoder; the defaults are FedCRef's (its Table 2).
+
+    Attributes
+    ----------
+    n_features : int
+        Of the rows: what goes in and comes out.
+    hidden : tuple of int
+        Widths of the layers between. The code is the middle one; the hidden layers before it and after it need not
+        mirror each other.
+    output : "sigmoid", "relu" or "linear"
+        The last layer's activation. A sigmoid's rows must lie in [0, 1].
+    code : "relu" or "linear"
+        The code's activation. All other hidden layers are rectified.
+
+    Raises
+    ------
+    UsageError
+        If a width is below 1, there is no hidden layer, or an activation is unknown.
+
+    Examples
+    --------
+    >>> Architecture(784).sizes
+    (784, 100, 64, 32, 64, 100, 784)
+    >>> Architecture(784).n_parameters
+    174840
+    """
+
+    n_features: int
+    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
+    output: Activation = "sigmoid"
+    code: Activation = "relu"
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.sizes) < 1:
+            raise UsageError(f"an autoencoder needs layers of at least one unit, not {self.sizes}")
+        unknown = {self.output, self.code} - set(get_args(Activation))
+        if unknown:
+            raise UsageError(f"an activation is one of {', '.join(get_args(Activation))}, not {sorted(unknown)}")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Widths of all layers, input and output included."""
+        return (self.n_features, *self.hidden, self.n_features)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Of the weight matrices, one per layer: (units in, units out)."""
+        return tuple(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+
+    @property
+    def code_layer(self) -> int:
+        """The layer whose outputs are the code."""
+        return len(self.hidden) // 2
+
+    @property
+    def activations(self) -> tuple[Activation, ...]:
+        """What follows each layer."""
+        kinds: list[Activation] = ["relu"] * len(self.hidden)
+        kinds[self.code_layer] = self.code
+        return (*kinds, self.output)
+
+    @property
+    def n_parameters(self) -> int:
+        """P, the length of a model's row of weights."""
+        return sum(fan_in * fan_out + fan_out for fan_in, fan_out in self.shapes)
+
+    @property
+    def forward_flops(self) -> int:
+        """Floating-point operations of the matrix products that reconstruct one row; a multiply-add counts two."""
+        return 2 * sum(fan_in * fan_out for fan_in, fan_out in self.shapes)
+
+    @property
+    def training_flops(self) -> int:
+        """The same for one row of a training step; the first layer needs no gradient of its input."""
+        first_in, first_out = self.shapes[0]
+        return 3 * self.forward_flops - 2 * first_in * first_out
+
+    def layers(self, weights: Weights) -> Layers:
+        """Return views of one model's flat row: a matrix (units in, units out) and a bias for each layer."""
+        views, start = [], 0
+        for fan_in, fan_out in self.shapes:
+            middle = start + fan_in * fan_out
+            stop = middle + fan_out
+            views.append((weights[start:middle].reshape(fan_in, fan_out), weights[middle:stop]))
+            start = stop
+        return views
+
+
+# Compared by identity: the truth value of comparing arrays is ambiguous.
+@dataclass(frozen=True, eq=False)
+class ModelStack:
+    """Models of one architecture; model m is row m.
+
+    Attributes
+    ----------
+    architecture : Architecture
+    weights : float32 array, shape (M, P)
+        Layer after layer, a layer's matrix (units in, units out) before its bias.
+
+    Raises
+    ------
+    UsageError
+        If the weights' shape does not fit the architecture.
+
+    Examples
+    --------
+    >>> rngs = [np.random.Generator(np.random.PCG64(seed)) for seed in (1, 2)]
+    >>> stack = ModelStack.random(Architecture(4, hidden=(2,)), rngs)
+    >>> len(stack), stack.weights.shape, len(stack[[0, 0, 1]])
+    (2, (2, 22), 3)
+    """
+
+    architecture: Architecture
+    weights: Weights
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", np.ascontiguousarray(self.weights, dtype=np.float32))
+        wanted = self.architecture.n_parameters
+        if self.weights.ndim != 2 or self.weights.shape[1] != wanted:
+            raise UsageError(
+                f"models with layers {self.architecture.sizes} have {wanted} weights each; "
+                f"the stack has shape {self.weights.shape}"
+            )
+
+    @classmethod
+    def random(cls, architecture: Architecture, rngs: Sequence[np.random.Generator]) -> ModelStack:
+        """Make one untrained model per generator.
+
+        Weights and biases are uniform within 1 / sqrt(units in), which is what torch's linear layers start from. They
+        are drawn by numpy, so they are the same whatever the device, and whatever other models are made with them.
+        """
+        bounds = np.concatenate(
+            [np.full(fan_in * fan_out + fan_out, 1.0 / np.sqrt(fan_in)) for fan_in, fan_out in architecture.shapes]
+        )
+        weights = np.empty((len(rngs), architecture.n_parameters), dtype=np.float32)
+        for row, rng in zip(weights, rngs, strict=True):
+            rng.random(dtype=np.float32, out=row)
+        weights *= 2.0
+        weights -= 1.0
+        weights *= bounds.astype(np.float32)
+        return cls(architecture, weights)
+
+    @classmethod
+    def concatenate(cls, stacks: Sequence[ModelStack]) -> ModelStack:
+        """Stack stacks of one architecture, in the order given."""
+        architectures = {stack.architecture for stack in stacks}
+        if len(architectures) != 1:
+            raise UsageError(f"models of one architecture can be stacked; there are {len(architectures)}")
+        return cls(stacks[0].architecture, np.concatenate([stack.weights for stack in stacks]))
+
+    @classmethod
+    def decode(cls, architecture: Architecture, payloads: Sequence[bytes], encoding: Encoding) -> ModelStack:
+        """Read models from bytes, one model each; see :func:`~p2pclust.clustering.encodings.decode_weights`."""
+        rows = [decode_weights(payload, architecture.n_parameters, encoding) for payload in payloads]
+        return cls(architecture, np.array(rows, dtype=np.float32).reshape(-1, architecture.n_parameters))
+
+    def encode(self, encoding: Encoding = "float32") -> list[bytes]:
+        """Write each model as bytes; see :func:`~p2pclust.clustering.encodings.encode_weights`."""
+        return [encode_weights(row, encoding) for row in self.weights]
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __getitem__(self, which: slice | Sequence[int] | npt.NDArray[np.int64]) -> ModelStack:
+        """Take some models, in the order asked for; a model may be taken more than once."""
+        chosen = which if isinstance(which, slice) else np.asarray(which, dtype=np.int64)
+        return ModelStack(self.architecture, self.weights[chosen])
+
+    @cached_property
+    def finite(self) -> npt.NDArray[np.bool_]:
+        """Which models have finite weights only, shape (M,): training with too large a step can leave others."""
+        finite: npt.NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(self.weights), axis=1)
+        return finite
+
+
+def federated_average(weights: npt.ArrayLike, sizes: npt.ArrayLike) -> Weights:
+    """Average models, weighted by how many rows each was trained on (FedAvg).
+
+    Parameters
+    ----------
+    weights : array, shape (M, P)
+    sizes : array, shape (M,)
+        Numbers of rows. A model of none has no say, whatever its weights are.
+
+    Returns
+    -------
+    float32 array, shape (P,)
+        Summed in float64, in the order given.
+
+    Raises
+    ------
+    UsageError
+        If no model has rows, a size is negative, or the numbers of models and sizes differ.
+
+    Examples
+    --------
+    >>> federated_average([[0.0, 1.0], [4.0, 5.0]], [3, 1]).tolist()
+    [1.0, 2.0]
+    """
+    given = np.asarray(weights, dtype=np.float32)
+    shares = np.asarray(sizes, dtype=np.float64)
+    if given.ndim != 2 or shares.shape != given.shape[:1]:
+        raise UsageError(f"there must be one size per model; shapes are {shares.shape} and {given.shape}")
+    heard = shares > 0
+    if not (np.isfinite(shares) & (shares >= 0)).all() or not heard.any():
+        raise UsageError("the sizes must be numbers of rows, at least one of them positive")
+    total = np.zeros(given.shape[1])
+    for row, share in zip(given[heard], shares[heard], strict=True):
+        total += share * row
+    average: Weights = (total / shares[heard].sum()).astype(np.float32)
+    return average

@@ -1,0 +1,148 @@
+"""A model's weights as bytes: float32, float16, or int8 with one scale for each block of 256 weights.
+
+Measured on MNIST (25 peers, 88 models of 174,840 weights, 500 rows each): float16 changes a reconstruction error by
+about 1e-5 of itself, int8 by about 1e-3, where models of different digits differ by a half. A model has 699,360 bytes
+in float32, 349,680 in float16, and 177,572 in int8.
+
+The bytes carry no header: encoding and number of weights are known to whoever asked for them, so a length that differs
+is an error, not an instruction.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.errors import DataError, UsageError, WireError
+
+__all__ = ["Encoding", "decode_weights", "encode_weights", "encoded_size"]
+
+Encoding = Literal["float32", "float16", "int8"]
+Weights = npt.NDArray[np.float32]
+
+# One outlier spoils the resolution of its own block only; the scales add 1.6 % to the bytes.
+_BLOCK = 256
+
+
+def encoded_size(n_weights: int, encoding: Encoding) -> int:
+    """Return how many bytes a model has.
+
+    Examples
+    --------
+    >>> [encoded_size(174_840, encoding) for encoding in ("float32", "float16", "int8")]
+    [699360, 349680, 177572]
+    """
+    if encoding == "float32":
+        return 4 * n_weights
+    if encoding == "float16":
+        return 2 * n_weights
+    if encoding == "int8":
+        return n_weights + 4 * _n_blocks(n_weights)
+    raise UsageError(f"models are sent as one of {', '.join(get_args(Encoding))}, not {encoding!r}")
+
+
+def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> bytes:
+    """Write one model's weights as bytes.
+
+    Parameters
+    ----------
+    weights : array, shape (P,)
+        Finite numbers; taken as float32.
+    encoding : "float32", "float16" or "int8"
+        The first is exact. int8 writes all scales (float32), then all integers; a weight is off by at most half a
+        scale, and a scale is the largest of 256 consecutive weights by 127.
+
+    Returns
+    -------
+    bytes
+        Little-endian, of length ``encoded_size(P, encoding)``.
+
+    Raises
+    ------
+    DataError
+        If a weight is NaN or infinite, or too large for the encoding: such a model is of no use to any peer.
+    UsageError
+        If there is no such encoding, or the weights are not one row.
+
+    Examples
+    --------
+    >>> decode_weights(encode_weights([0.5, -1.0, 0.25], "int8"), 3, "int8").round(2).tolist()
+    [0.5, -1.0, 0.25]
+    """
+    given = np.ascontiguousarray(weights, dtype="<f4")
+    if given.ndim != 1:
+        raise UsageError(f"one model's weights are one row; these have shape {given.shape}")
+    encoded_size(given.size, encoding)  # Names an unknown encoding first.
+    if not np.isfinite(given).all():
+        raise DataError("a model has weights that are NaN or infinite: its training diverged; lower the learning rate")
+    if encoding == "float32":
+        return given.tobytes()
+    if encoding == "float16":
+        with np.errstate(over="ignore"):
+            half = given.astype("<f2")
+        if not np.isfinite(half).all():
+            raise DataError("a model has weights beyond 65504, too large for float16; send float32 or int8")
+        return half.tobytes()
+    scales = np.maximum.reduceat(np.abs(given), _starts(given.size)) / np.float32(127.0) if given.size else given
+    # A block of zeros, or of numbers so small that their scale is none, stays zero.
+    divisor = np.where(scales > 0, scales, np.float32(1.0)).astype("<f4")
+    whole = np.rint(given / _spread(divisor, given.size))
+    # A scale that is subnormal has lost digits, so that the quotient may exceed 127.
+    integers = np.clip(whole, -127, 127).astype(np.int8)
+    return scales.astype("<f4").tobytes() + integers.tobytes()
+
+
+def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weights:
+    """Read one model's weights from bytes that another peer sent.
+
+    Parameters
+    ----------
+    payload : bytes
+    n_weights : int
+        What the model must have.
+    encoding : "float32", "float16" or "int8"
+
+    Returns
+    -------
+    float32 array, shape (n_weights,)
+
+    Raises
+    ------
+    WireError
+        If the bytes are not a model of this size, or a number is NaN or infinite.
+
+    Examples
+    --------
+    >>> decode_weights(encode_weights([1.0, 2.0], "float16"), 2, "float16").tolist()
+    [1.0, 2.0]
+    """
+    wanted = encoded_size(n_weights, encoding)
+    if len(payload) != wanted:
+        raise WireError(f"a model of {n_weights} weights has {wanted} bytes as {encoding}, not {len(payload)}")
+    if encoding == "int8":
+        n_blocks = _n_blocks(n_weights)
+        scales = np.frombuffer(payload, dtype="<f4", count=n_blocks)
+        integers = np.frombuffer(payload, dtype=np.int8, offset=4 * n_blocks)
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = integers.astype(np.float32) * _spread(scales, n_weights)
+    else:
+        kind = "<f4" if encoding == "float32" else "<f2"
+        weights = np.frombuffer(payload, dtype=kind).astype(np.float32)
+    if not np.isfinite(weights).all():
+        raise WireError("a model holds weights that are NaN or infinite")
+    return weights
+
+
+def _n_blocks(n_weights: int) -> int:
+    return -(-n_weights // _BLOCK)
+
+
+def _starts(n_weights: int) -> npt.NDArray[np.int64]:
+    return np.arange(0, n_weights, _BLOCK)
+
+
+def _spread(scales: Weights, n_weights: int) -> Weights:
+    """Repeat each block's scale for each of its weights."""
+    return np.repeat(scales, _BLOCK)[:n_weights]

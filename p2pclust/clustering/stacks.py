@@ -1,0 +1,232 @@
+"""Train and evaluate autoencoders by the stack: checks, schedules and blocks; the products are in `stack_kernels`.
+
+All models of a stack go through one batched program, whoever they belong to, and a model's result does not depend on
+which others are in the stack. Three rules see to that:
+
+- *Each model has its own minibatches.* A model of n rows takes ``ceil(n / batch)`` Adam steps per epoch, the last on
+  what remains, over a permutation from its own generator. Only that last minibatch is padded, with rows of weight
+  zero; no model is ever padded to the length of another. Models that have taken all their steps leave the program, the
+  others go on.
+- *All arithmetic is per model.* Every model has its own moments, its own step count, and is the same number of bytes
+  from the next, a multiple of 64, so that each product sees its operands aligned alike.
+- *Blocks are fixed.* Errors are computed in blocks of the same shape, whatever the number of rows.
+
+With one torch thread the result is then the same bits (tested, for stacks of different sizes and orders); with more,
+the libraries may share a product out in another way, and results agree to rounding only. Whoever runs this sets the
+number of threads: one per worker. Everything is float32; nothing is ever trained in bfloat16, which gained nothing at
+these sizes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.clustering.stack_kernels import Schedule
+
+__all__ = ["reconstruction_errors", "reconstructions", "require_torch", "train"]
+
+Floats32 = npt.NDArray[np.float32]
+
+# How many weights are trained at once. On a CPU the models of a chunk, with their gradients and moments, should stay
+# in cache: two of FedCRef's for images, more of smaller ones. A GPU wants thousands of products at once.
+_CHUNK_WEIGHTS = {"cpu": 400_000, "cuda": 50_000_000}
+# Rows and models of one block of evaluation.
+_BLOCK_ROWS = {"cpu": 128, "cuda": 1024}
+_BLOCK_WEIGHTS = {"cpu": 800_000, "cuda": 20_000_000}
+# Rows of a batch are padded to a multiple of this: every model's activations then fill whole vector registers, two at a
+# time. What does not is left to scalar code, whose exponential has other bits.
+_ALIGNED = 32
+
+
+def require_torch() -> None:
+    """Refuse, in one line, if torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("autoencoders need torch, which is not installed: pip install 'p2pclust[models]'")
+
+
+def train(
+    stack: ModelStack,
+    samples: Sequence[npt.ArrayLike],
+    *,
+    rngs: Sequence[np.random.Generator],
+    epochs: int = 20,
+    batch: int = 64,
+    learning_rate: float = 1e-3,
+    device: str = "cpu",
+) -> ModelStack:
+    """Train each model on its own rows: mean squared error, Adam from zero moments.
+
+    Parameters
+    ----------
+    stack : ModelStack
+        M models to start from; they are left as they are.
+    samples : sequence of M arrays, shapes (n_m, d)
+        The rows of each model's cluster. Several models may be given the same array. A model without rows comes back
+        unchanged; one row is a minibatch of one.
+    rngs : sequence of M numpy.random.Generator
+        Each model's own: it draws the order of its rows, once per epoch.
+    epochs : int
+    batch : int
+        Rows of a minibatch.
+    learning_rate : float
+        Adam's, with its usual 0.9, 0.999 and 1e-8.
+    device : str
+        "cpu", or a CUDA device such as "cuda". Bits are promised on the CPU only.
+
+    Returns
+    -------
+    ModelStack
+        In the order of `stack`. A model whose training diverged holds NaN: see ``ModelStack.finite``.
+
+    Raises
+    ------
+    DataError
+        If a model's rows have the wrong number of columns, hold NaN or infinite numbers, or lie outside [0, 1] though
+        the models end in a sigmoid.
+    UsageError
+        If torch or the device is missing, or a number is out of range.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> rows = rng.random((20, 4))
+    >>> before = ModelStack.random(Architecture(4, hidden=(3,)), [rng, rng])
+    >>> after = train(before, [rows, rows[:0]], rngs=[rng, rng], epochs=30, batch=5)
+    >>> errors = [reconstruction_errors(stack, rows).mean(axis=0) for stack in (before, after)]
+    >>> bool(errors[1][0] < errors[0][0]), bool(errors[1][1] == errors[0][1])
+    (True, True)
+    """
+    require_torch()
+    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    if len(samples) != len(stack) or len(rngs) != len(stack):
+        raise UsageError(f"{len(stack)} models need as many clusters and generators: {len(samples)}, {len(rngs)}")
+    if epochs < 0 or batch < 1 or not learning_rate > 0:
+        raise UsageError(f"epochs {epochs}, batch {batch} and learning rate {learning_rate} must be positive")
+    placed = kernels.placed(device)
+    rows = [_checked(array, stack.architecture, f"cluster {m}", bounded=True) for m, array in enumerate(samples)]
+    # Longest first: the models that are still being trained are then always the first ones of their chunk.
+    order = np.argsort([-len(array) for array in rows], kind="stable")
+    height = max(1, _CHUNK_WEIGHTS[placed.type] // stack.architecture.n_parameters)
+    trained = stack.weights.copy()
+    for start in range(0, len(stack), height):
+        chunk = [int(m) for m in order[start : start + height] if len(rows[m])]
+        if not chunk or epochs == 0:
+            continue
+        plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch)
+        trained[chunk] = kernels.train_chunk(
+            stack.architecture, stack.weights[chunk], [rows[m] for m in chunk], plan, learning_rate, placed
+        )
+    return ModelStack(stack.architecture, trained)
+
+
+def reconstruction_errors(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu") -> Floats32:
+    """Evaluate many models on many rows: the mean squared error of each row's reconstruction by each model.
+
+    Parameters
+    ----------
+    stack : ModelStack
+        M models.
+    X : array, shape (n, d)
+    device : str
+
+    Returns
+    -------
+    float32 array, shape (n, M)
+        In the square of X's units. Infinite where a model is broken (its weights or its reconstruction hold NaN or
+        infinite numbers), so that such a model is nobody's best.
+
+    Raises
+    ------
+    DataError
+        If the rows have the wrong number of columns or hold NaN or infinite numbers.
+    UsageError
+        If torch or the device is missing.
+
+    Examples
+    --------
+    >>> linear = Architecture(2, hidden=(1,), output="linear", code="linear")
+    >>> copy_first = ModelStack(linear, [[1, 0, 0, 1, 0, 0, 0]])
+    >>> reconstruction_errors(copy_first, [[3.0, 0.0], [3.0, 4.0]]).tolist()
+    [[0.0], [8.0]]
+    """
+    require_torch()
+    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    placed = kernels.placed(device)
+    rows = _checked(X, stack.architecture, "the data", bounded=False)
+    height = max(1, _BLOCK_WEIGHTS[placed.type] // stack.architecture.n_parameters)
+    errors = kernels.errors(stack.architecture, stack.weights, rows, height, _BLOCK_ROWS[placed.type], placed)
+    np.copyto(errors, np.inf, where=~np.isfinite(errors))
+    return errors
+
+
+def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu") -> Floats32:
+    """Return each row as each model reconstructs it, shape (M, n, d): for looking at a few rows.
+
+    Raises
+    ------
+    DataError
+        If the rows have the wrong number of columns or hold NaN or infinite numbers.
+    UsageError
+        If torch or the device is missing.
+    """
+    require_torch()
+    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    rows = _checked(X, stack.architecture, "the data", bounded=False)
+    return kernels.reconstruct(stack.architecture, stack.weights, rows, kernels.placed(device))
+
+
+def _schedule(sizes: Sequence[int], rngs: Sequence[np.random.Generator], epochs: int, batch: int) -> Schedule:
+    """Lay out every step of a chunk whose models come longest first.
+
+    The same width for all, so that a model's operands have the same shape in every stack; what a model does not use of
+    it points at its first row with weight zero.
+    """
+    from p2pclust.clustering.stack_kernels import Schedule  # noqa: PLC0415 - torch is an extra
+
+    width = -(-batch // _ALIGNED) * _ALIGNED
+    steps = [epochs * -(-n // batch) for n in sizes]
+    firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    picks = np.empty((steps[0], len(sizes), width), dtype=np.int64)
+    picks[...] = firsts[:, np.newaxis]
+    filled = np.zeros((steps[0], len(sizes)), dtype=np.int64)
+    for m, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        per_epoch = -(-n // batch)
+        for epoch in range(epochs):
+            shuffled = firsts[m] + rng.permutation(n)
+            for step in range(per_epoch):
+                taken = shuffled[step * batch : (step + 1) * batch]
+                picks[epoch * per_epoch + step, m, : len(taken)] = taken
+                filled[epoch * per_epoch + step, m] = len(taken)
+    return Schedule(picks, filled)
+
+
+def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded: bool) -> Floats32:
+    """Return rows as float32, or say what is wrong with them."""
+    given = np.asarray(X)
+    if given.ndim != 2 or given.shape[1] != architecture.n_features:
+        raise DataError(f"{what} must have {architecture.n_features} columns as the models; its shape is {given.shape}")
+    if given.dtype.kind not in "fiub":
+        raise DataError(f"{what} must hold real numbers, not {given.dtype}")
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(given, dtype=np.float32)
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise DataError(f"{what} has {rows[row, column]} in row {row}, column {column}; remove or fill it")
+    if bounded and architecture.output == "sigmoid" and rows.size and (rows.min() < 0 or rows.max() > 1):
+        raise DataError(
+            f"{what} ranges from {rows.min():g} to {rows.max():g}, but these models end in a sigmoid; "
+            "scale to [0, 1] (minmax), or choose a linear output"
+        )
+    return rows
