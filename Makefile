@@ -19,7 +19,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -x -m "not slow and not processes and not soak"
+	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not soak"
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
