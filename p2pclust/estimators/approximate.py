@@ -28,7 +28,7 @@ class FFCM(FuzzyEstimator):
     local_iterations : int, optional
         Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000. With 1 and
         "weighted" the algorithm is pooled fuzzy c-means.
-    init : {"k-means++", "shared-k-means++", "careful", "random", "uniform"} or array_like of shape (n_clusters, F)
+    init : {"uniform", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 1e-4
         Stop when the centers move by less (Frobenius norm, in working coordinates).
     max_rounds : int, default 100
@@ -64,7 +64,7 @@ class FFCM(FuzzyEstimator):
         fuzzifier: float = 2.0,
         averaging: str = "weighted",
         local_iterations: int | None = None,
-        init: str | ArrayLike = "k-means++",
+        init: str | ArrayLike = "uniform",
         tol: float = 1e-4,
         max_rounds: int = 100,
         participation: float = 1.0,

@@ -10,6 +10,7 @@ Departures, and why
 -------------------
 - The text leaves open whether a pick is one of its own neighbours. It is here; without it the mean of the others gives
   nearly the same centers.
+- All peers are asked once, also those that a participation below 1 does not draw for the first round of clustering.
 - How many picks a peer makes is open: as many as there are clusters, or as it has rows.
 - A peer with fewer than ten rows averages half of them, and one with fewer than three abstains: a mean of 5 of 5 rows,
   asked for again and again, gives rows away. Picks with the same neighbours are sent once.

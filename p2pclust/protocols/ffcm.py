@@ -15,6 +15,7 @@ Departures, and why
 - Equation 7 sums u^m; the authors' code sums u. ``support`` chooses; the default is the equation, with which one local
   step equals pooled fuzzy c-means.
 - Step 6 prints a sum of norms <= eps; the authors' code, as here, stops when the Frobenius norm is below eps.
+- The paper has no limit of rounds; ``max_rounds`` is one.
 - Equation 9: unweighted k-means, from k-means++ seeds in round 1 and from the previous global centers later, as in the
   authors' code. So with avg_2 no weights are sent. If fewer distinct centers than clusters arrive, previous centers
   fill up.

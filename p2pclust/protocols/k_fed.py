@@ -12,6 +12,8 @@ Departures, and why
   the 1/3 rule leaves empty takes the rows that are nearest.
 - "Any device z" of step 2 is the first contributor in roster order.
 - Means of fewer than ``min_cluster_size`` rows are not sent; the paper has no such rule, and would send single rows.
+- Rows are labelled by their nearest global center, also those that no peer of the round holds. The first paper's induced
+  clustering labels a row by the group that its local cluster's center fell into.
 - If fewer distinct centers than clusters arrive, centers drawn within the ranges fill up.
 """
 

@@ -10,7 +10,8 @@ Departures, and why
 -------------------
 - Lines 2, 4, 13 and 15-19 (the stop flag, rounds, transmission) belong to the engine. That the rows are the same in the
   same order is assumed in the paper, and made sure of here by the stage that precedes (``align``).
-- Line 3 draws the first centers; other ways to make them are in :mod:`p2pclust.protocols.vertical_stages`.
+- Line 3 draws the first centers at each peer, which is ``random`` here. It is not the default: draws far from all rows
+  leave clusters empty. ``k-means++``, the default, reveals more; see :mod:`p2pclust.protocols.vertical_stages`.
 - A cluster without rows (0/0 in Eq. 16) or without any weight (Eq. 17) has its first center again. To keep the center that
   it had is impossible: a peer computes its centers from the state alone, also after a restart, and a state that holds
   centers, or the distances to them, would reveal what the algorithm is careful not to. While a cluster has been empty from
