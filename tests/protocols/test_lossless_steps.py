@@ -29,7 +29,7 @@ WIDE = np.longdouble
 # How near the two smallest distances of a row may be, relatively, for a crisp run to be compared: nearer ones are
 # ties, which both sides settle by the lowest index, but in numbers that were rounded differently before.
 CLEAR = 1e-9
-# How far the second nearest center must be from a row, in widths of the data, for a fuzzy run to be compared.
+# How far the second nearest center must be from a row or a center, in widths of the data, for a fuzzy run to be compared.
 NEARLY = 1e-4
 
 
@@ -75,9 +75,17 @@ def is_clear(X: np.ndarray, V: np.ndarray, *, first: bool = False) -> bool:
 
 
 def is_clear_fuzzily(X: np.ndarray, V: np.ndarray, *, first: bool = False) -> bool:
-    """Whether no row lies nearly on two centers: then the ratio of two rounding errors would be its memberships."""
-    d = np.sort(squares(X, np.unique(V, axis=0) if first else V), axis=1)
-    return d.shape[1] == 1 or bool((d[:, 1] > NEARLY**2 * ((X - X[0]) ** 2).sum(axis=1).max()).all())
+    """Whether no row lies nearly on two centers, and no two centers nearly coincide.
+
+    There, two rounding errors would decide: about memberships, or about the side to which each center goes when they part.
+    """
+    centers = np.unique(V, axis=0) if first else V
+    if len(centers) == 1:
+        return True
+    limit = NEARLY**2 * ((X - X[0]) ** 2).sum(axis=1).max()
+    second = np.sort(squares(X, centers), axis=1)[:, 1]
+    apart = squares(centers, centers)[np.triu_indices(len(centers), 1)]
+    return bool(min(second.min(), apart.min()) > limit)
 
 
 @dataclass(frozen=True)
