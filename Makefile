@@ -32,6 +32,9 @@ soak: $(VENV)/.dev
 benchmarks: $(VENV)/.dev
 	$(BIN)/pip install --quiet -e ".[benchmarks]"
 	$(BIN)/python benchmarks/local_sums.py
+	$(BIN)/python benchmarks/estimators.py
+	$(BIN)/python benchmarks/rivals.py $(if $(FEDFUZZCLUS),--fedfuzzclus $(FEDFUZZCLUS))
+	$(BIN)/python benchmarks/vertical.py
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/failover.py
