@@ -2,15 +2,15 @@
 
 Run by hand::
 
-    python benchmarks/autoencoders.py            # about a minute
+    python benchmarks/autoencoders.py            # about half a minute
     python benchmarks/autoencoders.py --device cuda
 
-24 models d-100-64-32-64-100-d with d = 784, 500 rows each, two epochs in minibatches of 64; then all 24 models on 2048
-rows. Rows are uniform random numbers: the work does not depend on them. The loop is torch.nn.Sequential, autograd and
-torch.optim.Adam, one model after the other. Work is counted by formula (products only), and the rate of products is
-the best of torch.mm at 512 x 512 in the same process, between the measurements. All run on one thread, in turns. CPU
-times are those of the calling thread, so that other work on the machine weighs less; the least and the median of the
-repeats are shown. On CUDA, times are wall times, and the sizes grow with the device: see ``--models``.
+24 models d-100-64-32-64-100-d with d = 784 (or ``--features``), 500 rows each, two epochs in minibatches of 64; then all
+models on 2048 rows. Rows are uniform random numbers: the work does not depend on them. The loop is torch.nn.Sequential,
+autograd and torch.optim.Adam, one model after the other. Work is counted by formula (products only), and the rate of
+products is the best of torch.mm at 512 x 512 in the same process, between the measurements. All run on one thread, in
+turns. CPU times are those of the calling thread, so that other work on the machine weighs less; the least and the median
+of the repeats are shown. On CUDA, times are wall times; give it more ``--models``, as many as all peers have together.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--models", type=int, default=24)
+    parser.add_argument("--features", type=int, default=FEATURES)
     parser.add_argument("--repeats", type=int, default=5)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     timed = Timed(chosen.device)
     n = chosen.models
     rng = np.random.default_rng(0)
-    samples = [rng.random((ROWS, FEATURES), dtype=np.float32) for _ in range(n)]
-    X = rng.random((EVALUATED, FEATURES), dtype=np.float32)
-    stack = ModelStack.random(Architecture(FEATURES), [np.random.default_rng(m) for m in range(n)])
+    samples = [rng.random((ROWS, chosen.features), dtype=np.float32) for _ in range(n)]
+    X = rng.random((EVALUATED, chosen.features), dtype=np.float32)
+    stack = ModelStack.random(Architecture(chosen.features), [np.random.default_rng(m) for m in range(n)])
 
     def stacked() -> None:
         generators = [np.random.default_rng(m) for m in range(n)]
@@ -101,10 +102,10 @@ def product_rate(device: str, timed: Timed) -> float:
 
 def loop(n: int, samples: list[np.ndarray], device: str) -> None:
     """Train one model after the other, as one would write it."""
-    hidden = Architecture(FEATURES).sizes
+    sizes = Architecture(samples[0].shape[1]).sizes
     for m in range(n):
         layers: list[torch.nn.Module] = []
-        for fan_in, fan_out in pairwise(hidden):
+        for fan_in, fan_out in pairwise(sizes):
             layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU()]
         model = torch.nn.Sequential(*layers[:-1], torch.nn.Sigmoid()).to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)

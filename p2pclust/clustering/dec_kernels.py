@@ -40,7 +40,7 @@ class Encoder:
         self._layout = Layout(architecture.shapes[:depth])
         self._kinds = architecture.activations[:depth]
         dense = sum(fan_in * fan_out + fan_out for fan_in, fan_out in self._layout.shapes)
-        self._weights = self._layout.pack(model.weights[:, :dense], device)
+        self._weights = self._layout.packed(model.weights[:, :dense], device)
         self._gradients = torch.zeros_like(self._weights)
         self._velocity = torch.zeros_like(self._weights)
         self._device = device

@@ -1,8 +1,8 @@
 """A model's weights as bytes: float32, float16, or int8 with one scale for each block of 256 weights.
 
-Measured on MNIST (25 peers, 88 models of 174,840 weights, 500 rows each): float16 changes a reconstruction error by
-about 1e-5 of itself, int8 by about 1e-3, where models of different digits differ by a half. A model has 699,360 bytes
-in float32, 349,680 in float16, and 177,572 in int8.
+Measured on MNIST (one model of 174,840 weights per digit, 500 rows each, 20 epochs; errors of 1000 other rows under all
+ten): float16 changes an error by 1.5e-5 of itself in the mean and 2e-4 at most, int8 by 3e-4 and 4e-3, and the best model
+of no row changes. A model has 699,360 bytes in float32, 349,680 in float16, and 177,572 in int8.
 
 The bytes carry no header: encoding and number of weights are known to whoever asked for them, so a length that differs
 is an error, not an instruction.

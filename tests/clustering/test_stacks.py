@@ -83,7 +83,7 @@ def test_gradients_are_autograd_s(output, code):
     stack = ModelStack.random(architecture, rngs(1, 2))
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
     layout = Layout(architecture.shapes)
-    flat = layout.pack(stack.weights, torch.device("cpu"))
+    flat = layout.packed(stack.weights, torch.device("cpu"))
     gradients = torch.zeros_like(flat)
     network = Network(layout, architecture.activations, 2, 16, torch.device("cpu"))
     with torch.no_grad():
