@@ -79,7 +79,7 @@ class Layout:
 
     def pack(self, weights: Floats32, into: torch.Tensor) -> torch.Tensor:
         """Copy dense rows (A, P) into the first of aligned ones, and return `into`; what lies between stays as it is."""
-        given = torch.from_numpy(weights)
+        given = torch.from_numpy(np.require(weights, requirements=["W"]))
         for aligned, dense in self._spans():
             into[: len(weights), aligned] = given[:, dense].to(into.device)
         return into

@@ -220,7 +220,8 @@ def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded
     if given.dtype.kind not in "fiub":
         raise DataError(f"{what} must hold real numbers, not {given.dtype}")
     with np.errstate(over="ignore"):
-        rows = np.ascontiguousarray(given, dtype=np.float32)
+        # Writable, since torch warns of arrays that are not, though nothing writes to these.
+        rows = np.require(given, np.float32, ["C", "W"])
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise DataError(f"{what} has {rows[row, column]} in row {row}, column {column}; remove or fill it")

@@ -184,6 +184,17 @@ def test_a_model_that_diverges_spoils_no_other():
     assert np.isfinite(errors[:, 1]).all()
 
 
+def test_frozen_arrays_and_wider_kinds_are_as_good():
+    stack, X = ModelStack.random(SMALL, rngs(1)), rows(20)
+    expected = train(stack, [X], rngs=rngs(2), epochs=1)
+    for frozen in (stack.weights, X):
+        frozen.setflags(write=False)
+    for given_rows in (X, X.astype(np.float64), np.asfortranarray(X)):
+        found = train(stack, [given_rows], rngs=rngs(2), epochs=1)
+        assert found.weights.tobytes() == expected.weights.tobytes()
+        assert np.array_equal(reconstruction_errors(stack, given_rows), reconstruction_errors(stack, X))
+
+
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 300])
 def test_errors_are_those_of_torch_s_own_models(n):
     stack = ModelStack.random(SMALL, rngs(*range(3)))
