@@ -210,7 +210,7 @@ def _limits(kind: type[Clustering], tol: float | None, max_rounds: int | None) -
 
 
 def _bounds(bounds: object) -> tuple[list[float], list[float]]:
-    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
         raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
     return _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
 

@@ -138,6 +138,8 @@ def test_declared_bounds_spare_a_round_and_leave_out_who_lies_outside() -> None:
     model = LosslessCMeans(n_clusters=3, init=INIT, bounds=bounds).fit([*PEERS, PEERS[0] + 100.0])
     assert list(model.abstained_) == [3]
     assert "is outside the declared bounds" in model.abstained_[3]
+    as_array = LosslessCMeans(n_clusters=3, init=INIT, bounds=np.array(bounds)).fit([*PEERS, PEERS[0] + 100.0])
+    assert as_array.cluster_centers_.tobytes() == model.cluster_centers_.tobytes()
     assert model.cluster_centers_ == pytest.approx(LosslessCMeans(n_clusters=3, init=INIT).fit(PEERS).cluster_centers_)
 
 
