@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.effects import Compute, DropBlob, SendChunk, StoreChunk, Task
 from p2pclust.peer.events import Ref
 from p2pclust.peer.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.protocols.verbs import digest_of
 
 __all__ = ["Blobs", "digest_of"]
-
-
-def digest_of(data: bytes) -> bytes:
-    """The name of a blob: blake2b-256 of its bytes."""
-    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 @dataclass

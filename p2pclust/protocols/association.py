@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.arrays import Arrays
 
-__all__ = ["Association", "Clusters", "Node"]
+__all__ = ["Association", "Clusters", "Node", "first_aggregators"]
 
 #: A peer's index in the roster, and the number of one of its clusters.
 Node = tuple[int, int]
@@ -241,13 +241,7 @@ class Association:
         >>> found.aggregators(), found.aggregators(spread=False)
         ((0, 1), (0, 0))
         """
-        load = [0] * self.clusters.n_peers
-        chosen = []
-        for group in range(len(self.groups)):
-            peer = min(self.peers_of(group), key=lambda p: (load[p] if spread else 0, p))
-            load[peer] += 1
-            chosen.append(peer)
-        return tuple(chosen)
+        return first_aggregators([self.peers_of(group) for group in range(len(self.groups))], spread=spread)
 
     def arrays(self) -> Arrays:
         """Return all that the graph is made of; :meth:`from_arrays` makes it again."""
@@ -274,6 +268,23 @@ class Association:
         (True, 32)
         """
         return hashlib.blake2b(self.arrays().encode(), digest_size=32).digest()
+
+
+def first_aggregators(rosters: Sequence[Sequence[int]], *, spread: bool = True) -> tuple[int, ...]:
+    """Return for each roster of peers the one that adds up first; see :meth:`Association.aggregators`.
+
+    Examples
+    --------
+    >>> first_aggregators([(0, 1), (0, 2), (0, 1)]), first_aggregators([(0, 1), (0, 2)], spread=False)
+    ((0, 2, 1), (0, 0))
+    """
+    load: dict[int, int] = {}
+    chosen = []
+    for roster in rosters:
+        peer = min(roster, key=lambda p: (load.get(p, 0) if spread else 0, p))
+        load[peer] = load.get(peer, 0) + 1
+        chosen.append(peer)
+    return tuple(chosen)
 
 
 def _locked(array: NDArray[Any]) -> NDArray[Any]:

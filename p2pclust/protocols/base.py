@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.verbs import Desk, Wants
 
-__all__ = ["Abstain", "Clustering", "OpeningStage", "Pool", "Protocol", "Slot"]
+__all__ = ["Abstain", "AtDesk", "Clustering", "OpeningStage", "Pool", "Protocol", "Slot"]
 
 
 class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
@@ -58,6 +59,14 @@ class Protocol(ABC):
         :meth:`combine` reads it in blocks with ``Arrays.blocks``.
     remembers : bool
         Whether :meth:`combine_remembering` is called in place of :meth:`combine`.
+    at_desk : bool
+        Whether a contribution may need blobs, other jobs, and the peer's own note: then :meth:`wants` is asked first,
+        :meth:`contribute_at` is called in place of :meth:`contribute`, and :meth:`conclude_from` in place of
+        :meth:`conclude`; see :mod:`p2pclust.protocols.verbs`.
+    by_peer : bool
+        Whether :meth:`combine` is handed pairs of a roster index and that peer's contribution; not additive only.
+    imports : tuple of str
+        Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all of its peers.
     """
 
     id: ClassVar[str]
@@ -67,6 +76,9 @@ class Protocol(ABC):
     works_on: ClassVar[tuple[str, ...]] = ()
     by_columns: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
+    at_desk: ClassVar[bool] = False
+    by_peer: ClassVar[bool] = False
+    imports: ClassVar[tuple[str, ...]] = ()
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Return the first state of this stage, from the last one of the stage before.
@@ -93,6 +105,17 @@ class Protocol(ABC):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return all that this peer reveals; may raise :class:`Abstain`."""
 
+    def wants(self, state: State, desk: Desk) -> Wants:
+        """Return what shall lie on the desk before this peer contributes; only its index and its note do so far."""
+        return Wants()
+
+    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+        """Return all that this peer reveals, with what lies on the desk; may publish, keep, and raise :class:`Abstain`.
+
+        Called again for the same state, with the same desk, it returns the same.
+        """
+        raise AssertionError(f"{self.id} works at no desk")
+
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         """Return the size of "one" per array (powers of two, broadcastable); additive protocols only."""
         raise AssertionError(f"{self.id} is not additive: nobody asks for its units")
@@ -107,7 +130,7 @@ class Protocol(ABC):
         """Return the next state.
 
         ``contributions`` is the total, as :class:`Arrays` of floats, if the protocol is additive, else the list of
-        contributions in roster order.
+        contributions in roster order, or of pairs (peer, contribution) if it is combined by peer.
         """
 
     def combine_remembering(
@@ -171,6 +194,20 @@ class Protocol(ABC):
     def conclude(self, state: State, local: Local) -> Arrays:
         """Return what the peer keeps of the job, for example its rows' labels."""
         return Arrays()
+
+    def conclude_from(self, state: State, note: Arrays) -> Arrays:
+        """Return what the peer keeps of the job, from its own note."""
+        return Arrays()
+
+
+class AtDesk(Protocol):
+    """A protocol that works at a desk: it never contributes without one."""
+
+    at_desk: ClassVar[bool] = True
+    by_peer: ClassVar[bool] = True
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        raise AssertionError(f"{self.id} contributes at a desk only")
 
 
 class Clustering(Protocol):

@@ -28,6 +28,7 @@ from p2pclust.protocols.base import Abstain, Protocol
 from p2pclust.protocols.fixed_point import GridError, dequantise_all, quantise_all
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.verbs import Desk, Wants
 from p2pclust.protocols.wire import ContributionReader, decode_contribution, decode_state, encode_contribution, matches
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "raw_centers",
     "shifts",
     "suppressed",
+    "wants",
 ]
 
 MAX_EMPTY_ROUNDS = 10
@@ -103,7 +105,17 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     return streams.participants(job.seed, state.round, n_peers, share)
 
 
-def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: int) -> Contribution:
+def wants(job: Job, state: JobState, desk: Desk, n_peers: int) -> Wants:
+    """Return what a peer needs on its desk before it can contribute to the coming round; nothing if it is not asked."""
+    protocol = job.protocols[state.stage]
+    if not protocol.at_desk or desk.peer not in asked(job, state, n_peers):
+        return Wants()
+    return protocol.wants(state.arrays, desk)
+
+
+def contribution(
+    job: Job, state: JobState, local: Local, peer: int, n_peers: int, desk: Desk | None = None
+) -> Contribution:
     """Return what a peer contributes to the coming round: a pure function of its arguments.
 
     Parameters
@@ -115,6 +127,8 @@ def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: in
         Its index in the roster.
     n_peers : int
         Size of the roster.
+    desk : Desk, optional
+        With what :func:`wants` asked for, as far as it could be had. A protocol that works at none does not look at it.
 
     Returns
     -------
@@ -136,7 +150,10 @@ def contribution(job: Job, state: JobState, local: Local, peer: int, n_peers: in
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         try:
-            raw = protocol.contribute(state.arrays, local, rng)
+            if protocol.at_desk:
+                raw = protocol.contribute_at(state.arrays, local, rng, Desk(peer) if desk is None else desk)
+            else:
+                raw = protocol.contribute(state.arrays, local, rng)
         except P2PClustError as error:  # The mathematics refuses these rows: said by name, and nobody else is stopped.
             raise Abstain(f"failed: {error}") from None
     _assert_expected(protocol, state.arrays, raw)
@@ -240,9 +257,14 @@ def _advance(
     return _within_limit(job, stepped)
 
 
-def conclude(job: Job, state: JobState, local: Local) -> Arrays:
-    """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit."""
+def conclude(job: Job, state: JobState, local: Local, note: Arrays | None = None) -> Arrays:
+    """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit.
+
+    What works at a desk concludes from the peer's own note.
+    """
     protocol = job.protocols[state.stage]
+    if protocol.at_desk:
+        return protocol.conclude_from(state.arrays, Arrays() if note is None else note)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
         with np.errstate(all="ignore"):
             return protocol.conclude(state.arrays, local)
@@ -319,10 +341,11 @@ def _combined(
     if protocol.remembers:
         # Gone if the step fails half way, for it may be changed in place.
         known, memory.value = memory.value if state.stage_round > 0 else None, None
-        terms = [term for _, term in kept]
-        arrays, memory.value = protocol.combine_remembering(state.arrays, terms, known)
+        remembered_terms = [term for _, term in kept]
+        arrays, memory.value = protocol.combine_remembering(state.arrays, remembered_terms, known)
         return arrays, tuple(peer for peer, _ in kept), left_out
-    return protocol.combine(state.arrays, [term for _, term in kept]), tuple(peer for peer, _ in kept), left_out
+    terms = kept if protocol.by_peer else [term for _, term in kept]
+    return protocol.combine(state.arrays, terms), tuple(peer for peer, _ in kept), left_out
 
 
 def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:

@@ -35,12 +35,17 @@ class Local:
         compare them; by default rows are called by their numbers.
     centers : array_like of shape (C, F), optional
         This peer's columns of given first centers, in the units of `X`, where nobody shall hold them whole.
+    labels : array_like of int, shape (n,), optional
+        A partition of the rows to start from, for protocols that start from one.
+    n_clusters : int, optional
+        How many clusters these rows have, for protocols in which each peer has its own number.
 
     Attributes
     ----------
     X : ndarray of float64, shape (n, F)
     n_samples, n_features : int
-    ids, centers : ndarray or None
+    ids, centers, labels : ndarray or None
+    n_clusters : int or None
     problem : str
         Why these rows cannot be used, with row and column, or an empty string.
 
@@ -50,7 +55,10 @@ class Local:
     'row 1, column 1 is nan'
     """
 
-    def __init__(self, X: ArrayLike, *, ids: ArrayLike | None = None, centers: ArrayLike | None = None) -> None:
+    def __init__(
+        self, X: ArrayLike, *, ids: ArrayLike | None = None, centers: ArrayLike | None = None,
+        labels: ArrayLike | None = None, n_clusters: int | None = None,
+    ) -> None:  # fmt: skip
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
         if self.X.ndim != 2:
             raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
@@ -59,6 +67,10 @@ class Local:
         self.problem = "no data" if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
+        self.labels = None if labels is None else np.asarray(labels)
+        self.n_clusters = n_clusters
+        if self.labels is not None and self.labels.shape != (self.n_samples,):
+            raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
         self._points: tuple[bytes, Points] | None = None
         self._once: dict[Hashable, Any] = {}
         self._bounds: tuple[bytes, str] | None = None

@@ -23,6 +23,8 @@ _CLASSES = {
     "k-fed": ("p2pclust.protocols.k_fed", "KFedProtocol"),
     "stream-fcm": ("p2pclust.protocols.stream", "StreamFuzzyCMeansProtocol"),
     "warm": ("p2pclust.protocols.stream", "Warm"),
+    "fedavg": ("p2pclust.protocols.fedavg", "FedAvgProtocol"),
+    "fedcref": ("p2pclust.protocols.fedcref", "FedCRefProtocol"),
     "range": ("p2pclust.protocols.scaling", "Range"),
     "none": ("p2pclust.protocols.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),

@@ -7,9 +7,10 @@ Where a protocol does not promise to equal it, :func:`pooled_run` gives what poo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from p2pclust.protocols.base import Abstain, Clustering
 from p2pclust.protocols.fixed_point import MAX_PEERS
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.office import Office
+from p2pclust.protocols.verbs import Desk, Run
 
 __all__ = ["clustering_stage", "conclude", "pooled", "pooled_run", "replay", "run_in_process"]
 
@@ -29,7 +32,12 @@ _POOLED_TOL = 1e-4
 _POOLED_ROUNDS = 300
 
 
-def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None = None) -> JobState:
+def run_in_process(
+    job: Job,
+    locals: Sequence[Local],
+    on_round: Callable[[JobState], None] | None = None,
+    office: Office | None = None,
+) -> JobState:
     """Run a job over these peers in this process.
 
     Parameters
@@ -39,6 +47,8 @@ def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobSta
         One per roster peer, in roster order.
     on_round : callable, optional
         Called with the state after every round.
+    office : Office, optional
+        What the peers keep beside the state: their notes, and what they published. It outlives the job there.
 
     Returns
     -------
@@ -53,31 +63,51 @@ def run_in_process(job: Job, locals: Sequence[Local], on_round: Callable[[JobSta
     >>> engine.raw_centers(state).tolist()
     [[0.5], [8.5]]
     """
-    n_peers = _checked(locals)
+    _checked(locals)
     with _one_thread():
-        state = engine.begin(job)
-        memory = engine.Memory()
-        while state.status == "running":
-            asked = engine.asked(job, state, n_peers)
-            if job.protocols[state.stage].asks == "one":
-                asked = asked[:1]
-            given: list[tuple[int, Contribution]] = []
-            abstained: dict[int, str] = {}
-            for peer in asked:
-                try:
-                    given.append((peer, engine.contribution(job, state, locals[peer], peer, n_peers)))
-                except Abstain as answer:
-                    abstained[peer] = answer.reason
-            state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
-            if on_round is not None:
-                on_round(state)
+        return _run(job, locals, on_round, Office() if office is None else office)
+
+
+def _run(
+    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, office: Office
+) -> JobState:  # fmt: skip
+    n_peers = len(locals)
+    state = engine.begin(job)
+    memory = engine.Memory()
+    while state.status == "running":
+        asked = engine.asked(job, state, n_peers)
+        if job.protocols[state.stage].asks == "one":
+            asked = asked[:1]
+        desks = office.desks(job, state, asked, n_peers, partial(_run_child, locals=locals))
+
+        def answer(
+            peer: int, state: JobState = state, desks: Mapping[int, Desk] = desks
+        ) -> Contribution | Abstain:  # fmt: skip
+            try:
+                return engine.contribution(job, state, locals[peer], peer, n_peers, desks.get(peer))
+            except Abstain as abstention:
+                return abstention
+
+        answers = dict(zip(asked, office.map(answer, asked) if desks else map(answer, asked), strict=True))
+        office.take(desks)
+        given = [(peer, told) for peer, told in answers.items() if not isinstance(told, Abstain)]
+        abstained = {peer: told.reason for peer, told in answers.items() if isinstance(told, Abstain)}
+        state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
+        if on_round is not None:
+            on_round(state)
     return state
 
 
-def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
+def _run_child(run: Run, office: Office, locals: Sequence[Local]) -> JobState:
+    """Run a job that a round of another one wants, among some of its peers."""
+    return _run(run.job, [locals[peer] for peer in run.roster], None, office)
+
+
+def conclude(job: Job, state: JobState, locals: Sequence[Local], notes: Sequence[Arrays] | None = None) -> list[Arrays]:
     """Return what each of these peers keeps of a finished job; see :func:`p2pclust.protocols.engine.conclude`."""
+    given = [None] * len(locals) if notes is None else list(notes)
     with _one_thread():
-        return [engine.conclude(job, state, local) for local in locals]
+        return [engine.conclude(job, state, local, note) for local, note in zip(locals, given, strict=True)]
 
 
 def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> JobState:

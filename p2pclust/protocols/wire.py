@@ -59,7 +59,27 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "labels": ("int64", ("N",)),
     "last_labels": ("int64", ("N",)),
     "counts": ("int64", ("C",)),
+    # Of an autoencoder that peers train together:
+    "weights": ("uint8", ("W",)),
+    # Of FedCRef: A, B, H and R peers, Q clusters, G groups, L links.
+    "cref_phase": ("int64", ()),
+    "cref_iteration": ("int64", ()),
+    "cref_refinement": ("int64", ()),
+    "cref_counts": ("int64", ("A",)),
+    "cref_rows": ("int64", ("Q",)),
+    "cref_models": ("uint8", ("Q", "32")),
+    "cref_told": ("bool", ("A'",)),
+    "cref_table": ("uint8", ("Q'", "Z")),
+    "cref_links": ("int64", ("L", "2")),
+    "cref_aside": ("int64", ("V",)),
+    "cref_members": ("int64", ("B", "G")),
+    "cref_group_models": ("uint8", ("G", "32")),
+    "cref_holders": ("bool", ("H", "G")),
+    "cref_differs": ("int64", ("D",)),
+    "cref_resting": ("bool", ("R",)),
+    "cref_history": ("float64", ("T'", "8")),
 }
+_MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'"})
 _DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
 
 
@@ -174,7 +194,7 @@ def _check_arrays(arrays: State) -> None:
             raise WireError(f"job state: {name} is {dtype}{list(shape)}")
         for letter, length in zip(letters, shape, strict=True):
             known = int(letter) if letter.isdigit() else lengths.setdefault(letter, length)
-            if known != length or (length == 0 and letter not in "PTB"):
+            if known != length or (length == 0 and letter not in _MAY_BE_EMPTY):
                 raise WireError(f"job state: {name} has shape {list(shape)}, which does not fit the others")
     if "scale" in arrays and not (arrays["scale"] > 0).all():
         raise WireError("job state: a scale is not positive")

@@ -1,0 +1,397 @@
+"""FedCRef: peers find out which of their clusters are the same, and train a model of each community together.
+
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions. Each round of the job is one phase of Algorithm 1, agreed on by all peers; comments name its lines.
+
+=========  ==========================================  ==========================================================
+phase      what a peer does                            what is agreed on
+=========  ==========================================  ==========================================================
+models     trains a model of each of its clusters      which models there are, by digest
+verdicts   fetches all, tries them on its own rows     one bit (paper) or byte (refined) per cluster and model
+graph      builds the association graph                its digest, the same at every peer, or the job fails
+train      runs FedAvg within its components           the models of the groups, by digest
+refine     fetches these, partitions its rows anew     how many rows changed; rows per group
+=========  ==========================================  ==========================================================
+
+``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once; then groups and rows
+are refined in turn, from the groups' last models on, until hardly a row changes: federated expectation-maximisation.
+
+Departures, and why
+-------------------
+- Whose models take part in an iteration, and what was told about them, are agreed entries. Who is away for one is left out
+  of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
+- Line 8 trains the models of active peers only. A peer that has come to rest trains once more, on its last partition, and
+  then serves these models: otherwise they would describe the partition before it.
+- A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
+  next refinement.
+- See :mod:`mutual_test`, :mod:`affinity`, :mod:`association`, :mod:`refinement` and :mod:`stability` for the steps.
+- Refined mode: an isolated cluster that keeps rows is a community of one. Its peer goes on training its model, which
+  competes at this peer only: a kind of rows that only one peer has is not lost.
+
+What a peer reveals
+-------------------
+Models of its clusters and their numbers of rows; verdicts; how many rows changed, and how many are in each group. Never a
+label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from p2pclust.clustering.autoencoders import Architecture
+from p2pclust.clustering.encodings import Encoding, encoded_size
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols import affinity, checks, mutual_test
+from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.association import Association, first_aggregators
+from p2pclust.protocols.base import AtDesk, Slot
+from p2pclust.protocols.fedavg import ENCODINGS, architecture_of
+from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, PHASES, Agreed
+from p2pclust.protocols.fedcref_peer import AtWork, final_labels, kept_models
+from p2pclust.protocols.job import Job, Stage
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.stability import stop_reason
+from p2pclust.protocols.streams import MAX_SEED
+from p2pclust.protocols.verbs import DIGEST_BYTES, Desk, Fetch, Run, Wants
+
+__all__ = ["INITIALS", "MODES", "FedCRefProtocol"]
+
+MODES = ("refined", "paper")
+INITIALS = ("kmeans", "dec", "given")
+_OF_PAPER: Mapping[str, Any] = {
+    "alpha": 75.0, "theta": 0.2, "tau": 0.8, "normalisation": "pair", "max_iterations": 20,
+}  # fmt: skip
+_OF_REFINED: Mapping[str, Any] = {"warm_rounds": 5, "max_refinements": 6, "settled": 0.01}
+_MOST = 2**20
+_MOST_OF_A_PEER = 256
+
+
+@dataclass(frozen=True)
+class FedCRefProtocol(AtDesk):
+    """FedCRef.
+
+    Parameters
+    ----------
+    mode : {"refined", "paper"}
+    n_local_clusters : int, optional
+        K_i, the same for all peers. By default each peer's own: that which its device was given, or as many as its
+        starting labels, or the best by silhouette from 2 to ``most_local_clusters``.
+    initial : {"kmeans", "dec", "given"}
+        Where the first partition of a peer comes from: principal components and k-means, DEC, or the labels that the
+        device was given.
+    alpha, theta, normalisation : float, float, str
+        Of the paper's test; see :mod:`mutual_test`. Like ``tau`` and ``max_iterations`` of mode "paper" only.
+    tau : float
+        A peer rests when a refinement keeps at least this share of its rows.
+    warm_rounds : int
+        Rounds of FedAvg from the second training of a group's model on. Of mode "refined" only, like the next two.
+    max_refinements : int
+    settled : float
+        The refinements end when fewer than this share of all rows changed their cluster.
+    hidden, output
+        The autoencoders' architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
+    epochs, batch, learning_rate
+        Of the training of local clusters; the last two of FedAvg as well.
+    rounds, local_epochs : int
+        Of FedAvg.
+    encoding : {"float32", "float16", "int8"}
+        As what models are sent.
+    min_rows : int
+        A cluster of fewer rows has no model.
+    most_local_clusters : int
+    device : str
+        "cpu", or a CUDA device.
+
+    Examples
+    --------
+    >>> FedCRefProtocol(mode="paper").tau
+    0.8
+    >>> FedCRefProtocol(tau=0.9)
+    Traceback (most recent call last):
+    p2pclust.errors.UsageError: fedcref: tau belongs to mode = 'paper'; this one is 'refined'
+    """
+
+    id: ClassVar[str] = "fedcref"
+    before: ClassVar[tuple[str, ...]] = ("range", "scaling")
+    stops: ClassVar[str] = "hardly a row changes its cluster (refined), or peers or associations are at rest (paper)"
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", *ARRAYS)
+    imports: ClassVar[tuple[str, ...]] = ("torch", "networkx")
+
+    mode: str = "refined"
+    n_local_clusters: int | None = None
+    initial: str = "kmeans"
+    alpha: float | None = None
+    theta: float | None = None
+    tau: float | None = None
+    normalisation: str | None = None
+    max_iterations: int | None = None
+    warm_rounds: int | None = None
+    max_refinements: int | None = None
+    settled: float | None = None
+    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
+    output: str = "sigmoid"
+    epochs: int = 20
+    batch: int = 64
+    learning_rate: float = 1e-3
+    rounds: int = 15
+    local_epochs: int = 1
+    encoding: Encoding = "float32"
+    min_rows: int = 10
+    most_local_clusters: int = 10
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        checks.one_of("fedcref: mode", self.mode, MODES)
+        checks.one_of("fedcref: initial", self.initial, INITIALS)
+        own, other = (_OF_PAPER, _OF_REFINED) if self.mode == "paper" else (_OF_REFINED, _OF_PAPER)
+        for name in other:
+            if getattr(self, name) is not None:
+                where = "paper" if name in _OF_PAPER else "refined"
+                raise UsageError(f"fedcref: {name} belongs to mode = {where!r}; this one is {self.mode!r}")
+        for name, usual in own.items():
+            put(self, name, usual if getattr(self, name) is None else getattr(self, name))
+        if self.n_local_clusters is not None:
+            checks.whole("fedcref: n_local_clusters", self.n_local_clusters, least=1, most=_MOST_OF_A_PEER)
+        for name in ("epochs", "batch", "rounds", "local_epochs", "min_rows"):
+            checks.whole(f"fedcref: {name}", getattr(self, name), least=1, most=_MOST)
+        checks.whole("fedcref: most_local_clusters", self.most_local_clusters, least=2, most=_MOST_OF_A_PEER)
+        put(self, "learning_rate", checks.real("fedcref: learning_rate", self.learning_rate, above=0.0))
+        checks.one_of("fedcref: encoding", self.encoding, ENCODINGS)
+        put(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
+        self._check_mode()
+
+    def _check_mode(self) -> None:
+        put = object.__setattr__
+        if self.mode == "refined":
+            checks.whole("fedcref: warm_rounds", self.warm_rounds, least=1, most=_MOST)
+            checks.whole("fedcref: max_refinements", self.max_refinements, least=1, most=_MOST)
+            put(self, "settled", checks.real("fedcref: settled", self.settled, least=0.0))
+            return
+        checks.whole("fedcref: max_iterations", self.max_iterations, least=1, most=_MOST)
+        put(self, "tau", checks.real("fedcref: tau", self.tau, least=0.0))
+        put(self, "alpha", checks.real("fedcref: alpha", self.alpha, above=0.0))
+        put(self, "theta", checks.real("fedcref: theta", self.theta, least=0.0))
+        if self.alpha is not None and self.alpha > 100:
+            raise UsageError(f"fedcref: alpha = {self.alpha:g}: expected percent, at most 100")
+        checks.one_of("fedcref: normalisation", self.normalisation, mutual_test.NORMALISATIONS)
+
+    # -- what follows from the state ----------------------------------------------------------------------------------
+
+    def architecture(self, state: State) -> Architecture:
+        """Return the autoencoders' architecture for the rows of this job."""
+        return architecture_of(self.id, state["origin"].size, self.hidden, self.output)
+
+    @cached_property
+    def _verdict(self) -> str:
+        """What the contribution of the verdicts, and the table of them, is called."""
+        return "passes" if self.mode == "paper" else "affinity"
+
+    def associate(self, agreed: Agreed) -> Association:
+        """Return the association graph that follows from the verdicts; the same wherever it is computed (line 18)."""
+        told = agreed.verdicts(self._verdict)
+        if self.mode == "paper":
+            return mutual_test.associate(agreed.clusters, told)
+        return affinity.associate(agreed.clusters, told)
+
+    def runs(self, state: State, agreed: Agreed) -> list[tuple[int, Run]]:
+        """Return the training jobs of the present round, for each group that has somebody to train it (line 23).
+
+        Before the first refinement of an iteration the members are the associated clusters; after it, whoever has rows in
+        the group. Groups begin from weights of their own where there is no model yet, all members of one from the same.
+        """
+        association, first = agreed.association, agreed.refinement == 0
+        groups = [g for g in range(agreed.n_groups) if agreed.trainers(g, self.min_rows)]
+        rosters = [agreed.trainers(g, self.min_rows) for g in groups]
+        made = []
+        for group, roster, aggregator in zip(groups, rosters, first_aggregators(rosters), strict=True):
+            clusters = [[group]] * len(roster)
+            if first:
+                members = [association.clusters.nodes[m] for m in association.groups[group]]
+                clusters = [[q for p, q in members if p == peer] for peer in roster]
+            parameters = {
+                "n_features": int(state["origin"].size), "clusters": clusters, "hidden": list(self.hidden),
+                "output": self.output, "rounds": self.rounds if first else self.warm_rounds, "epochs": self.local_epochs,
+                "batch": self.batch, "learning_rate": self.learning_rate, "encoding": self.encoding,
+                "start": agreed.group_model(group).hex(), "device": self.device,
+            }  # fmt: skip
+            name = f"{agreed.iteration}.{agreed.refinement}.{group}"
+            job = Job((Stage("fedavg", parameters),), self._seed(agreed, group))
+            made.append((group, Run(name, job, roster, aggregator)))
+        return made
+
+    @staticmethod
+    def _seed(agreed: Agreed, group: int) -> int:
+        name = [agreed.stream, agreed.iteration, agreed.refinement, group]
+        return int(np.random.SeedSequence(name).generate_state(1, np.uint64)[0]) & MAX_SEED
+
+    # -- the rounds ---------------------------------------------------------------------------------------------------
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        scaling = Arrays(origin=state["origin"], scale=state["scale"])
+        return Agreed(stream=int(rng.integers(MAX_SEED))).into(scaling)
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        agreed = Agreed.of(state)
+        match agreed.phase:
+            case "models":
+                return {"rows": Slot((None,), "int64"), "models": Slot((None, DIGEST_BYTES), "uint8")}
+            case "verdicts":
+                return {self._verdict: Slot((None, self._width(agreed)), "uint8")}
+            case "graph":
+                return {"digest": Slot((DIGEST_BYTES,), "uint8")}
+            case "train":
+                return {"groups": Slot((None,), "int64"), "models": Slot((None, DIGEST_BYTES), "uint8")}
+            case "refine":
+                counts = {"changed": Slot((), "int64"), "rows": Slot((), "int64"), "stable": Slot((), "bool")}
+                return {**counts, "members": Slot((agreed.n_groups,), "int64")}
+
+    def _width(self, agreed: Agreed) -> int:
+        return -(-agreed.clusters.total // 8) if self.mode == "paper" else agreed.clusters.total
+
+    def wants(self, state: State, desk: Desk) -> Wants:
+        agreed = Agreed.of(state)
+        size = encoded_size(self.architecture(state).n_parameters, self.encoding)
+        own = [Fetch(digest, size, (desk.peer,)) for digest in kept_models(desk.note)]
+        match agreed.phase:
+            case "verdicts":
+                owners = agreed.clusters.owners.tolist()
+                models = {agreed.model(index): (owner,) for index, owner in enumerate(owners)}
+                return Wants((*own, *(Fetch(digest, size, who) for digest, who in models.items())))
+            case "train":
+                runs = tuple(run for _, run in self._own_runs(state, agreed, desk))
+                return Wants((*own, *self._group_models(agreed, size)), runs)
+            case "refine":
+                return Wants((*own, *self._group_models(agreed, size)))
+            case _:
+                return Wants(tuple(own))
+
+    def _own_runs(self, state: State, agreed: Agreed, desk: Desk) -> list[tuple[int, Run]]:
+        return [(group, run) for group, run in self.runs(state, agreed) if desk.peer in run.roster]
+
+    @staticmethod
+    def _group_models(agreed: Agreed, size: int) -> list[Fetch]:
+        have = [(agreed.group_model(group), agreed.holders_of(group)) for group in range(agreed.n_groups)]
+        return [Fetch(digest, size, holders) for digest, holders in have if digest]
+
+    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+        agreed = Agreed.of(state)
+        work = AtWork(self, self.architecture(state), state, agreed, local, desk)
+        match agreed.phase:
+            case "models":
+                return work.train_clusters(rng)
+            case "verdicts":
+                return work.judge()
+            case "graph":
+                digest = self.associate(agreed).digest
+                return Arrays(digest=np.frombuffer(digest, np.uint8))
+            case "train":
+                return work.hand_in(self._own_runs(state, agreed, desk), rng)
+            case "refine":
+                return work.refine(rng)
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name the peers that contributed what cannot be; the reason is for people."""
+        agreed = Agreed.of(state)
+        left_out = {}
+        for peer, part in contributions:
+            try:
+                self._check(agreed, peer, part)
+            except WireError as error:
+                left_out[peer] = f"failed: {error}"
+        return left_out
+
+    def _check(self, agreed: Agreed, peer: int, part: Contribution) -> None:
+        match agreed.phase:
+            case "models":
+                if not 1 <= len(part["rows"]) == len(part["models"]) <= _MOST_OF_A_PEER or (part["rows"] < 1).any():
+                    raise WireError("its clusters are none")
+            case "verdicts":
+                if peer >= agreed.clusters.n_peers:
+                    raise WireError("verdicts without clusters")
+                read = mutual_test.read_verdicts if self.mode == "paper" else affinity.read_verdicts
+                read(agreed.clusters, peer, part)
+            case "train":
+                groups = part["groups"].tolist()
+                if len(groups) != len(part["models"]) or sorted(set(groups)) != groups:
+                    raise WireError("its models of groups are none")
+                if groups and not 0 <= groups[0] <= groups[-1] < agreed.n_groups:
+                    raise WireError("a model of a group that is none")
+            case "refine":
+                if not 0 <= int(part["changed"]) <= int(part["rows"]) or (part["members"] < 0).any():
+                    raise WireError("its counts are none")
+            case "graph":
+                pass
+
+    def combine(self, state: State, contributions: Any) -> State:
+        agreed = Agreed.of(state)
+        match agreed.phase:
+            case "models":
+                after = agreed.entered(contributions)
+            case "verdicts":
+                after = agreed.judged(contributions, self._verdict, self._width(agreed))
+            case "graph":
+                after = agreed.associated(self.associate(agreed), contributions)
+            case "train":
+                after = agreed.trained(contributions)
+            case "refine":
+                after = self._refined(agreed, contributions)
+        return after.into(state)
+
+    def _refined(self, agreed: Agreed, contributions: Sequence[tuple[int, Contribution]]) -> Agreed:
+        """Count what the refinement came to, and say what comes next."""
+        if self.mode == "refined":
+            counted = agreed.counted(contributions, n_active=len(contributions))
+            return replace(counted, phase="train", refinement=agreed.refinement + 1)
+        # Lines 29 to 31; who once came to rest stays so.
+        peers = [peer for peer, _ in contributions]
+        resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
+        resting[: len(agreed.resting)] = agreed.resting
+        resting[[peer for peer, part in contributions if part["stable"]]] = True
+        counted = agreed.counted(contributions, n_active=int((~resting[peers]).sum()))
+        return replace(counted, phase="models", resting=resting)
+
+    @property
+    def round_limit(self) -> int:
+        """Rounds of the most iterations, or refinements; an empty round counts as one of them."""
+        if self.mode == "paper":
+            return len(PHASES) * int(self.max_iterations or 0)
+        return len(PHASES) - 2 + 2 * int(self.max_refinements or 0)
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return self.stop_reason(previous, state) != ""
+
+    def stop_reason(self, previous: State, state: State) -> str:
+        """Say why it ends with this step, or return an empty string if it goes on (Phase 5)."""
+        if Agreed.of(previous).phase != "refine":
+            return ""
+        done = Agreed.of(state).history
+        last = dict(zip(HISTORY, done[-1].tolist(), strict=True))
+        if self.mode == "paper":
+            return stop_reason(int(last["active"]), [(int(row[2]), int(row[3])) for row in done]) or ""
+        settled = last["changed"] < float(self.settled or 0.0) * last["rows"] or last["groups"] == 0
+        return "hardly a row changes its cluster" if settled else ""
+
+    def hopeless(self, previous: State, state: State) -> str:
+        """Fail if two peers built different graphs from the same verdicts: no result of theirs would mean the same."""
+        differs = Agreed.of(state).differs.tolist()
+        if differs:
+            return f"fedcref: peers {differs} built another association graph from the same verdicts: this is a bug"
+        return ""
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        phase = int(state["cref_phase"])
+        if not 0 <= phase < len(PHASES):
+            return f"fedcref: there is no phase {phase}"
+        return Agreed.of(state).flaw()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def conclude_from(self, state: State, note: Arrays) -> Arrays:
+        """Return ``labels`` (n,) of the peer's rows: communities, then own clusters; see :func:`final_labels`."""
+        return Arrays(labels=final_labels(Agreed.of(state), note)) if "labels" in note else Arrays()

@@ -1,0 +1,299 @@
+"""What one peer does in each phase of FedCRef, with its rows, its note, and what lies on its desk.
+
+The note, told to nobody, holds the peer's partition. A label below ``n_groups`` is a community: the row is served best by
+its model. Label ``n_groups + q`` is the peer's own cluster q. UNASSIGNED rows wait for the next refinement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering.autoencoders import Architecture, ModelStack
+from p2pclust.clustering.dec import deep_embedded_clustering
+from p2pclust.clustering.local_starts import number_of_clusters, pca_kmeans
+from p2pclust.clustering.stacks import reconstruction_errors, train
+from p2pclust.errors import WireError
+from p2pclust.protocols import affinity, mutual_test
+from p2pclust.protocols.arrays import Arrays, Contribution, State
+from p2pclust.protocols.base import Abstain
+from p2pclust.protocols.fedcref_agreed import Agreed
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.refinement import competing, refine_by_best_models, refine_by_popularity
+from p2pclust.protocols.stability import agreement
+from p2pclust.protocols.verbs import DIGEST_BYTES, Desk, Run
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.fedcref import FedCRefProtocol
+
+__all__ = ["UNASSIGNED", "AtWork", "final_labels", "kept_models"]
+
+UNASSIGNED: Final = -1
+_MAX_SEED: Final = 2**62
+# Models of others are decoded so many at a time: all of them would be some hundred megabytes.
+_MODELS_AT_ONCE: Final = 16
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def kept_models(note: Arrays) -> list[bytes]:
+    """Return the digests of the peer's own models, which it must not lose."""
+    return [digest.tobytes() for digest in note["models"]] if "models" in note else []
+
+
+def final_labels(agreed: Agreed, note: Arrays) -> Ints:
+    """Return a peer's labels with one meaning for the whole fleet.
+
+    Below the number of communities: the community. Above: that number and the index of one of the peer's own clusters among
+    all clusters of the last exchange. UNASSIGNED stays.
+    """
+    labels, n_groups, peer = note["labels"].copy(), int(note["n_groups"]), int(note["peer"])
+    own = labels >= n_groups
+    first = agreed.clusters.of(peer).start if peer < agreed.clusters.n_peers else 0
+    labels[own] += agreed.n_groups + first - n_groups
+    return labels
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """One peer in one round."""
+
+    job: FedCRefProtocol
+    architecture: Architecture
+    state: State
+    agreed: Agreed
+    local: Local
+    desk: Desk
+
+    # -- what the peer has ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def X(self) -> Floats:
+        """Its rows in working coordinates, shape (n, F)."""
+        return self.local.points(self.state).X
+
+    @property
+    def _known(self) -> bool:
+        """Whether the note has a partition of these rows."""
+        note = self.desk.note
+        return "labels" in note and note["labels"].shape == (self.local.n_samples,)
+
+    def _partition(self, rng: np.random.Generator) -> tuple[Ints, int, int]:
+        """Return labels, the number of communities among them, and K_i; before the first exchange, where it begins."""
+        if self._known:
+            note = self.desk.note
+            return note["labels"], int(note["n_groups"]), int(note["wanted"])
+        given = self.local.labels
+        if self.job.initial == "given":
+            if given is None:
+                raise Abstain("failed: initial = 'given', but this peer was given no labels")
+            labels = np.unique(given, return_inverse=True)[1].astype(np.int64)
+            return labels, 0, self._wanted(rng, int(labels.max()) + 1)
+        wanted = self._wanted(rng, None)
+        if self.job.initial == "dec":
+            found = deep_embedded_clustering(self.X, wanted, rng, device=self.job.device).labels
+            return np.unique(found, return_inverse=True)[1].astype(np.int64), 0, wanted
+        return pca_kmeans(self.X, wanted, rng), 0, wanted
+
+    def _wanted(self, rng: np.random.Generator, found: int | None) -> int:
+        """Return K_i: the job's, the device's, that of the labels it was given, or what the rows look like."""
+        for number in (self.job.n_local_clusters, self.local.n_clusters, found):
+            if number is not None:
+                return number
+        return number_of_clusters(self.X, range(2, self.job.most_local_clusters + 1), rng)
+
+    def _note(self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool) -> None:
+        """Keep the partition and the own models; `trained`: the models are of this very partition."""
+        digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
+        self.desk.keep(
+            Arrays(
+                labels=labels, n_groups=np.int64(n_groups), wanted=np.int64(wanted), models=digests,
+                trained=np.bool_(trained), peer=np.int64(self.desk.peer), origin=self.state["origin"],
+                scale=self.state["scale"],
+            )  # fmt: skip
+        )
+
+    def _decoded(self, digest: bytes) -> ModelStack | None:
+        """Return a model, or None if it could not be had or is none: whoever sent it is not worth stopping for."""
+        data = self.desk.read(digest) if any(digest) else None
+        if data is None:
+            return None
+        try:
+            return ModelStack.decode(self.architecture, [data], self.job.encoding)
+        except WireError:
+            return None
+
+    def errors(self, X: Floats, models: Sequence[bytes]) -> Floats:
+        """Return the error of each row under each model, shape (n, M); infinite where there is no such model."""
+        found = np.full((len(X), len(models)), np.inf)
+        for start in range(0, len(models), _MODELS_AT_ONCE):
+            stop = min(start + _MODELS_AT_ONCE, len(models))
+            decoded = [(m, stack) for m in range(start, stop) if (stack := self._decoded(models[m])) is not None]
+            if decoded and len(X):
+                stack = ModelStack.concatenate([one for _, one in decoded])
+                found[:, [m for m, _ in decoded]] = reconstruction_errors(stack, X, device=self.job.device)
+        return found
+
+    # -- models -------------------------------------------------------------------------------------------------------
+
+    def train_clusters(self, rng: np.random.Generator) -> Contribution:
+        """Phase 1: a model of each cluster (lines 7 to 9)."""
+        labels, _, wanted = self._partition(rng)
+        if self._known and bool(self.desk.note["trained"]):
+            served = self._served(labels)
+            if served is not None:
+                return served
+        # Communities of the last iteration and own clusters alike are clusters now, numbered without gaps.
+        names = [name for name in np.unique(labels).tolist() if name != UNASSIGNED]
+        members = [rows for name in names if len(rows := np.flatnonzero(labels == name)) >= self.job.min_rows]
+        if not members:
+            raise Abstain("privacy gate: no cluster has enough rows for a model")
+        rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(members))]
+        trained = train(
+            ModelStack.random(self.architecture, rngs), [self.X[rows] for rows in members], rngs=rngs,
+            epochs=self.job.epochs, batch=self.job.batch, learning_rate=self.job.learning_rate, device=self.job.device,
+        )  # fmt: skip
+        sound = np.flatnonzero(trained.finite).tolist()
+        if not sound:
+            raise Abstain("failed: the training of every model diverged: lower the learning rate")
+        clusters = np.full(len(labels), UNASSIGNED, np.int64)
+        for q, m in enumerate(sound):
+            clusters[members[m]] = q
+        models = [self.desk.publish(data) for data in trained[sound].encode(self.job.encoding)]
+        self._note(clusters, 0, wanted, models, trained=True)
+        return self._entry(clusters, models)
+
+    def _served(self, labels: Ints) -> Contribution | None:
+        """The models of an earlier iteration, if the partition has not changed since and they are all here still."""
+        models = kept_models(self.desk.note)
+        data = [self.desk.read(digest) for digest in models]
+        if not models or any(one is None for one in data):
+            return None
+        for one in data:
+            assert one is not None
+            self.desk.publish(one)
+        return self._entry(labels, models)
+
+    @staticmethod
+    def _entry(clusters: Ints, models: Sequence[bytes]) -> Contribution:
+        rows = np.bincount(clusters[clusters != UNASSIGNED], minlength=len(models)).astype(np.int64)
+        return Arrays(rows=rows, models=np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES))
+
+    # -- verdicts -----------------------------------------------------------------------------------------------------
+
+    def judge(self) -> Contribution:
+        """Phase 2: how the models of others do on the rows of each cluster (lines 11 to 17)."""
+        clusters, peer = self.agreed.clusters, self.desk.peer
+        if not self._known or peer >= clusters.n_peers or not clusters.counts[peer]:
+            raise Abstain("has no clusters in this iteration")
+        job, labels = self.job, self.desk.note["labels"]
+        own = [np.flatnonzero(labels == q) for q in range(clusters.counts[peer])]
+        if job.mode == "refined":
+            own = [rows[affinity.spread_rows(len(rows))] for rows in own]
+        table = self.errors(self.X[np.concatenate(own)], [self.agreed.model(m) for m in range(clusters.total)])
+        parts = np.split(table, np.cumsum([len(rows) for rows in own])[:-1])
+        if job.mode == "refined":
+            return affinity.verdicts(clusters, peer, parts, n_features=self.local.n_features)
+        assert job.alpha is not None and job.theta is not None and job.normalisation is not None
+        return mutual_test.verdicts(
+            clusters, peer, parts, alpha=job.alpha, theta=job.theta, normalisation=job.normalisation
+        )
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def hand_in(self, runs: Sequence[tuple[int, Run]], rng: np.random.Generator) -> Contribution:
+        """Phase 3: the models that this peer's communities came to (line 23)."""
+        groups, models = [], []
+        for group, run in runs:
+            state = self.desk.result(run.name)
+            if state is not None:
+                groups.append(group)
+                models.append(self.desk.publish(state.arrays["weights"].tobytes()))
+        if self.job.mode == "refined" and self.agreed.refinement > 0:
+            self._train_alone(rng)
+        digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
+        return Arrays(groups=np.array(groups, np.int64), models=digests)
+
+    def _train_alone(self, rng: np.random.Generator) -> None:
+        """Go on training the models of own clusters that are nobody else's."""
+        if not self._known or int(self.desk.note["n_groups"]) != self.agreed.n_groups:
+            return
+        labels, n_groups, wanted = self._partition(rng)
+        models = kept_models(self.desk.note)
+        stacks = [self._decoded(digest) for digest in models]
+        rows = [np.flatnonzero(labels == n_groups + q) for q in range(len(models))]
+        alone = [q for q, stack in enumerate(stacks) if stack is not None and len(rows[q]) >= self.job.min_rows]
+        if not alone:
+            return
+        rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(alone))]
+        assert self.job.warm_rounds is not None
+        trained = train(
+            ModelStack.concatenate([stack for stack in (stacks[q] for q in alone) if stack is not None]),
+            [self.X[rows[q]] for q in alone], rngs=rngs, epochs=self.job.warm_rounds * self.job.local_epochs,
+            batch=self.job.batch, learning_rate=self.job.learning_rate, device=self.job.device,
+        )  # fmt: skip
+        for m in np.flatnonzero(trained.finite).tolist():
+            models[alone[m]] = self.desk.publish(trained[[m]].encode(self.job.encoding)[0])
+        self._note(labels, n_groups, wanted, models, trained=False)
+
+    # -- refinement ---------------------------------------------------------------------------------------------------
+
+    def refine(self, rng: np.random.Generator) -> Contribution:
+        """Phase 4: a new partition by the models of groups and own ones (lines 27 to 31, Algorithm 2)."""
+        agreed, job = self.agreed, self.job
+        before, n_groups, wanted = self._partition(rng)
+        models = kept_models(self.desk.note) if self._known else []
+        after = before
+        if not self._rests and any(agreed.group_model(group) for group in range(agreed.n_groups)):
+            after = self._refined(before, models, wanted)
+            n_groups = agreed.n_groups
+        comparable = self._known and int(self.desk.note["n_groups"]) == n_groups == agreed.n_groups
+        kept = float(np.mean(before == after)) if comparable else agreement(before, after)
+        same = comparable and bool((before == after).all())
+        self._note(after, n_groups, wanted, models, trained=self._known and bool(self.desk.note["trained"]) and same)
+        members = np.bincount(after[(after >= 0) & (after < n_groups)], minlength=agreed.n_groups) if n_groups else (
+            np.zeros(agreed.n_groups)
+        )  # fmt: skip
+        # All that this peer reveals.
+        return Arrays(
+            changed=np.int64(round((1.0 - kept) * len(after))), rows=np.int64(len(after)),
+            stable=np.bool_(job.tau is not None and agreement(before, after) >= job.tau),
+            members=members.astype(np.int64),
+        )  # fmt: skip
+
+    @property
+    def _rests(self) -> bool:
+        resting = self.agreed.resting
+        return self.desk.peer < len(resting) and bool(resting[self.desk.peer])
+
+    def _refined(self, before: Ints, models: Sequence[bytes], wanted: int) -> Ints:
+        """Return labels: communities first, then own clusters."""
+        agreed, peer = self.agreed, self.desk.peer
+        own = dict(self._competing(models))
+        groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
+        if self.job.mode == "paper":
+            # Line 4: local models first, then those of groups; equal errors go to the first.
+            columns = [agreed.n_groups + q for q in own] + list(groups)
+            table = self.errors(self.X, [*own.values(), *groups.values()])
+        else:
+            columns = list(groups) + [agreed.n_groups + q for q in own]
+            table = self.errors(self.X, [*groups.values(), *own.values()])
+        if not np.isfinite(table).all(axis=0).any():
+            return before
+        refine = refine_by_popularity if self.job.mode == "paper" else refine_by_best_models
+        found: Ints = np.array(columns, np.int64)[refine(table, wanted).labels]
+        return found
+
+    def _competing(self, models: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Which of the own models compete: all as published, those of isolated clusters otherwise."""
+        agreed, peer = self.agreed, self.desk.peer
+        if peer >= agreed.clusters.n_peers or agreed.clusters.counts[peer] != len(models):
+            return
+        for q in competing(agreed.association, peer, twins=self.job.mode == "paper"):
+            yield q, models[q]
