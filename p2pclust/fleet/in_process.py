@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
-from p2pclust.peer.blobs import digest_of
 from p2pclust.protocols.engine import last_shift
 from p2pclust.protocols.job import JobState
+from p2pclust.protocols.office import Office
 from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.verbs import digest_of
 
 __all__ = ["carry_out"]
 
@@ -44,9 +45,11 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
                 fields |= {"shift": shift, "moved": "distances"}
             record.take(time.monotonic() - began, "", "combined", fields)
 
-        state = run_in_process(request.job, [peer.local() for peer in peers], told)
+        office = Office()
+        state = run_in_process(request.job, [peer.local() for peer in peers], told, office)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
-        results.append(JobResult(job_id, names, state, (), digests, time.monotonic() - start))
+        notes = {names[index]: note for index, note in sorted(office.notes.items())}
+        results.append(JobResult(job_id, names, state, (), digests, time.monotonic() - start, notes))
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
     told_peers = {name: {"finished": True, "lost": False, **nothing} for name in names}
     return FleetResult(

@@ -20,6 +20,7 @@ from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
+from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
@@ -57,6 +58,7 @@ class ProcessFleet:
         self._sees: dict[str, dict[str, None]] = {}
         self._counters: dict[str, dict[str, Any]] = {}
         self._states: dict[tuple[str, str], bytes] = {}
+        self._notes: dict[tuple[str, str], bytes] = {}
         self._returning: dict[str, None] = {}  # down now, but to be restarted
         self._paused: dict[str, None] = {}
         self._ended = False
@@ -114,7 +116,7 @@ class ProcessFleet:
         directory.mkdir(parents=True, exist_ok=True)
         np.save(directory / "data.npy", peer.X, allow_pickle=False)
         beside = {}
-        for what, values in (("ids", peer.ids), ("centers", peer.centers)):
+        for what, values in (("ids", peer.ids), ("centers", peer.centers), ("labels", peer.labels)):
             if values is not None:
                 np.save(directory / f"{what}.npy", values, allow_pickle=False)
                 beside[what] = str(directory / f"{what}.npy")
@@ -127,6 +129,7 @@ class ProcessFleet:
                 "round": f.round,
                 "phase": f.phase,
                 "who": f.who,
+                "within": f.within,
                 "claim": str(claims / str(number)),
             }
             for number, f in enumerate(self.spec.faults)
@@ -144,6 +147,7 @@ class ProcessFleet:
             "fitness": peer.fitness,
             "faults": armed,
             "control": "stdio",
+            "n_clusters": peer.n_clusters,
         } | beside
 
     def _all_linked(self) -> bool:
@@ -213,7 +217,21 @@ class ProcessFleet:
         if not await self._until(lambda: (name, job.job_id) in self._states, _ANSWER_S):
             return f"{name} does not tell its final state"
         job.state = JobState.decode(self._states[name, job.job_id])
+        if any(request.job.at_desk for request in self.spec.jobs):
+            await self._collect_notes(job)
         return ""
+
+    async def _collect_notes(self, job: JobRecord) -> None:
+        """Ask every peer that finished what it kept for itself: its part of the result."""
+        asked = [name for name in sorted(job.digests) if self.children[name].alive and name not in self._paused]
+        for name in asked:
+            file = self._directory / name / f"{job.job_id}.note"
+            self.children[name].tell({"do": "note", "job": job.job_id, "file": str(file)})
+        told = lambda name: (name, job.job_id) in self._notes or not self.children[name].alive  # noqa: E731
+        await self._until(lambda: all(told(name) for name in asked), _ANSWER_S)
+        for name in asked:
+            if note := self._notes.get((name, job.job_id)):
+                job.notes[name] = Arrays.decode(note)
 
     def _counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
@@ -294,6 +312,8 @@ class ProcessFleet:
         verb = fields.pop("verb")
         if verb == "counters":
             self._counters[child.name] = fields
+        elif verb == "note":
+            self._notes[child.name, fields["job"]] = Path(fields["file"]).read_bytes()
         elif verb == "state":
             told = Path(fields["file"]).read_bytes() if "file" in fields else base64.b64decode(fields["state"])
             self._states[child.name, fields["job"]] = told

@@ -8,6 +8,7 @@ from typing import Any
 
 from p2pclust.fleet.spec import Event, JobResult, OnEvent
 from p2pclust.peer.quorum import majority
+from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import JobState
 
 __all__ = ["JobRecord", "Record", "needs"]
@@ -39,12 +40,14 @@ class JobRecord:
     ended_at: float = 0.0
     round: int = 0
     state: JobState | None = None
+    notes: dict[str, Arrays] = field(default_factory=dict)
 
     def result(self) -> JobResult:
         """For the caller."""
         seconds = max(0.0, self.ended_at - self.began_at)
         terms = tuple(sorted(self.terms.items()))
-        return JobResult(self.job_id, self.roster, self.state, terms, dict(sorted(self.digests.items())), seconds)
+        digests, notes = dict(sorted(self.digests.items())), dict(sorted(self.notes.items()))
+        return JobResult(self.job_id, self.roster, self.state, terms, digests, seconds, notes)
 
 
 class Record:
@@ -54,6 +57,7 @@ class Record:
         self._on_event = on_event
         self.events: list[Event] = []
         self.jobs: dict[str, JobRecord] = {}
+        self._within: dict[str, str] = {}  # of jobs that a round of another one wants: that one
         self.refused = ""
         self.progress_at = 0.0
         self.waiting: tuple[int, int] | None = None
@@ -61,8 +65,14 @@ class Record:
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
         """Something happened at `peer`."""
         event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
+        if verb == "job" and "within" in event:
+            self._within[event["job"]] = event["within"]
+        within = self._within.get(event.get("job", ""))
+        if within is not None:
+            # What happens in it is progress of the other one, and nothing that its own caller waits for.
+            event["within"] = within
         self.events.append(event)
-        match verb:
+        match "" if within is not None else verb:
             case "submitted":
                 self.jobs[event["job"]] = JobRecord(event["job"], tuple(event["roster"]), t)
             case "refused":

@@ -15,6 +15,7 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEve
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
+from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import JobState
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
@@ -61,7 +62,7 @@ class _SimulatedFleet:
         self._record = Record(on_event)
         self._struck: list[int] = []
         self._returning: dict[str, None] = {}
-        self._aggregating: dict[str, None] = {}
+        self._aggregating: dict[bool, str] = {}  # of a submitted job, and of one within it
         self._timing = preset(spec.timing)
         links = {peer.name: (peer.link.latency_ms / 1000, peer.link.loss) for peer in spec.peers}
         network = Network(Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]), links)
@@ -128,6 +129,10 @@ class _SimulatedFleet:
                 return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{needs(lost)}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
+        for name in sorted(job.digests):
+            core = world.peers[name].core
+            if core is not None and (note := core.jobs.jobs[job.job_id].desk.note):
+                job.notes[name] = Arrays.decode(note)
         return ""
 
     @staticmethod
@@ -153,7 +158,7 @@ class _SimulatedFleet:
                 self._world.at(self._world.now + fault.seconds, partial(self._by_second, number, fault))
 
     def _by_second(self, number: int, fault: Fault) -> None:
-        victims = fault.who or tuple(self._aggregating)
+        victims = fault.who or tuple(self._aggregating[w] for w in (fault.within,) if w in self._aggregating)
         if victims:
             self._struck.append(number)
         for name in victims:
@@ -166,15 +171,19 @@ class _SimulatedFleet:
         """Whether an armed fault ends this peer right here; a pause does not end it."""
         if not isinstance(effect, Report):
             return False
+        if effect.verb not in ("elected", "phase") or peer.core is None:
+            return False
+        job = peer.core.jobs.jobs.get(effect.fields["job"])
+        within = job is not None and job.document.parent != ""
         if effect.verb == "elected":
-            self._aggregating = {peer.name: None}
-        if effect.verb != "phase":
+            self._aggregating[within] = peer.name
             return False
         for number, fault in enumerate(self._spec.faults):
             if number in self._struck or fault.phase != effect.fields["phase"] or fault.round is None:
                 continue
             early = effect.fields["round"] < fault.round and fault.phase != "closing"
-            if early or peer.name not in (fault.who or self._aggregating):
+            leads = peer.name == self._aggregating.get(within)
+            if early or within != fault.within or not (peer.name in fault.who if fault.who else leads):
                 continue
             self._struck.append(number)
             fields = {"number": number, "do": fault.do, "phase": fault.phase, "planned": fault.round}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
+from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 
@@ -39,10 +40,12 @@ class PeerSpec:
     link: Link = Link()
     ids: NDArray[Any] | None = None  # (n_samples,): what its rows are called, where peers hold columns
     centers: NDArray[np.float64] | None = None  # (n_clusters, n_features): its columns of given first centers
+    labels: NDArray[np.int64] | None = None  # (n_samples,): a partition to start from, where a protocol starts from one
+    n_clusters: int | None = None  # how many clusters its rows have, where peers have numbers of their own
 
     def local(self) -> Local:
         """Its data, as the protocols see them."""
-        return Local(self.X, ids=self.ids, centers=self.centers)
+        return Local(self.X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Fault:
     phase: str = "opening"  # opening | adopting | combining | closing
     seconds: float | None = None  # after the first job was handed in
     for_s: float | None = None  # how long a pause lasts or a restarted peer stays down
+    within: bool = False  # count the rounds of jobs that a round of the submitted one wants, not its own
 
     def __str__(self) -> str:
         when = f"{self.seconds} s" if self.round is None else f"round {self.round} ({self.phase})"
@@ -108,6 +112,7 @@ class JobResult:
     terms: tuple[tuple[int, str], ...]  # every (term, aggregator) that was elected
     digests: Mapping[str, str]  # of the final state, by the peers that finished
     seconds: float  # from handing in to the last peer's end
+    notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what peers kept for themselves, by name
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class ArmedFault:
     phase: str
     who: tuple[str, ...]  # names; empty: the aggregator
     claim: str
+    within: bool = False  # whether rounds of jobs within the submitted one count, not its own
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> ArmedFault:
@@ -44,14 +45,15 @@ class Armed:
         self._faults = faults
 
     def check(
-        self, phase: str, round_: int, *, aggregates: bool, last_words: Callable[[ArmedFault, int], None]
-    ) -> None:
+        self, phase: str, round_: int, *, aggregates: bool, within: bool,
+        last_words: Callable[[ArmedFault, int], None],
+    ) -> None:  # fmt: skip
         """This peer has come to `phase` of a round: if a fault waits for that, it strikes now.
 
         A fault at round r strikes at the first opportunity from r on: the round itself may have been another's.
         """
         for fault in self._faults:
-            if fault.phase != phase or (round_ < fault.round and phase != "closing"):
+            if fault.phase != phase or fault.within != within or (round_ < fault.round and phase != "closing"):
                 continue
             if not (self._me in fault.who if fault.who else aggregates):
                 continue

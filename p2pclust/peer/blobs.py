@@ -55,6 +55,10 @@ class Blobs:
         """Whether the whole blob is on disk."""
         return digest in self._complete
 
+    def left(self, digest: bytes) -> int:
+        """How many chunks of a blob that is on its way have not come yet."""
+        return len(self._pulls[digest].missing) if digest in self._pulls else 0
+
     def made(self, digest: bytes) -> None:
         """The worker stored a blob of this peer's own making; whoever else has it need not send it any more."""
         self._stop(digest)

@@ -80,6 +80,7 @@ class Control:
         self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "submit": self._submit,
             "state": self._state,
+            "note": self._note,
             "counters": self._counters,
             "leave": lambda request: shell.leave(),
         }
@@ -126,6 +127,12 @@ class Control:
                 data = ref.payload if ref.payload is not None else b"".join(self._shell.store.read_blob(ref.digest))
                 answer["state"] = base64.b64encode(data).decode()
         self._lines.write(answer)
+
+    def _note(self, request: Mapping[str, Any]) -> None:
+        """Write what this peer kept for itself of a job into a file; empty if that is nothing."""
+        job = self._shell.core.jobs.jobs.get(request["job"])
+        Path(request["file"]).write_bytes(b"" if job is None else job.desk.note)
+        self._lines.write({"verb": "note", "job": request["job"], "file": request["file"]})
 
     def _counters(self, request: Mapping[str, Any]) -> None:
         counters = self._shell.links.counters

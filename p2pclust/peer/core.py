@@ -125,6 +125,7 @@ class Core:
                 self.membership.leave()
         self._fire_due()
         self._settle()
+        self.jobs.look()
         self._sweep()
         effects, ctx.effects = ctx.effects, []
         return effects

@@ -32,8 +32,8 @@ class Document:
     patience_s: float
     deadline_s: float
     aggregator: str  # of term 1, or empty: elected
-    submitter: str
-    nonce: str  # tells two otherwise equal jobs apart
+    submitter: str  # empty: a round of another job wants it, and every peer of the roster derives this document
+    nonce: str  # tells two otherwise equal jobs apart; of a job within another: its id, round and name, by slashes
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
@@ -54,6 +54,16 @@ class Document:
     def id(self) -> str:
         """The name of the job: a digest of the document; remembered, because every message of the job bears it."""
         return "job-" + hashlib.blake2b(self.encode(), digest_size=16).hexdigest()
+
+    @property
+    def parent(self) -> str:
+        """The job in one of whose rounds this one is wanted; empty for a job that somebody submitted."""
+        return "" if self.submitter else self.nonce.split("/")[0]
+
+    @property
+    def parent_round(self) -> int:
+        """Which round of the parent wants it."""
+        return int(self.nonce.split("/")[1])
 
     def index(self, name: str) -> int:
         """The roster index of a peer."""

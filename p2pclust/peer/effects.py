@@ -92,6 +92,10 @@ class Task:
     state: Ref | None = None
     contributions: tuple[tuple[int, Ref], ...] = ()
     abstained: Mapping[int, str] = field(default_factory=dict)
+    # Of a contribution that is made at a desk:
+    note: bytes = b""  # what this peer kept for itself
+    at_hand: tuple[bytes, ...] | None = None  # blobs that lie there; None: say first what is wanted
+    results: tuple[tuple[str, bytes, Ref], ...] = ()  # of jobs that were wanted: name, mathematics, last state
 
 
 @dataclass(frozen=True, slots=True)

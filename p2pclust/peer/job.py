@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from p2pclust.peer.blobs import Blobs, digest_of
+from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
+from p2pclust.peer.desk import Children, Desk
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.election import Election, Role
@@ -25,6 +26,7 @@ from p2pclust.peer.messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.rounds import Aggregating, Opened
+from p2pclust.protocols.verbs import digest_of
 
 __all__ = ["Job"]
 
@@ -36,8 +38,9 @@ class Job:
     """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
 
     def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: float
-    ) -> None:
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: float,
+        children: Children, note: bytes | None,
+    ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._blobs = blobs
@@ -46,10 +49,12 @@ class Job:
         self.id = document.id
         self._me = document.index(context.me)
         self.election = Election(context, membership, document, ledger, self, fitness)
+        self.desk = Desk(context, membership, blobs, document, children, note)
+        self._children = children
         self._term: Aggregating | None = None
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
         self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
-        self._computing: dict[tuple[str, ...], None] = {}
+        self._computing: dict[tuple[str, ...], Task] = {}
         self._proposer = -1
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
@@ -57,6 +62,7 @@ class Job:
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
+        self.desk.start()
         if not self.ledger.finished:
             self.election.start(fresh=fresh)
 
@@ -109,12 +115,12 @@ class Job:
                 self._term.fire()
             case "close":
                 self._repeat_close()
+            # "desk" only wakes this peer: whatever happened, the desk is looked at after every step.
 
     def computed(self, event: Computed) -> None:
         """A task of this job ended."""
         if event.token[2] == "contribute":
-            self._computing.pop(event.token, None)
-            self._on_contribution(event)
+            self._on_contribution(event, self._computing.pop(event.token))
         elif self._term is not None and not self.ledger.finished:
             self._term.computed(event)
 
@@ -130,6 +136,12 @@ class Job:
         if self._term is not None:
             self._term.blob_ready(digest)
 
+    def look(self) -> None:
+        """Something happened at this peer: is all that the contribution wants on the desk now?"""
+        task = self.desk.look()
+        if task is not None:
+            self._compute(task)
+
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
         if self.ledger.finished:
@@ -138,6 +150,15 @@ class Job:
             self._term.member_changed(name)
         elif name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
             self.election.aggregator_lost()
+
+    def forget(self) -> None:
+        """Nobody needs this job any more: leave no timer and no row behind."""
+        self.election.stop()
+        self.deposed()
+        self.desk.forget()
+        self._ctx.timers.cancel(("job", self.id, "close"))
+        for table in ("job", "ballot", "register"):
+            self._ctx.persist(table, self.id, None, sync=False)
 
     # -- adopting and contributing ----------------------------------------------------------------------------------
 
@@ -187,6 +208,7 @@ class Job:
         self.ledger.adopt(term, round_, ref, final=final)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
+            self.desk.abandon()
         self._answer()
 
     def blobs_in_use(self) -> list[bytes]:
@@ -196,7 +218,7 @@ class Job:
         waiting = [message[1].digest for message in (self._pending, self._final) if message is not None]
         computing = [bytes.fromhex(token[3]) for token in self._computing]
         opened = [] if self._term is None else self._term.blobs_in_use()
-        return [ref.digest for ref in refs] + waiting + computing + opened
+        return [ref.digest for ref in refs] + waiting + computing + opened + self.desk.blobs_in_use()
 
     def _answer(self) -> None:
         """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
@@ -207,21 +229,38 @@ class Job:
             self._acknowledge(None, "")
         elif key in self._answers:
             self._acknowledge(*self._answers[key])
-        else:
-            token = ("job", self.id, "contribute", register.ref.digest.hex(), str(self._proposer))
-            if token not in self._computing:
-                self._computing[token] = None
-                task = Task(
+        elif not self.desk.busy:
+            self._compute(
+                Task(
                     "contribute", self.document.job, len(self.document.roster), me=self._me, state=register.ref,
-                    proposer=self._proposer,
+                    proposer=self._proposer, note=self._note(),
                 )  # fmt: skip
-                self._ctx.effects.append(Compute(token, task))
+            )
 
-    def _on_contribution(self, event: Computed) -> None:
+    def _compute(self, task: Task) -> None:
+        assert task.state is not None
+        token = ("job", self.id, "contribute", task.state.digest.hex(), str(task.proposer))
+        if token not in self._computing:
+            self._computing[token] = task
+            self._ctx.effects.append(Compute(token, task))
+
+    def _note(self) -> bytes:
+        """What this peer kept for itself; a job within another one works with the note of that one."""
+        parent = self.document.parent
+        if parent:
+            return self._children.note_for(parent, self.document.parent_round)
+        return self.desk.note_before(self.ledger.register.round)
+
+    def _on_contribution(self, event: Computed, task: Task) -> None:
         digest, proposer = bytes.fromhex(event.token[3]), int(event.token[4])
         register = self.ledger.register
         if register.ref is None or register.ref.digest != digest or self.ledger.finished:
             return
+        if "wanted" in event.info:
+            if not self.desk.busy:
+                self.desk.prepare(register.round, task, event.info["wanted"])
+            return
+        self.desk.took(register.round, event.info)
         self._answers[digest, proposer] = (event.result, event.abstains)
         if proposer == self._proposer:
             self._acknowledge(event.result, event.abstains)
@@ -246,7 +285,7 @@ class Job:
         """Whether an answer to that very round is being computed here, or its state fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self._blobs.fetching(self._pending[1].digest)
-        return bool(self._computing) and self.ledger.register.position == position
+        return (bool(self._computing) or self.desk.busy) and self.ledger.register.position == position
 
     def _on_heartbeat(self, source: str, message: Heartbeat) -> None:
         term, round_ = self.ledger.register.position
@@ -305,6 +344,7 @@ class Job:
         self.election.stop()
         self.deposed()
         self._answers.clear()
+        self.desk.finish()
         self._pending = self._final = None
         self._ctx.report("finished", job=self.id, term=term, round=round_, digest=ref.digest.hex())
 

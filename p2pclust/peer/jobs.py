@@ -17,6 +17,7 @@ from p2pclust.peer.quorum import has_majority, majority
 __all__ = ["Jobs"]
 
 _PREFIX = "job/"
+_MOST_EARLY = 256
 
 
 class Jobs:
@@ -33,13 +34,15 @@ class Jobs:
         self._fitness = fitness
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
+        self._early: dict[tuple[str, str], Message] = {}  # the last word of each peer on a job that is not known here yet
         self.jobs: dict[str, Job] = {}
         for job_id, data in sorted(stored.get("job", {}).items()):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
             self._documents[job_id] = document
             if context.me in document.roster:
-                self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register))
+                note = stored.get("note", {}).get(job_id)
+                self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note)
 
     def start(self) -> None:
         """Go on with the stored jobs.
@@ -47,8 +50,12 @@ class Jobs:
         Facts are not on disk, so everybody that comes back says again what it knows of jobs: the submitter, and whoever
         else had heard of a document, may have lost it. A document names itself, so it does not matter who tells it.
         """
-        for job_id, document in self._documents.items():
-            self._facts.publish(_PREFIX + job_id, document.encode())
+        for job_id, document in list(self._documents.items()):
+            parent = self.jobs.get(document.parent)
+            if not document.parent:
+                self._facts.publish(_PREFIX + job_id, document.encode())
+            elif parent is None or parent.ledger.finished:
+                self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
         for job in self.jobs.values():
             job.start(fresh=False)
 
@@ -96,7 +103,8 @@ class Jobs:
         except (WireError, UsageError) as error:
             self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
             return
-        if fact.key == _PREFIX + named:
+        # A document without a submitter is derived from what was agreed on, and never told.
+        if fact.key == _PREFIX + named and document.submitter:
             self._keep(document, fact.value)
 
     def _keep(self, document: Document, data: bytes) -> None:
@@ -107,16 +115,55 @@ class Jobs:
         if not takes_part:
             return
         if job_id not in self.jobs:
-            self._ctx.report("job", job=job_id, roster=list(document.roster))
-            job = self._make(document, Ledger(self._ctx, document, None, None))
-            self.jobs[job_id] = job
-            job.start(fresh=True)
+            self._begin(document)
         self._on_synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
 
-    def _make(self, document: Document, ledger: Ledger) -> Job:
-        return Job(self._ctx, self._membership, self._blobs, document, ledger, self._fitness)
+    def _begin(self, document: Document) -> None:
+        within = {"within": document.parent} if document.parent else {}
+        self._ctx.report("job", job=document.id, roster=list(document.roster), **within)
+        job = self._make(document, Ledger(self._ctx, document, None, None), None)
+        self.jobs[document.id] = job
+        job.start(fresh=True)
+        for name in document.roster:
+            early = self._early.pop((document.id, name), None)
+            if early is not None:
+                job.receive(name, early)
+
+    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> Job:
+        return Job(self._ctx, self._membership, self._blobs, document, ledger, self._fitness, self, note)
+
+    # -- jobs that a round of another job wants (Children) --------------------------------------------------------------
+
+    def run(self, document: Document) -> Job:
+        """Run a job within another one, or find it running."""
+        if document.id not in self.jobs:
+            self._documents[document.id] = document
+            self._ctx.persist("job", document.id, document.encode())
+            self._begin(document)
+        return self.jobs[document.id]
+
+    def running(self, parent: str) -> list[Job]:
+        """The jobs within that job that this peer has."""
+        return [job for job in self.jobs.values() if job.document.parent == parent]
+
+    def drop(self, job_id: str) -> None:
+        """Forget a job within another one."""
+        self.jobs.pop(job_id).forget()
+        del self._documents[job_id]
+
+    def note_for(self, parent: str, round_: int) -> bytes:
+        """What this peer kept for itself before that round of the parent."""
+        return self.jobs[parent].desk.note_before(round_) if parent in self.jobs else b""
+
+    def look(self) -> None:
+        """Something happened: does a desk have now what it waited for?"""
+        for job in list(self.jobs.values()):
+            if job.desk.busy:
+                job.look()
+
+    # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
         """A message of some job came."""
@@ -127,6 +174,9 @@ class Jobs:
         job = self.jobs.get(job_id)
         if job is None:
             self._facts.greet(source)  # it speaks of a job whose document has not reached us yet
+            self._early[job_id, source] = message
+            if len(self._early) > _MOST_EARLY:
+                del self._early[next(iter(self._early))]
         elif source in job.document.roster:
             job.receive(source, message)
 
@@ -141,7 +191,7 @@ class Jobs:
         """A timer of some job is due."""
         if key[0] == "submit":
             self._tell(key[1])
-        else:
+        elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)
 
     def unfinished(self) -> bool:
@@ -154,15 +204,16 @@ class Jobs:
 
     def computed(self, event: Computed) -> None:
         """A task of some job ended."""
-        self.jobs[event.token[1]].computed(event)
+        if event.token[1] in self.jobs:  # it may have been forgotten meanwhile
+            self.jobs[event.token[1]].computed(event)
 
     def blob_ready(self, digest: bytes) -> None:
         """A blob is complete."""
-        for job in self.jobs.values():
+        for job in list(self.jobs.values()):
             job.blob_ready(digest)
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about somebody."""
-        for job in self.jobs.values():
+        for job in list(self.jobs.values()):
             if name in job.document.roster:
                 job.member_changed(name)

@@ -76,8 +76,9 @@ async def _live(config: Mapping[str, Any]) -> int:
     watch = _watcher(lines, name)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
-    beside = {name: config[name] for name in ("ids", "centers") if name in config}
+    beside = {name: config[name] for name in ("ids", "centers", "labels") if name in config}
     local = _load(Path(config["data"]), watch, config.get("columns"), config.get("missing", "error"), beside)
+    local.n_clusters = config.get("n_clusters")
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
         watch("store-damaged", {"set_aside": str(store.set_aside)})

@@ -233,7 +233,11 @@ class Shell:
             self._aggregates.pop(fields["job"], None)
         elif effect.verb == "phase":
             aggregates = self._aggregates.get(fields["job"], False)
-            self._armed.check(fields["phase"], fields["round"], aggregates=aggregates, last_words=self._last_words)
+            job = self.core.jobs.jobs.get(fields["job"])
+            within = job is not None and job.document.parent != ""
+            self._armed.check(
+                fields["phase"], fields["round"], aggregates=aggregates, within=within, last_words=self._last_words
+            )
 
     def _last_words(self, fault: ArmedFault, round_: int) -> None:
         fields = {"number": fault.number, "do": fault.do, "phase": fault.phase, "planned": fault.round, "round": round_}

@@ -15,17 +15,18 @@ from typing import Any
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.desk import Wanted
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import Limits
 from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Contribution
+from p2pclust.protocols.arrays import Arrays, Contribution
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.pieces import Pieces, Stored
+from p2pclust.protocols.verbs import Desk, digest_of
 
 __all__ = ["Memories", "Outcome", "StoreBlob", "perform", "settle"]
 
@@ -47,6 +48,7 @@ class Outcome:
     info: Mapping[str, Any] = field(default_factory=dict)
     digest: bytes = b""  # of the payload, where it is known already
     ref: Ref | None = None  # in place of a payload: what is in the store already
+    published: tuple[bytes, ...] = ()  # blobs that the contribution lays out for others
 
 
 class Memories:
@@ -109,6 +111,11 @@ def perform(task: Task, local: Local, read: Read, memories: Memories | None = No
 def settle(token: tuple[str, ...], outcome: Outcome, limits: Limits, store_blob: StoreBlob) -> Computed:
     """Turn an outcome into the event that the core waits for; what is large is stored as a blob first."""
     payload = outcome.payload
+    if outcome.published:
+        named = tuple((digest_of(data), len(data)) for data in outcome.published)
+        for (digest, _), data in zip(named, outcome.published, strict=True):
+            store_blob(digest, data, limits.chunk_bytes)
+        outcome = replace(outcome, info={**outcome.info, "published": named})
     if payload is None:
         return Computed(token, outcome.ref, outcome.abstains, outcome.info)
     digest, size_bytes = outcome.digest or _digest(payload), len(payload)
@@ -141,7 +148,7 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
             return Outcome(None, info=_info(job, state, task.n_peers), ref=task.state)
         return _state_outcome(job, state, task.n_peers)
     if task.kind == "contribute":
-        return _contribute(job, state, task, local)
+        return _contribute(job, state, task, local, read)
     assert task.kind == "combine", task.kind
     return _combine(job, state, task, read, memories)
 
@@ -153,12 +160,14 @@ def _source(job: Job, ref: Ref, read: Read) -> bytes | Stored:
     return Stored(lambda: read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(read(ref.digest))
 
 
-def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
+def _contribute(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
     if task.proposer >= 0:
         if task.proposer != task.me:
             return Outcome(None, NOT_ASKED)
     elif task.me not in engine.asked(job, state, task.n_peers):
         return Outcome(None, engine.NOT_DRAWN)
+    if job.protocols[state.stage].at_desk:
+        return _contribute_at_desk(job, state, task, local, read)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
@@ -166,6 +175,28 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
     if job.by_columns:
         return Outcome(Pieces(contribution.pieces()))
     return Outcome(engine.encode_contribution(contribution))
+
+
+def _contribute_at_desk(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
+    """Say what the contribution wants, or make it with what lies on the desk."""
+    at_hand = frozenset(task.at_hand or ())
+    note = Arrays.decode(task.note) if task.note else Arrays()
+    desk = Desk(task.me, note, lambda digest: b"".join(read(digest)) if digest in at_hand else None)
+    if task.at_hand is None:
+        wants = engine.wants(job, state, desk, task.n_peers)
+        if wants.fetches or wants.runs:
+            fetches = tuple((fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches)
+            runs = tuple((r.name, bytes(msgpack.packb(r.job.to_dict())), r.roster, r.aggregator) for r in wants.runs)
+            return Outcome(None, info={"wanted": Wanted(fetches, runs)})
+    for name, mathematics, ref in task.results:
+        child = _job(mathematics)
+        desk.results = {**desk.results, name: engine.decode_state(child, _source(child, ref, read))}
+    try:
+        contribution = engine.contribution(job, state, local, task.me, task.n_peers, desk)
+    except Abstain as abstention:
+        return Outcome(None, abstention.reason)
+    info = {} if desk.kept is None else {"note": desk.kept.encode()}
+    return Outcome(engine.encode_contribution(contribution), info=info, published=tuple(desk.published))
 
 
 def _combine(job: Job, state: JobState, task: Task, read: Read, memories: Memories) -> Outcome:

@@ -137,7 +137,7 @@ class Agreed:
 
     def model(self, index: int) -> bytes:
         """The digest of a cluster's model."""
-        return self.models[index].tobytes()
+        return bytes(self.models[index].tobytes())
 
     def own_models(self, peer: int) -> list[bytes]:
         """The digests of a peer's own models, in the order of its clusters."""
@@ -241,7 +241,7 @@ class Agreed:
 
 def _check(agreed: Agreed) -> None:
     """Raise for what no combination of contributions could have led to."""
-    if agreed.iteration < 1 or agreed.refinement < 0:
+    if agreed.iteration < 0 or agreed.refinement < 0:
         raise WireError("a count is negative")
     if agreed.counts.size and (agreed.counts.min() < 0 or agreed.counts.max() > _MOST_CLUSTERS):
         raise WireError("numbers of clusters are none")

@@ -105,6 +105,11 @@ class Job:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
         return any(protocol.by_columns for protocol in self.protocols)
 
+    @property
+    def at_desk(self) -> bool:
+        """Whether peers keep notes of their own, which their part of the result is in."""
+        return any(protocol.at_desk for protocol in self.protocols)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as they stand in a job document."""
         return {
