@@ -1,0 +1,162 @@
+"""The peers of FedCRef's experiments: each sees some classes of a data set, and the same number of rows of each.
+
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions (FedCRef), Sections 5.2 and 6.4. Unlike a partition (:mod:`partition`), a draw leaves rows out, and with an
+overlap some rows are at several peers.
+
+Readings, and why
+-----------------
+- A class cannot give rows for ever: 25 peers with 500 rows each of 2 to 5 of MNIST's 10 classes take more than half of
+  them, and chance may ask for more of one class than there is. Classes are drawn among those that still have rows, and
+  never so that a later peer would go short.
+- "30 % of the samples in clusters from the same data distribution are shared among clients": of each class, that many of
+  its rows are the same at all peers that see the class; the others are at one peer only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.errors import DataError, UsageError
+
+__all__ = ["Drawn", "draw_by_class"]
+
+Ints = NDArray[np.int64]
+
+
+# Compared by identity, because it holds arrays.
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What one peer sees.
+
+    Attributes
+    ----------
+    rows : int64 array, shape (n,)
+        Row indices, shuffled: their order tells nothing about their classes.
+    labels : int64 array, shape (n,)
+        The true local label of each: 0 for the first of the peer's classes, and so on.
+    classes : ndarray, shape (K,)
+        The peer's classes, as they are called in the data, in ascending order.
+    """
+
+    rows: Ints
+    labels: Ints
+    classes: NDArray[Any]
+
+
+def draw_by_class(
+    y: ArrayLike,
+    n_peers: int,
+    rng: np.random.Generator,
+    *,
+    rows_per_class: int = 500,
+    classes_per_peer: tuple[int, int] | None = None,
+    overlap: float = 0.0,
+) -> tuple[Drawn, ...]:
+    """Draw each peer's classes, and its rows of each.
+
+    Parameters
+    ----------
+    y : array_like, shape (n_rows,)
+        The class of each row.
+    n_peers : int
+        N.
+    rng : numpy.random.Generator
+        The only source of chance: the same generator state gives the same draw.
+    rows_per_class : int
+        S, of each class that a peer sees.
+    classes_per_peer : (int, int), optional
+        The fewest and the most classes of a peer; each number between is equally likely. By default 2 and half the
+        classes that the data have.
+    overlap : float
+        O in [0, 1]: which share of a class's rows, rounded to whole rows, is the same at all peers that see it.
+
+    Returns
+    -------
+    tuple of Drawn
+        Without overlap, no row is at two peers.
+
+    Raises
+    ------
+    DataError
+        If the classes have too few rows for what is asked.
+    UsageError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> y = np.repeat(["a", "b", "c", "d"], 30)
+    >>> peers = draw_by_class(y, 3, np.random.Generator(np.random.PCG64(0)), rows_per_class=10)
+    >>> [len(peer.rows) for peer in peers]
+    [20, 20, 20]
+    >>> bool((peers[0].classes[peers[0].labels] == y[peers[0].rows]).all())
+    True
+    """
+    given = np.asarray(y)
+    if given.ndim != 1 or given.size == 0:
+        raise UsageError(f"draw by class: labels of shape {given.shape}: expected one for each row")
+    names, codes = np.unique(given, return_inverse=True)
+    fewest, most = _range(classes_per_peer, len(names))
+    if n_peers < 1 or rows_per_class < 1 or not 0.0 <= overlap <= 1.0:
+        raise UsageError(
+            f"draw by class: {n_peers} peers, {rows_per_class} rows per class, overlap {overlap:g}: expected at least 1, "
+            "at least 1, and a share from 0 to 1"
+        )
+    common = round(overlap * rows_per_class)
+    own = rows_per_class - common
+    of_class = [rng.permutation(np.flatnonzero(codes == label)) for label in range(len(names))]
+    sizes = np.array([len(rows) for rows in of_class], dtype=np.int64)
+    # How many peers may see each class.
+    places = np.where(sizes < rows_per_class, 0, (sizes - common) // own if own else n_peers)
+    numbers = rng.integers(fewest, most + 1, size=n_peers)
+    if not _enough(places, numbers):
+        raise DataError(
+            f"draw by class: {n_peers} peers see {numbers.sum()} classes in all, with {rows_per_class} rows of each; the "
+            f"{len(names)} classes, of {sizes.min()} to {sizes.max()} rows, have enough for {places.sum()}: lower the "
+            "number of peers or of rows per class"
+        )
+    seen = np.zeros(len(names), dtype=np.int64)
+    peers = []
+    for peer, number in enumerate(numbers):
+        chosen = _classes(places - seen, numbers[peer:], rng)
+        parts = []
+        for label in chosen:
+            start = common + seen[label] * own
+            parts.append(np.concatenate([of_class[label][:common], of_class[label][start : start + own]]))
+        seen[chosen] += 1
+        order = rng.permutation(number * rows_per_class)
+        labels = np.repeat(np.arange(number, dtype=np.int64), rows_per_class)
+        peers.append(Drawn(np.concatenate(parts).astype(np.int64)[order], labels[order], names[chosen]))
+    return tuple(peers)
+
+
+def _range(classes_per_peer: tuple[int, int] | None, n_classes: int) -> tuple[int, int]:
+    fewest, most = classes_per_peer or (2, n_classes // 2)
+    if not 1 <= fewest <= most <= n_classes:
+        raise UsageError(
+            f"draw by class: {fewest} to {most} classes per peer of {n_classes}: expected at least 1, in ascending order, "
+            "and no more than there are"
+        )
+    return fewest, most
+
+
+def _classes(places: Ints, numbers: Ints, rng: np.random.Generator) -> Ints:
+    """Return the classes of the next peer, ascending: `numbers` are how many it and each later peer see."""
+    left = np.flatnonzero(places > 0)
+    chosen = rng.choice(left, size=numbers[0], replace=False)
+    after = places.copy()
+    after[chosen] -= 1
+    if not _enough(after, numbers[1:]):
+        # Whoever takes the classes with the most places left never makes it impossible for those who follow.
+        chosen = np.argsort(-places, kind="stable")[: numbers[0]]
+    return np.sort(chosen).astype(np.int64)
+
+
+def _enough(places: Ints, numbers: Ints) -> bool:
+    """Tell whether the peers can see so many different classes each (the theorem of Gale and Ryser)."""
+    demand = np.cumsum(np.sort(numbers)[::-1])
+    return all(int(np.minimum(places, m).sum()) >= total for m, total in enumerate(demand.tolist(), start=1))
