@@ -20,8 +20,9 @@ from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
+from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.job import Job, JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 __all__ = ["ProcessFleet", "carry_out"]
@@ -59,6 +60,7 @@ class ProcessFleet:
         self._counters: dict[str, dict[str, Any]] = {}
         self._states: dict[tuple[str, str], bytes] = {}
         self._notes: dict[tuple[str, str], bytes] = {}
+        self._blobs: dict[bytes, bytes] = {}
         self._returning: dict[str, None] = {}  # down now, but to be restarted
         self._paused: dict[str, None] = {}
         self._ended = False
@@ -79,7 +81,7 @@ class ProcessFleet:
             await self.start()
             for request in self.spec.jobs:
                 job = await self.submit(request)
-                failure = await self.finish(job)
+                failure = await self.finish(job, request.job)
                 if failure:
                     break
             await self.counters()
@@ -192,7 +194,7 @@ class ProcessFleet:
         await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
         return new[0]
 
-    async def finish(self, job: JobRecord) -> str:
+    async def finish(self, job: JobRecord, mathematics: Job | None = None) -> str:
         """Wait until everybody who lives has finished; returns why that cannot be, or nothing."""
         timing = preset(self.spec.timing)
         patience_s = max(timing.patience_s, *(r.patience_s for r in self.spec.jobs), 2 * timing.election_max_s)
@@ -217,8 +219,9 @@ class ProcessFleet:
         if not await self._until(lambda: (name, job.job_id) in self._states, _ANSWER_S):
             return f"{name} does not tell its final state"
         job.state = JobState.decode(self._states[name, job.job_id])
-        if any(request.job.at_desk for request in self.spec.jobs):
+        if mathematics is not None and mathematics.at_desk:
             await self._collect_notes(job)
+            await self._collect_blobs(job, engine.results(mathematics, job.state))
         return ""
 
     async def _collect_notes(self, job: JobRecord) -> None:
@@ -227,11 +230,23 @@ class ProcessFleet:
         for name in asked:
             file = self._directory / name / f"{job.job_id}.note"
             self.children[name].tell({"do": "note", "job": job.job_id, "file": str(file)})
-        told = lambda name: (name, job.job_id) in self._notes or not self.children[name].alive  # noqa: E731
-        await self._until(lambda: all(told(name) for name in asked), _ANSWER_S)
+        await self._until(lambda: all((name, job.job_id) in self._notes for name in asked), _ANSWER_S)
         for name in asked:
             if note := self._notes.get((name, job.job_id)):
                 job.notes[name] = Arrays.decode(note)
+
+    async def _collect_blobs(self, job: JobRecord, digests: tuple[bytes, ...]) -> None:
+        """Ask peers that finished for the blobs of the result, one after the other until one has it."""
+        for digest in digests:
+            for name in sorted(job.digests):
+                if digest in job.blobs or not self.children[name].alive or name in self._paused:
+                    continue
+                file = self._directory / name / f"{digest.hex()[:16]}.blob"
+                self._blobs.pop(digest, None)
+                self.children[name].tell({"do": "blob", "digest": digest.hex(), "file": str(file)})
+                await self._until(lambda digest=digest: digest in self._blobs, _ANSWER_S)  # type: ignore[misc]
+                if data := self._blobs.get(digest):
+                    job.blobs[digest] = data
 
     def _counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
@@ -312,6 +327,8 @@ class ProcessFleet:
         verb = fields.pop("verb")
         if verb == "counters":
             self._counters[child.name] = fields
+        elif verb == "blob":
+            self._blobs[bytes.fromhex(fields["digest"])] = Path(fields["file"]).read_bytes()
         elif verb == "note":
             self._notes[child.name, fields["job"]] = Path(fields["file"]).read_bytes()
         elif verb == "state":

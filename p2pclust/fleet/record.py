@@ -41,13 +41,14 @@ class JobRecord:
     round: int = 0
     state: JobState | None = None
     notes: dict[str, Arrays] = field(default_factory=dict)
+    blobs: dict[bytes, bytes] = field(default_factory=dict)
 
     def result(self) -> JobResult:
         """For the caller."""
         seconds = max(0.0, self.ended_at - self.began_at)
         terms = tuple(sorted(self.terms.items()))
         digests, notes = dict(sorted(self.digests.items())), dict(sorted(self.notes.items()))
-        return JobResult(self.job_id, self.roster, self.state, terms, digests, seconds, notes)
+        return JobResult(self.job_id, self.roster, self.state, terms, digests, seconds, notes, self.blobs)
 
 
 class Record:

@@ -15,8 +15,9 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEve
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
+from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.job import Job, JobState
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
@@ -90,7 +91,7 @@ class _SimulatedFleet:
             job = self._submit(request)
             if number == 0:
                 self._plan_faults()
-            failure = self._finish(job)
+            failure = self._finish(job, request.job)
             if failure:
                 break
         return self._result(failure)
@@ -113,7 +114,7 @@ class _SimulatedFleet:
             raise FleetError(f"{by.name} refused the job: {self._record.refused}")
         return new[0]
 
-    def _finish(self, job: JobRecord) -> str:
+    def _finish(self, job: JobRecord, mathematics: Job) -> str:
         """Let time pass until everybody who lives has finished; returns why that cannot be, or nothing."""
         world = self._world
         patience_s = max(self._timing.patience_s, *(r.patience_s for r in self._spec.jobs))
@@ -133,6 +134,9 @@ class _SimulatedFleet:
             core = world.peers[name].core
             if core is not None and (note := core.jobs.jobs[job.job_id].desk.note):
                 job.notes[name] = Arrays.decode(note)
+        for digest in engine.results(mathematics, job.state):
+            found = (b"".join(world.peers[name].disk.blob(digest)) for name in sorted(job.digests))
+            job.blobs[digest] = next((data for data in found if data), b"")
         return ""
 
     @staticmethod

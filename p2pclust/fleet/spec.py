@@ -113,6 +113,7 @@ class JobResult:
     digests: Mapping[str, str]  # of the final state, by the peers that finished
     seconds: float  # from handing in to the last peer's end
     notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what peers kept for themselves, by name
+    blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)  # that are part of the result, by digest
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ class Control:
             "submit": self._submit,
             "state": self._state,
             "note": self._note,
+            "blob": self._blob,
             "counters": self._counters,
             "leave": lambda request: shell.leave(),
         }
@@ -133,6 +134,14 @@ class Control:
         job = self._shell.core.jobs.jobs.get(request["job"])
         Path(request["file"]).write_bytes(b"" if job is None else job.desk.note)
         self._lines.write({"verb": "note", "job": request["job"], "file": request["file"]})
+
+    def _blob(self, request: Mapping[str, Any]) -> None:
+        """Write a blob into a file; empty if it is not here."""
+        digest = bytes.fromhex(request["digest"])
+        here = self._shell.core.blobs.has(digest)
+        with Path(request["file"]).open("wb") as file:
+            file.writelines(self._shell.store.read_blob(digest) if here else ())
+        self._lines.write({"verb": "blob", "digest": request["digest"], "file": request["file"]})
 
     def _counters(self, request: Mapping[str, Any]) -> None:
         counters = self._shell.links.counters

@@ -232,9 +232,14 @@ class Job:
         elif not self.desk.busy:
             self._compute(
                 Task(
-                    "contribute", self.document.job, len(self.document.roster), me=self._me, state=register.ref,
-                    proposer=self._proposer, note=self._note(),
-                )  # fmt: skip
+                    "contribute",
+                    self.document.job,
+                    len(self.document.roster),
+                    me=self._me,
+                    state=register.ref,
+                    proposer=self._proposer,
+                    note=self._note(),
+                )
             )
 
     def _compute(self, task: Task) -> None:

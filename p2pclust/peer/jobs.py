@@ -34,7 +34,9 @@ class Jobs:
         self._fitness = fitness
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
-        self._early: dict[tuple[str, str], Message] = {}  # the last word of each peer on a job that is not known here yet
+        self._early: dict[
+            tuple[str, str], Message
+        ] = {}  # the last word of each peer on a job that is not known here yet
         self.jobs: dict[str, Job] = {}
         for job_id, data in sorted(stored.get("job", {}).items()):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)

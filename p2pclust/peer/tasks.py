@@ -236,6 +236,8 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
     if not final:
         info["asked"] = engine.asked(job, state, n_peers)
         info["one"] = job.protocols[state.stage].asks == "one"
+    if before is not None:
+        info |= engine.news(job, before, state)
     if before is not None and "centers" in before.arrays and "centers" in state.arrays:
         moved = state.arrays["centers"] - before.arrays["centers"]
         info["shift"] = float((moved * moved).sum()) ** 0.5

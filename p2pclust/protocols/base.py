@@ -173,6 +173,10 @@ class Protocol(ABC):
         ``rounds`` counts the rounds of this stage that made a step, including this one.
         """
 
+    def news(self, previous: State, state: State) -> Mapping[str, Any]:
+        """Return what whoever watches may know about a step, in plain values: it goes into logs and reports."""
+        return {}
+
     def flaw(self, state: State, *, done: bool) -> str:
         """Say why arrays that arrived from elsewhere cannot be this stage's, or return an empty string.
 
@@ -198,6 +202,10 @@ class Protocol(ABC):
     def conclude_from(self, state: State, note: Arrays) -> Arrays:
         """Return what the peer keeps of the job, from its own note."""
         return Arrays()
+
+    def results(self, state: State) -> tuple[bytes, ...]:
+        """Return the digests of the blobs that are part of the job's result."""
+        return ()
 
 
 class AtDesk(Protocol):

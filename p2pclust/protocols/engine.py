@@ -48,7 +48,9 @@ __all__ = [
     "decode_state",
     "encode_contribution",
     "last_shift",
+    "news",
     "raw_centers",
+    "results",
     "shifts",
     "suppressed",
     "wants",
@@ -269,6 +271,18 @@ def conclude(job: Job, state: JobState, local: Local, note: Arrays | None = None
         with np.errstate(all="ignore"):
             return protocol.conclude(state.arrays, local)
     return Arrays()
+
+
+def news(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
+    """Return what whoever watches may know about a round that was closed, in plain values."""
+    if not after.log or not after.log[-1].contributors:
+        return {}
+    return dict(job.protocols[before.stage].news(before.arrays, after.arrays))
+
+
+def results(job: Job, state: JobState) -> tuple[bytes, ...]:
+    """Return the digests of the blobs that belong to the result of a finished job."""
+    return job.protocols[state.stage].results(state.arrays) if state.status == "done" else ()
 
 
 def raw_centers(state: JobState) -> NDArray[np.float64]:

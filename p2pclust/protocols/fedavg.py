@@ -105,7 +105,9 @@ class FedAvgProtocol(AtDesk):
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "hidden", self.architecture.hidden)
-        if not isinstance(self.clusters, list | tuple) or not all(isinstance(own, list | tuple) for own in self.clusters):
+        if not isinstance(self.clusters, list | tuple) or not all(
+            isinstance(own, list | tuple) for own in self.clusters
+        ):
             raise UsageError("fedavg: clusters: expected a list of labels for each peer")
         whole = [[checks.whole("fedavg: clusters", q, least=0, most=_MAX_LABEL) for q in own] for own in self.clusters]
         put(self, "clusters", tuple(tuple(own) for own in whole))

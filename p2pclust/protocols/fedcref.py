@@ -384,6 +384,25 @@ class FedCRefProtocol(AtDesk):
             return f"fedcref: peers {differs} built another association graph from the same verdicts: this is a bug"
         return ""
 
+    def news(self, previous: State, state: State) -> Mapping[str, Any]:
+        """Return what the phase came to: for the graph its clusters and links, for a refinement its row of history."""
+        before, after = Agreed.of(previous), Agreed.of(state)
+        told: dict[str, Any] = {"phase": before.phase, "iteration": max(before.iteration, after.iteration)}
+        match before.phase:
+            case "models":
+                told |= {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
+            case "graph":
+                found = after.association
+                told |= {"clusters": after.counts.tolist(), "links": after.links.tolist()}
+                told |= {"groups": [list(group) for group in found.groups], "isolated": list(found.isolated)}
+            case "train":
+                told |= {"refinement": before.refinement, "models_of_groups": int(after.group_models.any(axis=1).sum())}
+            case "refine":
+                told |= dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
+            case "verdicts":
+                pass
+        return told
+
     def flaw(self, state: State, *, done: bool) -> str:
         phase = int(state["cref_phase"])
         if not 0 <= phase < len(PHASES):
@@ -391,6 +410,11 @@ class FedCRefProtocol(AtDesk):
         return Agreed.of(state).flaw()
 
     # -- the end ------------------------------------------------------------------------------------------------------
+
+    def results(self, state: State) -> tuple[bytes, ...]:
+        """Return the digests of the groups' models; one for each group that has any."""
+        agreed = Agreed.of(state)
+        return tuple(digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group)))
 
     def conclude_from(self, state: State, note: Arrays) -> Arrays:
         """Return ``labels`` (n,) of the peer's rows: communities, then own clusters; see :func:`final_labels`."""

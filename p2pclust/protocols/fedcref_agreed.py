@@ -36,8 +36,8 @@ _MOST_CLUSTERS: Final = 2**13
 
 
 _FIELDS: Final = (
-    "counts", "rows", "models", "told", "table", "links", "aside", "members", "group_models", "holders", "differs", "resting",
-    "history",
+    "counts", "rows", "models", "told", "table", "links", "aside", "members", "group_models", "holders", "differs",
+    "resting", "history",
 )  # fmt: skip
 ARRAYS: Final = ("stream", "cref_phase", "cref_iteration", "cref_refinement", *(f"cref_{name}" for name in _FIELDS))
 """The names of the arrays in the state."""

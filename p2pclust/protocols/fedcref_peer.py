@@ -74,7 +74,7 @@ class AtWork:
     # -- what the peer has ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def X(self) -> Floats:
+    def X(self) -> Floats:  # noqa: N802 - what everybody calls it
         """Its rows in working coordinates, shape (n, F)."""
         return self.local.points(self.state).X
 
@@ -113,10 +113,15 @@ class AtWork:
         digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
         self.desk.keep(
             Arrays(
-                labels=labels, n_groups=np.int64(n_groups), wanted=np.int64(wanted), models=digests,
-                trained=np.bool_(trained), peer=np.int64(self.desk.peer), origin=self.state["origin"],
+                labels=labels,
+                n_groups=np.int64(n_groups),
+                wanted=np.int64(wanted),
+                models=digests,
+                trained=np.bool_(trained),
+                peer=np.int64(self.desk.peer),
+                origin=self.state["origin"],
                 scale=self.state["scale"],
-            )  # fmt: skip
+            )
         )
 
     def _decoded(self, digest: bytes) -> ModelStack | None:
@@ -200,7 +205,9 @@ class AtWork:
         parts = np.split(table, np.cumsum([len(rows) for rows in own])[:-1])
         if job.mode == "refined":
             return affinity.verdicts(clusters, peer, parts, n_features=self.local.n_features)
-        assert job.alpha is not None and job.theta is not None and job.normalisation is not None
+        assert job.alpha is not None
+        assert job.theta is not None
+        assert job.normalisation is not None
         return mutual_test.verdicts(
             clusters, peer, parts, alpha=job.alpha, theta=job.theta, normalisation=job.normalisation
         )
@@ -274,7 +281,7 @@ class AtWork:
 
     def _refined(self, before: Ints, models: Sequence[bytes], wanted: int) -> Ints:
         """Return labels: communities first, then own clusters."""
-        agreed, peer = self.agreed, self.desk.peer
+        agreed = self.agreed
         own = dict(self._competing(models))
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
         if self.job.mode == "paper":
