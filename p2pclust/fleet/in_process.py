@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +32,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         told = _Teller(
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
-        office = Office()
+        office = Office(_cores())
         state = run_in_process(request.job, [peer.local() for peer in peers], told, office)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(office.notes.items())}
@@ -42,6 +43,10 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     return FleetResult(
         tuple(results), told_peers, time.monotonic() - began, None, "", (), len(record.events), tuple(record.events)
     )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Teller:

@@ -88,7 +88,7 @@ class Desk:
         if stored is not None:
             notes, holding = msgpack.unpackb(stored)
             self._notes = [(round_, note) for round_, note in notes]
-            self._holding = {digest: size for digest, size in holding}
+            self._holding = dict(holding)
 
     def start(self) -> None:
         """After a restart: what was laid out must be checked before it is told to anybody again."""

@@ -7,7 +7,6 @@ thread by itself, so nothing depends on how many there are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,10 +21,6 @@ __all__ = ["Office"]
 
 _Asked = TypeVar("_Asked")
 _Told = TypeVar("_Told")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -45,7 +40,7 @@ class Office:
         What was published and is still wanted.
     """
 
-    threads: int = field(default_factory=_cores)
+    threads: int = 1
     notes: dict[int, Arrays] = field(default_factory=dict)
     blobs: dict[bytes, bytes] = field(default_factory=dict)
 
