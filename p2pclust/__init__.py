@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from p2pclust.estimators import (
         FFCM,
         ClusteredFuzzyCMeans,
+        FedCRef,
         FederatedKMeans,
         GradientFuzzyCMeans,
         KFed,
@@ -30,6 +31,7 @@ __all__ = [
     "ChoiceOfClusters",
     "ClusteredFuzzyCMeans",
     "DataError",
+    "FedCRef",
     "FederatedKMeans",
     "FleetError",
     "GradientFuzzyCMeans",
@@ -51,6 +53,7 @@ _HOMES = {
     "ClusteredFuzzyCMeans": "estimators",
     "DataError": "errors",
     "FFCM": "estimators",
+    "FedCRef": "estimators",
     "FederatedKMeans": "estimators",
     "FleetError": "errors",
     "GradientFuzzyCMeans": "estimators",

@@ -25,7 +25,7 @@ from p2pclust.protocols.compose import cluster_job, clustering_class, inits_of
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, first_bad_value
 from p2pclust.protocols.measure import measured
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.runner import clustering_stage, run_in_process
 from p2pclust.protocols.streams import MAX_SEED, fresh_seed
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
 
     What the clustering itself says of privacy holds for the measuring too; `gate` replaces its ``privacy_gate``.
     """
+    clustering_stage(job)  # what has no centers cannot be measured
     own = job.stages[-1].parameters
     return measured(
         job,

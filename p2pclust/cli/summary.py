@@ -78,9 +78,15 @@ def size(n_bytes: float | None) -> str:
     return f"{n_bytes:.1f} {unit}"
 
 
+def _what(job: Result) -> str:
+    if "n_clusters" in job["parameters"]:
+        return f"{job['protocol']}, {job['parameters']['n_clusters']} clusters"
+    return f"{job['protocol']}, mode {job['parameters']['mode']}"
+
+
 def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tuple[str, str | Text]]:
     name = f"job {number}" if n_jobs > 1 else "job"
-    facts: list[tuple[str, str | Text]] = [(name, f"{job['protocol']}, {job['parameters']['n_clusters']} clusters")]
+    facts: list[tuple[str, str | Text]] = [(name, _what(job))]
     if job["failure"]:
         facts.append(("failed", Text(job["failure"], style="red")))
     if job["rounds"] is not None:
@@ -99,9 +105,12 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
     if job["coarse"]:
         of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
         facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
+    if "communities" in job:
+        found = f"{len(job['communities'])} of {sum(map(len, job['communities']))} clusters, {len(job['isolated'])} isolated"
+        facts.append(("communities", found))
     facts += _drift(job)
     if job["metrics"]:
-        facts.append(("ARI", f"{job['metrics']['ari']:.3f} (accuracy {job['metrics']['accuracy']:.3f})"))
+        facts.append(_scores(job["metrics"]))
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
         told = "not a number" if relative is None else f"{relative:.1e}"
@@ -115,6 +124,15 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
         facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
     return facts
+
+
+def _scores(metrics: Result) -> tuple[str, str]:
+    if "ari" in metrics:
+        return "ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f})"
+    return (
+        "accuracy",
+        f"{metrics['accuracy']:.3f} (mean over peers), {100 * metrics['wrong_links']:.1f} % of links wrong",
+    )
 
 
 def _drift(job: Result) -> list[tuple[str, str | Text]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
+from p2pclust.estimators.fedcref import FedCRef
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.estimators.stream import StreamingFuzzyCMeans
 from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
@@ -10,6 +11,7 @@ from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
 __all__ = [
     "FFCM",
     "ClusteredFuzzyCMeans",
+    "FedCRef",
     "FederatedKMeans",
     "GradientFuzzyCMeans",
     "KFed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,10 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
 from p2pclust.protocols.runner import conclude, run_in_process
 
-__all__ = ["FederatedEstimator", "FuzzyEstimator", "run_job"]
+if TYPE_CHECKING:
+    from p2pclust.fleet.spec import JobResult
+
+__all__ = ["FederatedEstimator", "FuzzyEstimator", "LabellingEstimator", "backend_of", "in_order", "run_job"]
 
 # What says where the rows lie and how the job is run; every other parameter of an estimator is one of the job.
 _AROUND = ("n_peers", "partition", "fleet", "random_state")
@@ -28,18 +31,18 @@ class _Backend(Protocol):
     def run(self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None) -> JobState:
         """Run the job with one peer per array and return its last state."""
 
+    def result(self, job: Job, locals: list[Local]) -> JobResult:
+        """Run the job with these peers and return all that came of it; asked where peers keep a part of the result."""
 
-class FederatedEstimator(
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc] # scikit-learn has no types
-    ClusterMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
+
+class LabellingEstimator(
+    ClusterMixin,  # type: ignore[misc] # scikit-learn has no types
     BaseEstimator,  # type: ignore[misc]
 ):
-    """An estimator over peers that hold different rows: a job of the protocol ``protocol_id``."""
+    """An estimator over peers that hold different rows: a job of the protocol ``protocol_id``, which labels them."""
 
     protocol_id: ClassVar[str]
 
-    n_clusters: int
     n_peers: int | None
     partition: Any
     random_state: Any
@@ -77,6 +80,80 @@ class FederatedEstimator(
         self._learn(job, run_job(job, locals, self.fleet), locals, parts)
         return self
 
+    def _job(self, seed: int) -> Job:
+        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
+        return cluster_job(self.protocol_id, seed=seed, **options)
+
+    def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
+        """Return each peer's rows, and where one array was split which of its rows these are."""
+        if is_list_of_peers(X):
+            self._refuse_partition(X)
+            arrays = matrices(X, self.n_peers)
+            named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
+            validate_data(self, named, skip_check_array=True)  # names and number of the columns
+            return arrays, None
+        together = matrix(X, "X")
+        validate_data(self, X, skip_check_array=True)  # names and number of the columns
+        parts = dealt(together, y, self.n_peers, self.partition, seed)
+        return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
+
+    def _refuse_partition(self, X: Any) -> None:
+        if not (isinstance(self.partition, str) and self.partition == "iid"):
+            raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
+
+    def _check(self, arrays: list[Floats]) -> None:
+        """Check against the data what was given per feature or per row, before any peer starts."""
+        n_samples, n_clusters = sum(len(rows) for rows in arrays), getattr(self, "n_clusters", 1)
+        if n_clusters > n_samples:
+            raise DataError(
+                f"n_clusters = {n_clusters}, but all peers together hold n_samples = {n_samples} rows: "
+                f"ask for at most {n_samples}"
+            )
+        n_features = arrays[0].shape[1]
+        init, bounds = getattr(self, "init", ""), getattr(self, "bounds", None)
+        if not (init is None or isinstance(init, str)) and np.asarray(init).shape[1] != n_features:
+            raise UsageError(f"init has {np.asarray(init).shape[1]} columns, but the data have {n_features}")
+        if bounds is not None and len(bounds[0]) != n_features:
+            raise UsageError(f"bounds are given for {len(bounds[0])} features, but the data have {n_features}")
+
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
+        self._learn_rounds(job, state)
+        nothing = np.zeros(0, dtype=np.int64)  # of a peer without rows, where there may be one
+        labels = [np.array(kept.get("labels", nothing)) for kept in conclude(job, state, locals)]
+        self.labels_: list[Rows] | Rows = labels if parts is None else in_order(parts, labels)
+
+    def _learn_rounds(self, job: Job, state: JobState) -> None:
+        rounds = [record for record in state.log if record.stage == state.stage]
+        self.seed_ = job.seed
+        self.n_rounds_ = len(rounds)
+        self.converged_ = state.converged
+        self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
+        self.contributors_ = [record.contributors for record in rounds]
+        self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
+        self.suppressed_ = engine.suppressed(state)
+        self.coarse_ = engine.coarse(state)
+
+    def _fitting(self, X: ArrayLike) -> Floats:
+        """Return rows of the columns that the estimator was fitted on."""
+        rows = matrix(X, "X")
+        if rows.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input: give the columns that it was fitted on"
+            )
+        validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
+        return rows
+
+
+class FederatedEstimator(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    LabellingEstimator,
+):
+    """One that ends with centers."""
+
+    n_clusters: int
+
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest center of each row, shape (n,)."""
         return nearest(self._points(X), self._centers)
@@ -101,75 +178,17 @@ class FederatedEstimator(
     def _n_features_out(self) -> int:
         return len(self._centers)
 
-    def _job(self, seed: int) -> Job:
-        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
-        return cluster_job(self.protocol_id, seed=seed, **options)
-
-    def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
-        """Return each peer's rows, and where one array was split which of its rows these are."""
-        if is_list_of_peers(X):
-            self._refuse_partition(X)
-            arrays = matrices(X, self.n_peers)
-            named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
-            validate_data(self, named, skip_check_array=True)  # names and number of the columns
-            return arrays, None
-        together = matrix(X, "X")
-        validate_data(self, X, skip_check_array=True)  # names and number of the columns
-        parts = dealt(together, y, self.n_peers, self.partition, seed)
-        return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
-
-    def _refuse_partition(self, X: Any) -> None:
-        if not (isinstance(self.partition, str) and self.partition == "iid"):
-            raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
-
-    def _check(self, arrays: list[Floats]) -> None:
-        """Check against the data what was given per feature or per row, before any peer starts."""
-        n_samples = sum(len(rows) for rows in arrays)
-        if self.n_clusters > n_samples:
-            raise DataError(
-                f"n_clusters = {self.n_clusters}, but all peers together hold n_samples = {n_samples} rows: "
-                f"ask for at most {n_samples}"
-            )
-        n_features = arrays[0].shape[1]
-        init, bounds = getattr(self, "init", ""), getattr(self, "bounds", None)
-        if not (init is None or isinstance(init, str)) and np.asarray(init).shape[1] != n_features:
-            raise UsageError(f"init has {np.asarray(init).shape[1]} columns, but the data have {n_features}")
-        if bounds is not None and len(bounds[0]) != n_features:
-            raise UsageError(f"bounds are given for {len(bounds[0])} features, but the data have {n_features}")
-
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
-        self._learn_rounds(job, state)
+        super()._learn(job, state, locals, parts)
         self.origin_ = np.array(state.arrays["origin"])
         self.scale_ = np.array(state.arrays["scale"])
         self.cluster_centers_ = engine.raw_centers(state)
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
-        nothing = np.zeros(0, dtype=np.int64)  # of a peer without rows, where there may be one
-        labels = [np.array(kept.get("labels", nothing)) for kept in conclude(job, state, locals)]
-        self.labels_: list[Rows] | Rows = labels if parts is None else _in_order(parts, labels)
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
-        rounds = [record for record in state.log if record.stage == state.stage]
-        self.seed_ = job.seed
+        super()._learn_rounds(job, state)
         # That of the job: a parameter that is set after the fit is for the next one.
         self._fuzzifier: float | None = getattr(job.protocols[-1], "fuzzifier", None)
-        self.n_rounds_ = len(rounds)
-        self.converged_ = state.converged
-        self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
-        self.contributors_ = [record.contributors for record in rounds]
-        self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
-        self.suppressed_ = engine.suppressed(state)
-        self.coarse_ = engine.coarse(state)
-
-    def _fitting(self, X: ArrayLike) -> Floats:
-        """Return rows of the columns that the estimator was fitted on."""
-        rows = matrix(X, "X")
-        if rows.shape[1] != self.n_features_in_:
-            raise DataError(
-                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input: give the columns that it was fitted on"
-            )
-        validate_data(self, X, reset=False, skip_check_array=True)  # names of the columns
-        return rows
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
@@ -210,13 +229,14 @@ def run_job(job: Job, locals: list[Local], fleet: Any) -> JobState:
         state = run_in_process(job, locals)
     else:
         centers = [local.centers for local in locals if local.centers is not None]
-        state = _backend(fleet).run(job, [local.X for local in locals], *([centers] if centers else []))
+        state = backend_of(fleet).run(job, [local.X for local in locals], *([centers] if centers else []))
     if state.status != "done":
         raise FleetError(state.reason or f"the job ended as {state.status!r}")
     return state
 
 
-def _backend(fleet: Any) -> _Backend:
+def backend_of(fleet: Any) -> _Backend:
+    """Return the backend that an estimator was given, by its name or itself."""
     if isinstance(fleet, str):
         # Imported only when real peers are wanted: an in-process fit needs none of the network.
         from p2pclust.fleet import BACKENDS, backend  # noqa: PLC0415
@@ -229,7 +249,7 @@ def _backend(fleet: Any) -> _Backend:
     return cast(_Backend, fleet)
 
 
-def _in_order(parts: list[Rows], labels: list[Rows]) -> Rows:
+def in_order(parts: list[Rows], labels: list[Rows]) -> Rows:
     """Return the peers' labels in the order of the rows of the one array that was split."""
     together = np.empty(sum(len(part) for part in parts), dtype=np.int64)
     for part, own in zip(parts, labels, strict=True):

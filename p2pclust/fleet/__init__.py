@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
+    from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
     from p2pclust.protocols.job import Job, JobState
+    from p2pclust.protocols.local import Local
 
 __all__ = ["BACKENDS", "Backend", "backend"]
 
@@ -44,19 +45,40 @@ class Backend:
         FleetError
             If the fleet could not finish.
         """
+        from p2pclust.protocols.local import Local  # noqa: PLC0415
+
+        given = [None] * len(arrays) if centers is None else list(centers)
+        locals_ = [Local(X, centers=own) for X, own in zip(arrays, given, strict=True)]
+        state = self.result(job, locals_).state
+        assert state is not None, "what has no state was refused"
+        return state
+
+    def result(self, job: Job, locals: Sequence[Local]) -> JobResult:
+        """Run one job with these peers, in this order, without faults.
+
+        Raises
+        ------
+        FleetError
+            If the fleet could not finish.
+        """
         from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
 
-        width = len(str(len(arrays)))
-        given = [None] * len(arrays) if centers is None else list(centers)
+        width = len(str(len(locals)))
         peers = tuple(
-            PeerSpec(f"peer-{number:0{width}d}", X, centers=own)
-            for number, (X, own) in enumerate(zip(arrays, given, strict=True))
+            PeerSpec(
+                f"peer-{number:0{width}d}",
+                local.X,
+                ids=local.ids,
+                centers=local.centers,
+                labels=local.labels,
+                n_clusters=local.n_clusters,
+            )
+            for number, local in enumerate(locals)
         )
         result = self.carry_out(FleetSpec(peers, (JobRequest(job),)), lambda event: None)
-        state = result.jobs[0].state if result.jobs else None
-        if state is None:
+        if not result.jobs or result.jobs[0].state is None:
             raise FleetError(result.failure or "no peer finished the job")
-        return state
+        return result.jobs[0]
 
 
 def backend(name: str) -> Backend:

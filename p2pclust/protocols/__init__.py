@@ -11,6 +11,7 @@ from typing import Any
 _HOMES = {
     "Abstain": "base",
     "Clustering": "base",
+    "Labelling": "base",
     "Protocol": "base",
     "Slot": "base",
     "Arrays": "arrays",

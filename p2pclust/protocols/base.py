@@ -19,7 +19,7 @@ from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk, Wants
 
-__all__ = ["Abstain", "AtDesk", "Clustering", "OpeningStage", "Pool", "Protocol", "Slot"]
+__all__ = ["Abstain", "AtDesk", "Clustering", "Labelling", "OpeningStage", "Pool", "Protocol", "Slot"]
 
 
 class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
@@ -218,20 +218,33 @@ class AtDesk(Protocol):
         raise AssertionError(f"{self.id} contributes at a desk only")
 
 
-class Clustering(Protocol):
-    """A protocol that a person asks for by its id: it ends with centers, shape (n_clusters, F).
+class Labelling(Protocol):
+    """A protocol that a person asks for by its id: it ends with a label for every row, by :meth:`conclude`.
 
     Attributes
     ----------
     before : tuple of str
         The kinds of stages that a job puts before it, in order; see :mod:`p2pclust.protocols.compose`.
     inits : tuple of str
-        How its first centers may be made, the default first. "own": by itself, in its first round, without a seeding
-        stage; "given": an array.
-    pooled_name : str
-        The algorithm on pooled rows that :meth:`pooled_step` is a step of.
+        How its first centers may be made, the default first; empty where it has none.
     stops : str
         What its own stop rule means, in a few words for people.
+    """
+
+    before: ClassVar[tuple[str, ...]]
+    inits: ClassVar[tuple[str, ...]] = ()
+    stops: ClassVar[str]
+
+
+class Clustering(Labelling):
+    """One that ends with centers, shape (n_clusters, F).
+
+    Attributes
+    ----------
+    inits : tuple of str
+        "own": by itself, in its first round, without a seeding stage; "given": an array.
+    pooled_name : str
+        The algorithm on pooled rows that :meth:`pooled_step` is a step of.
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.base import Clustering
+from p2pclust.protocols.base import Labelling
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.registry import CLUSTERING, protocol_class
 from p2pclust.protocols.streams import MAX_SEED
@@ -34,7 +34,7 @@ _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons"
 def cluster_job(
     protocol: str,
     *,
-    n_clusters: int,
+    n_clusters: int | None = None,
     scaling: str = "none",
     bounds: tuple[Sequence[float], Sequence[float]] | None = None,
     init: str | ArrayLike | None = None,
@@ -50,8 +50,8 @@ def cluster_job(
     ----------
     protocol : str
         The id of a clustering protocol; see :data:`p2pclust.protocols.registry.CLUSTERING`.
-    n_clusters : int
-        At least 1.
+    n_clusters : int, optional
+        At least 1. Left out for a protocol that finds the number itself.
     scaling : {"none", "minmax", "zscore"}
         By the federation; see :mod:`p2pclust.protocols.scaling`.
     bounds : pair of sequences (lo, hi), optional
@@ -87,15 +87,18 @@ def cluster_job(
     kind = clustering_class(protocol)
     request = _Request(
         kind,
-        checks.whole("n_clusters", n_clusters, least=1, most=2**20),
+        _number(kind, n_clusters),
         checks.one_of("scaling", scaling, SCALINGS),
         None if bounds is None else _bounds(bounds),
-        kind.inits[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
+        (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
         # Who lets single rows be told in the clustering need not hide them before it.
         {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
     )
+    if not kind.inits and init is not None:
+        raise UsageError(f"init: {protocol} begins with no centers: leave it out")
     stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
-    parameters = {"n_clusters": request.n_clusters, **_limits(kind, tol, max_rounds), **parameters}
+    number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
+    parameters = {**number, **_limits(kind, tol, max_rounds), **parameters}
     if parameters.get("accelerate") and _scalar(participation) != 1.0:
         raise UsageError(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
@@ -108,14 +111,24 @@ def cluster_job(
     return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
 
 
-def clustering_class(protocol: str) -> type[Clustering]:
+def _number(kind: type[Labelling], n_clusters: int | None) -> int:
+    """Return the number of clusters, 1 where the protocol finds it itself: no stage before it needs more rows."""
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    if "n_clusters" in {field.name for field in fields}:
+        return checks.whole("n_clusters", n_clusters, least=1, most=2**20)
+    if n_clusters is not None:
+        raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
+    return 1
+
+
+def clustering_class(protocol: str) -> type[Labelling]:
     """Return the class of a clustering protocol; raise UsageError for an id that is none."""
     kind = protocol_class(protocol, among=CLUSTERING)
-    assert issubclass(kind, Clustering), f"{protocol} is registered as a clustering, but is none"
+    assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is none"
     return kind
 
 
-def inits_of(kind: type[Clustering]) -> tuple[str, ...]:
+def inits_of(kind: type[Labelling]) -> tuple[str, ...]:
     """Return the names of first centers that a protocol takes from a person, the default first.
 
     Examples
@@ -130,7 +143,7 @@ def inits_of(kind: type[Clustering]) -> tuple[str, ...]:
 class _Request:
     """What the stages before a clustering are made from, checked one by one."""
 
-    kind: type[Clustering]
+    kind: type[Labelling]
     n_clusters: int
     scaling: str
     bounds: tuple[list[float], list[float]] | None
@@ -198,7 +211,7 @@ def _by_columns(request: _Request, participation: float) -> None:
         )
 
 
-def _limits(kind: type[Clustering], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
+def _limits(kind: type[Labelling], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
     """Return when the rounds end, spelled out in the job: a reader of its document need not know the defaults."""
     limits: dict[str, Any] = {"tol": tol, "max_rounds": max_rounds}
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
@@ -242,5 +255,7 @@ def _is(value: Any, wanted: object) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a NumPy scalar as Python's own, which a job document can carry."""
+    """Return a NumPy scalar as Python's own, and a tuple as a list, which a job document can carry."""
+    if isinstance(value, tuple):
+        return [_scalar(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -49,7 +49,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols import affinity, checks, mutual_test
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.association import Association, first_aggregators
-from p2pclust.protocols.base import AtDesk, Slot
+from p2pclust.protocols.base import AtDesk, Labelling, Slot
 from p2pclust.protocols.fedavg import ENCODINGS, architecture_of
 from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, PHASES, Agreed
 from p2pclust.protocols.fedcref_peer import AtWork, final_labels, kept_models
@@ -72,7 +72,7 @@ _MOST_OF_A_PEER = 256
 
 
 @dataclass(frozen=True)
-class FedCRefProtocol(AtDesk):
+class FedCRefProtocol(AtDesk, Labelling):
     """FedCRef.
 
     Parameters
@@ -118,7 +118,7 @@ class FedCRefProtocol(AtDesk):
 
     id: ClassVar[str] = "fedcref"
     before: ClassVar[tuple[str, ...]] = ("range", "scaling")
-    stops: ClassVar[str] = "hardly a row changes its cluster (refined), or peers or associations are at rest (paper)"
+    stops: ClassVar[str] = "rows keep their clusters, or the associations are at rest"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", *ARRAYS)
     imports: ClassVar[tuple[str, ...]] = ("torch", "networkx")
 

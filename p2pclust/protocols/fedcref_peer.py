@@ -1,6 +1,7 @@
 """What one peer does in each phase of FedCRef, with its rows, its note, and what lies on its desk.
 
-The note, told to nobody, holds the peer's partition. A label below ``n_groups`` is a community: the row is served best by
+The note, told to nobody, holds the peer's partition, and as ``entered`` that of the last exchange, whose cluster q is the
+peer's cluster q in the association graph. A label below ``n_groups`` is a community: the row is served best by
 its model. Label ``n_groups + q`` is the peer's own cluster q. UNASSIGNED rows wait for the next refinement.
 """
 
@@ -108,12 +109,16 @@ class AtWork:
                 return number
         return number_of_clusters(self.X, range(2, self.job.most_local_clusters + 1), rng)
 
-    def _note(self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool) -> None:
+    def _note(
+        self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool, enters: bool = False
+    ) -> None:
         """Keep the partition and the own models; `trained`: the models are of this very partition."""
+        entered = labels if enters or "entered" not in self.desk.note else self.desk.note["entered"]
         digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
         self.desk.keep(
             Arrays(
                 labels=labels,
+                entered=entered,
                 n_groups=np.int64(n_groups),
                 wanted=np.int64(wanted),
                 models=digests,
@@ -171,7 +176,7 @@ class AtWork:
         for q, m in enumerate(sound):
             clusters[members[m]] = q
         models = [self.desk.publish(data) for data in trained[sound].encode(self.job.encoding)]
-        self._note(clusters, 0, wanted, models, trained=True)
+        self._note(clusters, 0, wanted, models, trained=True, enters=True)
         return self._entry(clusters, models)
 
     def _served(self, labels: Ints) -> Contribution | None:

@@ -47,6 +47,7 @@ CLUSTERING: Mapping[str, str] = {
     "gdf-fcm": "fuzzy c-means by gradient descent: one step on all peers' gradients per round",
     "fkm": "k-means of the means that each peer finds, for peers with different clusters",
     "k-fed": "k-means of the means that each peer finds, in one round",
+    "fedcref": "an autoencoder per cluster; peers find out which of their clusters are the same, and train together",
     "stream-fcm": "fuzzy c-means of rows that keep coming, batch after batch, with forgetting and a report of drift",
     "vertical-cm": "lossless c-means (k-means) over peers with different columns of the same rows",
     "vertical-fcm": "lossless fuzzy c-means over peers with different columns of the same rows",

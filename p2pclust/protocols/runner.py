@@ -19,14 +19,14 @@ from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays, Contribution, State
-from p2pclust.protocols.base import Abstain, Clustering
+from p2pclust.protocols.base import Abstain, Clustering, Labelling
 from p2pclust.protocols.fixed_point import MAX_PEERS
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.office import Office
 from p2pclust.protocols.verbs import Desk, Run
 
-__all__ = ["clustering_stage", "conclude", "pooled", "pooled_run", "replay", "run_in_process"]
+__all__ = ["clustering_stage", "conclude", "labelling_stage", "pooled", "pooled_run", "replay", "run_in_process"]
 
 _POOLED_TOL = 1e-4
 _POOLED_ROUNDS = 300
@@ -184,12 +184,20 @@ def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) ->
     return replace(found, centers=pool.raw(found.centers))
 
 
-def clustering_stage(job: Job) -> tuple[int, Clustering]:
-    """Return the job's clustering stage: its number and its protocol; raise UsageError if it has none."""
+def labelling_stage(job: Job) -> tuple[int, Labelling]:
+    """Return the stage that a person asked for: its number and its protocol; raise UsageError if there is none."""
     for number, protocol in enumerate(job.protocols):
-        if isinstance(protocol, Clustering):
+        if isinstance(protocol, Labelling):
             return number, protocol
     raise UsageError("the job has no clustering stage to compare with")
+
+
+def clustering_stage(job: Job) -> tuple[int, Clustering]:
+    """Return the same, where it ends with centers; raise UsageError where it has none."""
+    number, protocol = labelling_stage(job)
+    if not isinstance(protocol, Clustering):
+        raise UsageError(f"{protocol.id} has no centers: there is nothing to compare them with")
+    return number, protocol
 
 
 def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int) -> State:

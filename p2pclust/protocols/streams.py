@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "MAX_SEED", "aggregating", "fresh_seed", "lazily", "of_column", "opening", "participants", "peer_round", "proposers",
-    "splitting",
+    "MAX_SEED", "aggregating", "dirt", "fresh_seed", "lazily", "of_column", "opening", "participants", "peer_round",
+    "proposers", "splitting",
 ]  # fmt: skip
 
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.
-_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN = range(7)
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT = range(8)
 
 
 def _stream(seed: int, *name: int) -> np.random.Generator:
@@ -115,6 +115,11 @@ def of_column(salt: bytes, values: NDArray[np.float64]) -> np.random.Generator:
 def splitting(seed: int) -> np.random.Generator:
     """Return the stream that splits one array over peers."""
     return _stream(seed, _SPLIT)
+
+
+def dirt(seed: int, peer: int) -> np.random.Generator:
+    """Return the stream that makes some of a peer's true labels wrong, for experiments that start from such."""
+    return _stream(seed, _DIRT, peer)
 
 
 def fresh_seed() -> int:

@@ -5,6 +5,7 @@ All rows are in one place here, which no peer could do: a scenario has them beca
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,11 +18,13 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols import engine
+from p2pclust.protocols.base import Clustering, Labelling
 from p2pclust.protocols.drift import drift_report
-from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import clustering_stage, pooled, pooled_run, replay
+from p2pclust.protocols.runner import clustering_stage, labelling_stage, pooled, pooled_run, replay
 from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
+from p2pclust.scenario.communities import measured_communities
 
 __all__ = ["empty_entry", "job_entry", "with_names"]
 
@@ -73,6 +76,8 @@ def job_entry(
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
+    if job.at_desk and state.status == "done":
+        return entry | measured_communities(job, found, shares)
     if job.by_columns:
         entry["warnings"] = warnings_by_name(job, state, roster)
     if state.status == "done" and job.by_columns:
@@ -86,12 +91,14 @@ def job_entry(
 
 def empty_entry(job: Job) -> dict[str, Any]:
     """Return the entry of a job that was never handed in."""
-    number, protocol = clustering_stage(job)
+    number, protocol = labelling_stage(job)
     stage = job.stages[number]
+    # A protocol without centers begins with none.
     inits = [before.parameters["init"] for before in job.stages[:number] if "init" in before.parameters]
+    init = {"init": (inits or ["own"])[0]} if protocol.inits else {}
     return {
         "protocol": stage.protocol,
-        "parameters": {**stage.parameters, "init": (inits or ["own"])[0], "participation": job.participation},
+        "parameters": {**_parameters(protocol, stage), **init, "participation": job.participation},
         "stops": protocol.stops,
         "rounds": None,
         "converged": False,
@@ -118,6 +125,15 @@ def empty_entry(job: Job) -> dict[str, Any]:
     }
 
 
+def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
+    """Return what the job asked for; of a protocol without centers all parameters, for it has many, and most are usual."""
+    if isinstance(protocol, Clustering):
+        return dict(stage.parameters)
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
+    given = {field.name: getattr(protocol, field.name) for field in fields}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def with_names(text: str, roster: Sequence[str]) -> str:
     """Replace ``peer 1`` by the name of the roster's second peer: the engine knows peers by number only.
 
@@ -136,16 +152,20 @@ def with_names(text: str, roster: Sequence[str]) -> str:
 
 def _measured(job: Job, state: JobState, shares: Sequence[DataSet]) -> dict[str, Any]:
     locals_ = [Local(share.X) for share in shares]
-    clustering, protocol = clustering_stage(job)
+    clustering, protocol = labelling_stage(job)
     contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
-    centers = engine.raw_centers(state)
-    return {
-        "centers": centers.tolist(),
+    labelled = {
         "n_rows": sum(shares[peer].n_rows for peer in contributed),
         "metrics": _metrics(job, state, [(locals_[peer], shares[peer]) for peer in contributed]),
+        "replay_identical": _replays(job, state, locals_),
+    }
+    if not isinstance(protocol, Clustering):
+        return labelled
+    centers = engine.raw_centers(state)
+    return labelled | {
+        "centers": centers.tolist(),
         "pooled": _differences(centers, pooled(job, locals_, state.log), locals_) if protocol.lossless else None,
         "gap": None if protocol.lossless else _gap(job, state, centers, locals_),
-        "replay_identical": _replays(job, state, locals_),
     }
 
 

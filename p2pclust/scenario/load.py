@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load
+from p2pclust.data.by_class import Drawn, draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
@@ -18,7 +19,7 @@ from p2pclust.protocols.job import Job
 from p2pclust.protocols.streams import splitting
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.explain import explain
-from p2pclust.scenario.schema import Scenario
+from p2pclust.scenario.schema import PartitionSpec, Scenario
 
 __all__ = ["check_backend", "load_data", "load_scenario", "make_job", "read_toml"]
 
@@ -177,6 +178,8 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
     if scenario.data.scheme == "vertical":
         widths = None if spec is None else spec.widths
         return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, widths)]
+    if spec is not None and spec.scheme == "by-class":
+        return [data.take(drawn.rows) for drawn in _drawn(data, spec, scenario.seed, n_peers)]
     rows = deal(
         data,
         n_peers,
@@ -189,13 +192,23 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
     return [data.take(share) for share in rows]
 
 
+def _drawn(data: DataSet, spec: PartitionSpec, seed: int, n_peers: int) -> tuple[Drawn, ...]:
+    if data.y is None:
+        raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
+    assert spec.rows_per_class is not None
+    return draw_by_class(
+        data.y, n_peers, splitting(seed), rows_per_class=spec.rows_per_class, classes_per_peer=spec.classes_per_peer,
+        overlap=spec.overlap or 0.0,
+    )  # fmt: skip
+
+
 def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
     """Check what only the data can tell: sizes of bounds and of first centers, and clusters against rows."""
     bounds = scenario.data.bounds
     if bounds is not None and len(bounds) not in (1, n_features):
         raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
     for index, job in enumerate(scenario.jobs):
-        if job.clusters > n_rows:
+        if job.clusters is not None and job.clusters > n_rows:
             raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
         if isinstance(job.init, tuple) and len(job.init[0]) != n_features:
             raise DataError(

@@ -17,6 +17,7 @@ from p2pclust.peer.timing import preset
 from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
 from p2pclust.scenario.by_columns import given_centers
+from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import empty_entry, job_entry
 from p2pclust.scenario.expectations import check
 from p2pclust.scenario.load import check_backend, load_data, make_job
@@ -135,6 +136,7 @@ def fleet_spec(
     devices becomes one fault for each: it happens to everyone of them.
     """
     timing = preset(scenario.fleet.timing)
+    labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     peers = tuple(
         PeerSpec(
@@ -144,6 +146,8 @@ def fleet_spec(
             _link(device),
             ids=shares[device.name].id,
             centers=(given or {}).get(device.name),
+            labels=labels.get(device.name),
+            n_clusters=numbers.get(device.name),
         )
         for device in devices
     )
@@ -192,7 +196,7 @@ def _link(device: Device) -> Link:
 
 def _fault(fault: FaultSpec, who: tuple[str, ...], down_s: float) -> Fault:
     for_s = down_s if fault.do == "restart" and fault.for_s is None else fault.for_s
-    return Fault(fault.do, who, fault.at.round, fault.phase, fault.at.seconds, for_s)
+    return Fault(fault.do, who, fault.at.round, fault.phase, fault.at.seconds, for_s, fault.within)
 
 
 def _give_up_s(requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str) -> float:

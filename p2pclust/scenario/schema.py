@@ -12,10 +12,11 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.scenario import fields
 from p2pclust.scenario.fields import Bounds, Centers, RandomVictims, wrong_table
+from p2pclust.scenario.job_parameters import OwnParameters, Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,22 +52,23 @@ class Device:
     link: LinkSpec | None
 
 
-class _Table(BaseModel):
-    """A table of the file: unknown keys are refused, values are not converted, nothing changes afterwards."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class PartitionSpec(_Table):
+class PartitionSpec(Table):
     """``[data.partition]``: which peer holds which rows."""
 
-    scheme: Literal["iid", "dirichlet", "labels", "distance", "by-group", "by-file", "vertical", "files"] = "iid"
+    scheme: Literal[
+        "iid", "dirichlet", "labels", "distance", "by-group", "by-file", "by-class", "vertical", "files"
+    ] = "iid"
     #: For dirichlet and distance: the smaller, the more the peers differ.
     beta: Annotated[float, Field(gt=0)] | None = None
     #: For labels: every peer holds exactly so many classes.
     labels_per_peer: Annotated[int, Field(ge=1)] | None = None
     #: For distance: where each peer stands, in raw units; by default drawn from the seed, in the box of the rows.
     locations: Annotated[Centers, PlainValidator(fields.locations)] | None = None
+    #: For by-class: so many rows of each class that a peer sees, how many classes it sees (from, to), and which share of
+    #: the rows of a class all of its peers have in common.
+    rows_per_class: Annotated[int, Field(ge=1)] | None = None
+    classes_per_peer: Annotated[tuple[int, int], Field(strict=False)] | None = None
+    overlap: Annotated[float, Field(ge=0, le=1)] | None = None
     #: For vertical: how many columns each device gets, in the order of the devices; by default as equal as can be.
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
 
@@ -79,6 +81,13 @@ class PartitionSpec(_Table):
                 problems.append(f"{option} is for scheme = {' or '.join(map(repr, schemes))}, not {self.scheme!r}")
             elif not given and self.scheme in schemes:
                 problems.append(f"scheme = {self.scheme!r} needs {option}")
+        if self.scheme == "by-class" and self.rows_per_class is None:
+            problems.append("scheme = 'by-class' needs rows_per_class")
+        problems += [
+            f"{option} is for scheme = 'by-class', not {self.scheme!r}"
+            for option in ("rows_per_class", "classes_per_peer", "overlap")
+            if getattr(self, option) is not None and self.scheme != "by-class"
+        ]
         if self.locations is not None and self.scheme != "distance":
             problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
         if self.widths is not None and self.scheme != "vertical":
@@ -88,7 +97,7 @@ class PartitionSpec(_Table):
         return self
 
 
-class DataSpec(_Table):
+class DataSpec(Table):
     """``[data]``: where the rows come from, and how the federated protocol scales them."""
 
     #: A registered data set, or one file or folder of files, which is split among the peers.
@@ -128,13 +137,13 @@ class DataSpec(_Table):
         return self
 
 
-class OverlaySpec(_Table):
+class OverlaySpec(Table):
     """``[fleet.overlay]``: who is linked to whom."""
 
     kind: Literal["full"] = "full"
 
 
-class LinkSpec(_Table):
+class LinkSpec(Table):
     """``link = { ... }``: how a device is connected. Only the simulated backend shapes links; the others refuse it."""
 
     #: Delay of one message on its way from or to this device.
@@ -143,7 +152,7 @@ class LinkSpec(_Table):
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
-class DeviceSpec(_Table):
+class DeviceSpec(Table):
     """``[[fleet.devices]]``: one device, or a group of alike ones named ``name-01``, ``name-02``, ..."""
 
     name: Annotated[str, AfterValidator(fields.device_name)]
@@ -154,7 +163,7 @@ class DeviceSpec(_Table):
     link: LinkSpec | None = None
 
 
-class FleetSpec(_Table):
+class FleetSpec(Table):
     """``[fleet]``: the devices, and the durations that their peers work with."""
 
     timing: Literal["default", "wan", "fast"] = "default"
@@ -189,11 +198,12 @@ class FleetSpec(_Table):
         return self
 
 
-class JobSpec(_Table):
-    """``[[jobs]]``: one clustering job of the whole fleet; several are done one after another."""
+class _JobKeys(Table):
+    """What every job may say."""
 
     protocol: Annotated[str, AfterValidator(fields.known_protocol)]
-    clusters: Annotated[int, Field(ge=1, le=2**20)]
+    #: How many; left out for a protocol that finds the number itself.
+    clusters: Annotated[int, Field(ge=1, le=2**20)] | None = None
     #: First centers: proposed by one peer, or an explicit list in raw units.
     #: Left out, as the protocol's paper has it.
     init: Annotated[str | Centers | None, PlainValidator(fields.init)] = None
@@ -209,21 +219,10 @@ class JobSpec(_Table):
     patience_s: Annotated[float, Field(gt=0)] | None = None
     #: For missing = "drop": how long a round may take.
     deadline_s: Annotated[float, Field(gt=0)] | None = None
-    #: The protocol's own parameters; left out, the protocol's defaults hold.
-    fuzzifier: Annotated[float, Field(gt=1)] | None = None
-    privacy_gate: bool | None = None
-    suppress_singletons: bool | None = None
-    accelerate: bool | None = None
-    averaging: Literal["weighted", "kmeans"] | None = None
-    support: Literal["u^m", "u"] | None = None
-    local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
-    learning_rate: Annotated[float, Field(gt=0)] | None = None
-    min_cluster_size: Annotated[int, Field(ge=1)] | None = None
-    n_init: Annotated[int, Field(ge=1)] | None = None
-    n_local_clusters: Annotated[int, Field(ge=1)] | Literal["search"] | None = None
-    transfer: Literal["float64", "float32"] | None = None
-    n_batches: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class JobSpec(OwnParameters, _JobKeys):
+    """``[[jobs]]``: one clustering job of the whole fleet; several are done one after another."""
 
     @property
     def by_columns(self) -> bool:
@@ -232,11 +231,6 @@ class JobSpec(_Table):
 
         return protocol_class(self.protocol).by_columns
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the protocol's own parameters that the file sets, by name."""
-        own = {name: getattr(self, name) for name in _OWN_PARAMETERS}
-        return {name: value for name, value in own.items() if value is not None}
-
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
         from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
@@ -244,6 +238,10 @@ class JobSpec(_Table):
         kind = protocol_class(self.protocol)
         known: list[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
         problems = [f"protocol {self.protocol!r} has no {name}" for name in self.parameters() if name not in known]
+        if "n_clusters" in known and self.clusters is None:
+            problems.append(f"protocol {self.protocol!r} needs clusters")
+        if "n_clusters" not in known and self.clusters is not None:
+            problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
         if kind.by_columns and "missing" not in self.model_fields_set:
             self.__dict__["missing"] = "all"  # the only way there is, so nobody has to write it
         if kind.by_columns and self.missing != "all":
@@ -268,25 +266,7 @@ class JobSpec(_Table):
         return self
 
 
-_OWN_PARAMETERS = (
-    "fuzzifier",
-    "privacy_gate",
-    "suppress_singletons",
-    "accelerate",
-    "averaging",
-    "support",
-    "local_iterations",
-    "learning_rate",
-    "min_cluster_size",
-    "n_init",
-    "n_local_clusters",
-    "transfer",
-    "n_batches",
-    "forgetting",
-)
-
-
-class At(_Table):
+class At(Table):
     """``at = { round = 3 }`` or ``{ seconds = 2.5 }``: when a fault happens."""
 
     #: The victim's own doing when it reaches this round of the first job that gets there.
@@ -304,13 +284,15 @@ class At(_Table):
         return self
 
 
-class FaultSpec(_Table):
+class FaultSpec(Table):
     """``[[faults]]``: what goes wrong, when, and whom it meets."""
 
     at: At
     do: Literal["kill", "restart", "pause", "resume"]
     #: A device, a group, "aggregator", or { random = k }.
     who: Annotated[str | RandomVictims, PlainValidator(fields.who)]
+    #: Count the rounds of the jobs within a job (FedCRef's communities), and mean the aggregator of one of these.
+    within: bool = False
     #: How long a restarted peer stays down, or a paused one stands still (without it: until a resume).
     for_s: Annotated[float, Field(ge=0)] | None = None
 
@@ -335,7 +317,7 @@ class FaultSpec(_Table):
         return self
 
 
-class ExpectSpec(_Table):
+class ExpectSpec(Table):
     """``[expect]``: what must hold in the end; what is left out is not asked."""
 
     finished_at_least: Annotated[int, Field(ge=0)] | None = None
@@ -351,7 +333,7 @@ class ExpectSpec(_Table):
     seconds_at_most: Annotated[float, Field(gt=0)] | None = None
 
 
-class Scenario(_Table):
+class Scenario(Table):
     """A whole scenario file."""
 
     title: str = ""

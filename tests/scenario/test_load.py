@@ -52,7 +52,7 @@ ONE_LINE: list[tuple[str, str]] = [
     # Keys that are missing.
     (FLEET + JOB, "key 'data' is missing"),
     (HEAD + FLEET, "key 'jobs' is missing"),
-    (HEAD + FLEET + '[[jobs]]\nprotocol = "llf-cm"\n', "[jobs.0]: key 'clusters' is missing"),
+    (HEAD + FLEET + '[[jobs]]\nprotocol = "llf-cm"\n', "[jobs.0]: protocol 'llf-cm' needs clusters"),
     # Values of the wrong type.
     ('seed = "7"\n' + HEAD + FLEET + JOB, 'seed = "7": expected an integer'),
     ("seed = 1.5\n" + HEAD + FLEET + JOB, "seed = 1.5: expected an integer"),

@@ -1,0 +1,285 @@
+"""FedCRef as an estimator: communities of clusters over peers, and a model of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from p2pclust.clustering.autoencoders import ModelStack
+from p2pclust.clustering.stacks import reconstruction_errors
+from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
+from p2pclust.estimators.inputs import Floats, Rows, seed_from
+from p2pclust.protocols import engine
+from p2pclust.protocols.arrays import Arrays
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.fedcref import FedCRefProtocol
+from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local, in_working_coordinates
+from p2pclust.protocols.office import Office
+from p2pclust.protocols.runner import run_in_process
+
+__all__ = ["FedCRef"]
+
+_OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state")
+
+
+class FedCRef(LabellingEstimator):
+    """FedCRef: peers train an autoencoder per cluster, find out which clusters are the same, and train these together.
+
+    The number of communities is found, not given. After M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
+    Unsupervised Cluster-Wise Training for Decentralized Data Distributions. It needs torch.
+
+    Parameters
+    ----------
+    mode : {"refined", "paper"}, default "refined"
+        As the paper has it, or with a better association and federated expectation-maximisation.
+    initial : {"kmeans", "dec"} or list of int arrays, default "kmeans"
+        Each peer's first partition: principal components and k-means, DEC, or labels that are given (-1 is a cluster like
+        any other).
+    n_local_clusters : int or list of int, optional
+        How many clusters each peer has. By default as many as its given labels, or what its rows look like by silhouette.
+    alpha, theta, tau, normalisation, max_iterations
+        Of mode "paper" only; 75, 0.2, 0.8, "pair" and 20 there.
+    warm_rounds, max_refinements, settled
+        Of mode "refined" only; 5, 6 and 0.01 there.
+    hidden : sequence of int, default (100, 64, 32, 64, 100)
+        Widths of the autoencoders' hidden layers.
+    output : {"sigmoid", "linear"}, default "sigmoid"
+        What the autoencoders end in; a sigmoid wants rows that `scaling` puts into [0, 1].
+    epochs, batch, learning_rate : int, int, float, default 20, 64, 1e-3
+        Of the training of each local cluster's model.
+    rounds, local_epochs : int, default 15, 1
+        Of FedAvg in each community.
+    encoding : {"float32", "float16", "int8"}, default "float32"
+        As what models are sent.
+    min_rows : int, default 10
+        A cluster of fewer rows has no model: it would tell its rows.
+    most_local_clusters : int, default 10
+        Up to which the silhouette looks.
+    device : str, default "cpu"
+        Where every peer computes; with "cuda" the same bits are not promised.
+    scaling : {"minmax", "none", "zscore"}, default "minmax"
+    bounds : pair of numbers, or of sequences of one number per feature, optional
+        Declared bounds of the features. For images declare one pair for all pixels, such as (0, 255).
+    random_state, n_peers, partition, fleet
+        See :class:`LosslessCMeans`.
+
+    Attributes
+    ----------
+    labels_ : list of int64 arrays, or one array
+        Below ``len(communities_)``: the community, with the same meaning at every peer. From there on: an own cluster of
+        the peer that belongs to no community. -1: a row of a cluster that was too small, and not yet assigned.
+    communities_ : tuple of tuples of (peer, cluster)
+        Which of the peers' clusters were found to be the same, in the last exchange.
+    isolated_ : tuple of (peer, cluster)
+        Clusters of that exchange that belong to no community.
+    association_graph_ : networkx.Graph
+        Of that exchange: nodes (peer, cluster).
+    models_ : ModelStack
+        The communities' autoencoders, those that have one; `model_communities_` says which.
+    history_ : list of dict
+        One per refinement: groups, isolated clusters, links, rows that changed, of how many.
+    n_iterations_, n_rounds_, converged_, contributors_, abstained_, origin_, scale_, seed_
+
+    Examples
+    --------
+    Three peers, each of which sees two of three kinds of rows.
+
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> kinds = np.array([[0.9, 0.1, 0.1, 0.5], [0.1, 0.9, 0.1, 0.5], [0.1, 0.1, 0.9, 0.5]])
+    >>> peers = [np.repeat(kinds[[a, b]], 40, axis=0) + 0.05 * rng.normal(size=(80, 4)) for a, b in [(0, 1), (1, 2), (2, 0)]]
+    >>> model = FedCRef(n_local_clusters=2, hidden=(3, 2, 3), epochs=60, batch=8, learning_rate=0.02, random_state=0)
+    >>> model = model.fit(peers)
+    >>> len(model.communities_), [sorted(set(labels.tolist())) for labels in model.labels_]
+    (3, [[0, 1], [0, 2], [1, 2]])
+    """
+
+    protocol_id = "fedcref"
+
+    def __init__(
+        self,
+        *,
+        mode: str = "refined",
+        initial: Any = "kmeans",
+        n_local_clusters: int | Sequence[int] | None = None,
+        alpha: float | None = None,
+        theta: float | None = None,
+        tau: float | None = None,
+        normalisation: str | None = None,
+        max_iterations: int | None = None,
+        warm_rounds: int | None = None,
+        max_refinements: int | None = None,
+        settled: float | None = None,
+        hidden: Sequence[int] = (100, 64, 32, 64, 100),
+        output: str = "sigmoid",
+        epochs: int = 20,
+        batch: int = 64,
+        learning_rate: float = 1e-3,
+        rounds: int = 15,
+        local_epochs: int = 1,
+        encoding: str = "float32",
+        min_rows: int = 10,
+        most_local_clusters: int = 10,
+        device: str = "cpu",
+        scaling: str = "minmax",
+        bounds: tuple[Any, Any] | None = None,
+        random_state: Any = None,
+        n_peers: int | None = None,
+        partition: str | Mapping[str, Any] = "iid",
+        fleet: Any = None,
+    ) -> None:
+        self.mode = mode
+        self.initial = initial
+        self.n_local_clusters = n_local_clusters
+        self.alpha = alpha
+        self.theta = theta
+        self.tau = tau
+        self.normalisation = normalisation
+        self.max_iterations = max_iterations
+        self.warm_rounds = warm_rounds
+        self.max_refinements = max_refinements
+        self.settled = settled
+        self.hidden = hidden
+        self.output = output
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.rounds = rounds
+        self.local_epochs = local_epochs
+        self.encoding = encoding
+        self.min_rows = min_rows
+        self.most_local_clusters = most_local_clusters
+        self.device = device
+        self.scaling = scaling
+        self.bounds = bounds
+        self.random_state = random_state
+        self.n_peers = n_peers
+        self.partition = partition
+        self.fleet = fleet
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Run the federated job.
+
+        Parameters
+        ----------
+        X : list of array_like, or one array_like
+            A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
+        y : array_like of shape (n,), optional
+            What the partition of one array looks at. The clustering never sees it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            For an empty peer, a value that is not finite, peers with different columns, or labels that do not fit.
+        UsageError
+            For a parameter out of range, or torch is missing.
+        FleetError
+            If the job failed.
+        """
+        seed = seed_from(self.random_state)
+        arrays, parts = self._held(X, y, seed)
+        job = self._job_for(arrays[0].shape[1], seed)
+        locals = self._locals(arrays, parts)
+        state, notes, blobs = self._run(job, locals)
+        self._learn_rounds(job, state)
+        self._learn_communities(job, state, blobs)
+        found = [
+            np.array(engine.conclude(job, state, local, note)["labels"])
+            for local, note in zip(locals, notes, strict=True)
+        ]
+        self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the community whose model reconstructs each row best, shape (n,)."""
+        errors = self.reconstruction_errors(X)
+        found: NDArray[np.int64] = self.model_communities_[errors.argmin(axis=1)]
+        return found
+
+    def reconstruction_errors(self, X: ArrayLike) -> Floats:
+        """Return the mean squared error of each row under each model of `models_`, shape (n, M), in working units."""
+        check_is_fitted(self)
+        if not len(self.models_):
+            raise FleetError("no community was found, so there is no model: nothing can be predicted")
+        rows = in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_).X
+        return reconstruction_errors(self.models_, rows, device=self._device).astype(np.float64)
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Return the negative mean error of the rows under their best models: greater is better."""
+        return -float(self.reconstruction_errors(X).min(axis=1).mean())
+
+    def _job_for(self, n_features: int, seed: int) -> Job:
+        given = not isinstance(self.initial, str)
+        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
+        options = {name: value for name, value in options.items() if value is not None}
+        if isinstance(self.n_local_clusters, int):
+            options["n_local_clusters"] = self.n_local_clusters
+        if self.bounds is not None:
+            low, high = ([side] * n_features if np.ndim(side) == 0 else side for side in self.bounds)
+            options["bounds"] = (low, high)
+        return cluster_job(self.protocol_id, seed=seed, initial="given" if given else self.initial, **options)
+
+    def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+        n = len(arrays)
+        labels: list[Any] = [None] * n
+        if not isinstance(self.initial, str):
+            given = self.initial if parts is None else [np.asarray(self.initial)[rows] for rows in parts]
+            labels = [np.asarray(own) for own in given]
+            sizes = [len(own) for own in labels]
+            if sizes != [len(rows) for rows in arrays]:
+                raise DataError(
+                    f"initial: labels for {sizes} rows, but the peers hold {[len(rows) for rows in arrays]}"
+                )
+        numbers: list[int | None] = [None] * n
+        if self.n_local_clusters is not None and not isinstance(self.n_local_clusters, int):
+            whole = [int(number) for number in self.n_local_clusters]
+            if len(whole) != n or min(whole) < 1:
+                raise UsageError(f"n_local_clusters: expected one number from 1 on for each of the {n} peers")
+            numbers = [*whole]
+        return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
+
+    def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Arrays], Mapping[bytes, bytes]]:
+        """Return the last state, each peer's note, and the models of groups by digest."""
+        if self.fleet is None:
+            office = Office(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+            state = run_in_process(job, locals, None, office)
+            notes, blobs = office.notes, dict(office.blobs)
+        else:
+            found = backend_of(self.fleet).result(job, locals)
+            if found.state is None:
+                raise FleetError("no peer finished the job")
+            state, blobs = found.state, dict(found.blobs)
+            notes = {index: found.notes[name] for index, name in enumerate(found.roster) if name in found.notes}
+        if state.status != "done":
+            raise FleetError(state.reason or f"the job ended as {state.status!r}")
+        return state, [notes.get(index, Arrays()) for index in range(len(locals))], blobs
+
+    def _learn_communities(self, job: Job, state: JobState, blobs: Mapping[bytes, bytes]) -> None:
+        protocol = job.protocols[-1]
+        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
+        agreed = Agreed.of(state.arrays)
+        association = agreed.association
+        nodes = association.clusters.nodes
+        self.communities_ = tuple(tuple(nodes[m] for m in members) for members in association.groups)
+        self.isolated_ = tuple(nodes[m] for m in association.isolated)
+        self.association_graph_ = association.graph()
+        self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
+        self.n_iterations_ = agreed.iteration
+        self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
+        have = [group for group in range(agreed.n_groups) if agreed.group_model(group) in blobs]
+        self.model_communities_ = np.array(have, np.int64)
+        data = [blobs[agreed.group_model(group)] for group in have]
+        # Those of the job: a parameter that is set after the fit is for the next one.
+        self.models_ = ModelStack.decode(protocol.architecture(state.arrays), data, protocol.encoding)
+        self._device = protocol.device

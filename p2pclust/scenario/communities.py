@@ -1,0 +1,141 @@
+"""What a scenario does for protocols in which every peer has clusters of its own: where they start, and how they are judged.
+
+All rows, and their true labels, are in one place here, which no peer could do: only the draw of the peers, the dirty start
+and the measures look at labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering.local_starts import dirty_labels
+from p2pclust.data import DataSet
+from p2pclust.errors import UsageError
+from p2pclust.fleet.spec import JobResult
+from p2pclust.metrics import accuracy
+from p2pclust.protocols import engine
+from p2pclust.protocols.association import Association
+from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.job import Job
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.streams import dirt
+from p2pclust.scenario.schema import JobSpec
+
+__all__ = ["first_labels", "measured_communities", "own_numbers", "wrong_links"]
+
+Ints = NDArray[np.int64]
+
+
+def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
+    """Return each peer's labels to start from, where the job asks for given ones: true ones, some of them made wrong.
+
+    Raises
+    ------
+    UsageError
+        If the data have no labels.
+    """
+    if spec.initial != "given":
+        return {}
+    _labelled("initial = 'given'", shares)
+    return {
+        name: dirty_labels(share.y, spec.dirtiness or 0.0, dirt(seed, number))  # type: ignore[arg-type]
+        for number, (name, share) in enumerate(sorted(shares.items()))
+    }
+
+
+def own_numbers(spec: JobSpec, shares: Mapping[str, DataSet]) -> dict[str, int]:
+    """Return each peer's number of clusters, where the job says that its labels tell it.
+
+    Raises
+    ------
+    UsageError
+        If the data have no labels.
+    """
+    if spec.n_local_clusters != "classes":
+        return {}
+    _labelled("n_local_clusters = 'classes'", shares)
+    return {name: len(np.unique(share.y)) for name, share in shares.items() if share.y is not None}
+
+
+def _labelled(what: str, shares: Mapping[str, DataSet]) -> None:
+    for name, share in shares.items():
+        if share.y is None:
+            raise UsageError(f"{what} needs labels, and {name} has none: choose data with labels, or leave it out")
+
+
+def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
+    """Return what the communities are, and how good the peers' labels are where true ones are known.
+
+    Parameters
+    ----------
+    job : Job
+    found : JobResult
+        With a last state.
+    shares : mapping of str to DataSet
+        Every peer's rows, by name.
+
+    Returns
+    -------
+    dict
+        ``communities``: for each its members as [peer, cluster]; ``isolated`` likewise; ``history`` of the refinements;
+        ``metrics``: mean ``accuracy`` over peers, and ``wrong_links``, the share of links between clusters of different
+        classes.
+    """
+    assert found.state is not None
+    agreed = Agreed.of(found.state.arrays)
+    association = agreed.association
+    called = [[found.roster[peer], cluster] for peer, cluster in association.clusters.nodes]
+    truth = {name: share.y for name, share in shares.items() if share.y is not None and name in found.notes}
+    metrics: dict[str, float] = {}
+    if truth:
+        labels = {
+            name: engine.conclude(job, found.state, Local(shares[name].X), found.notes[name])["labels"]
+            for name in truth
+        }
+        metrics["accuracy"] = float(np.mean([accuracy(y, labels[name]) for name, y in truth.items()]))
+        classes = [
+            _most(truth[found.roster[peer]], found.notes[found.roster[peer]]["entered"] == cluster)
+            if found.roster[peer] in truth
+            else None
+            for peer, cluster in association.clusters.nodes
+        ]
+        metrics["wrong_links"] = wrong_links(association, classes)
+    return {
+        "communities": [[called[m] for m in members] for members in association.groups],
+        "isolated": [called[m] for m in association.isolated],
+        "links": len(association.links),
+        "refinements": [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history],
+        "n_rows": sum(shares[name].n_rows for name in found.notes),
+        "metrics": metrics,
+        "note": "a community is found by its members' models; nobody holds centers",
+    }
+
+
+def _most(y: NDArray[Any], rows: NDArray[np.bool_]) -> Any:
+    """What most of these rows are."""
+    names, counts = np.unique(y[rows], return_counts=True)
+    return names[counts.argmax()] if names.size else None
+
+
+def wrong_links(association: Association, classes: Sequence[Any]) -> float:
+    """Return the share of links that join clusters of different classes, of those whose classes are known; 0 of none.
+
+    Parameters
+    ----------
+    association : Association
+    classes : sequence, length M
+        What most rows of each cluster are; None where nobody can tell.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.association import Clusters
+    >>> wrong_links(Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)]), ["a", "a", "b"])
+    0.5
+    """
+    pairs = [(classes[a], classes[b]) for a, b in association.links.tolist()]
+    known = [one != other for one, other in pairs if one is not None and other is not None]
+    return float(np.mean(known)) if known else 0.0
