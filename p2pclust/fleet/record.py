@@ -58,7 +58,6 @@ class Record:
         self._on_event = on_event
         self.events: list[Event] = []
         self.jobs: dict[str, JobRecord] = {}
-        self._within: dict[str, str] = {}  # of jobs that a round of another one wants: that one
         self.refused = ""
         self.progress_at = 0.0
         self.waiting: tuple[int, int] | None = None
@@ -66,14 +65,9 @@ class Record:
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
         """Something happened at `peer`."""
         event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
-        if verb == "job" and "within" in event:
-            self._within[event["job"]] = event["within"]
-        within = self._within.get(event.get("job", ""))
-        if within is not None:
-            # What happens in it is progress of the other one, and nothing that its own caller waits for.
-            event["within"] = within
         self.events.append(event)
-        match "" if within is not None else verb:
+        # What happens in a job within another one is progress of that one, and nothing else that its caller waits for.
+        match "" if "within" in event else verb:
             case "submitted":
                 self.jobs[event["job"]] = JobRecord(event["job"], tuple(event["roster"]), t)
             case "refused":

@@ -175,10 +175,9 @@ class _SimulatedFleet:
         """Whether an armed fault ends this peer right here; a pause does not end it."""
         if not isinstance(effect, Report):
             return False
-        if effect.verb not in ("elected", "phase") or peer.core is None:
+        if effect.verb not in ("elected", "phase"):
             return False
-        job = peer.core.jobs.jobs.get(effect.fields["job"])
-        within = job is not None and job.document.parent != ""
+        within = "within" in effect.fields
         if effect.verb == "elected":
             self._aggregating[within] = peer.name
             return False

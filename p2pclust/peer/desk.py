@@ -159,7 +159,7 @@ class Desk:
         given_up = self._pending(preparing)
         if given_up:
             names = [key if isinstance(key, str) else key.hex()[:12] for key in given_up]
-            self._ctx.report("without", job=self._document.id, round=preparing.round, what=names[:8], of=len(names))
+            self._ctx.report("without", **self._document.told, round=preparing.round, what=names[:8], of=len(names))
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
         at_hand = tuple(digest for digest in self._holding if self._blobs.has(digest))

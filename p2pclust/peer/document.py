@@ -65,6 +65,11 @@ class Document:
         """Which round of the parent wants it."""
         return int(self.nonce.split("/")[1])
 
+    @cached_property
+    def told(self) -> dict[str, str]:
+        """How reports name it, and the job in one of whose rounds it is wanted."""
+        return {"job": self.id} | ({"within": self.parent} if self.parent else {})
+
     def index(self, name: str) -> int:
         """The roster index of a peer."""
         return self.roster.index(name)

@@ -94,7 +94,7 @@ class Election:
         self.role = Role.FOLLOWER
         self._arm()
         if was is Role.AGGREGATOR:
-            self._ctx.report("deposed", job=self._document.id, term=self._ledger.term)
+            self._ctx.report("deposed", **self._document.told, term=self._ledger.term)
             self._rule.deposed()
 
     def resign(self) -> None:
@@ -219,7 +219,7 @@ class Election:
         self.role = Role.AGGREGATOR
         self.aggregator = self._ctx.me
         self._ctx.timers.cancel(self._timer)
-        fields = {"job": self._document.id, "term": self._ledger.term, "round": self._ledger.register.round}
+        fields = {**self._document.told, "term": self._ledger.term, "round": self._ledger.register.round}
         self._ctx.report("elected", **fields, votes=len(self._votes), of=len(self._document.roster))
         self._rule.elected()
 
@@ -243,4 +243,4 @@ class Election:
     def _waiting(self) -> None:
         present = sum(self._membership.present(name) for name in self._document.roster)
         if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
-            self._ctx.report("waiting", job=self._document.id, present=present, of=len(self._document.roster))
+            self._ctx.report("waiting", **self._document.told, present=present, of=len(self._document.roster))

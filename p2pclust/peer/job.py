@@ -89,7 +89,7 @@ class Job:
 
     def _from_aggregator(self, source: str, message: Open | Heartbeat) -> None:
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
-            self._ctx.report("fenced", job=self.id, peer=source, term=message.term, own_term=self.ledger.term)
+            self._ctx.report("fenced", **self.document.told, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
         self.election.follow(source, message.term)
@@ -100,7 +100,7 @@ class Job:
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:
-            self._ctx.report("late-answer", job=self.id, peer=source, term=message.term)
+            self._ctx.report("late-answer", **self.document.told, peer=source, term=message.term)
         elif isinstance(message, Adopted):
             self._term.on_adopted(source, message)
         else:
@@ -174,7 +174,7 @@ class Job:
             self._answer()
             return
         if register.position == (message.term, message.round) and register.ref is not None:
-            self._ctx.report("contradiction", job=self.id, peer=source, term=message.term, round=message.round)
+            self._ctx.report("contradiction", **self.document.told, peer=source, term=message.term, round=message.round)
             return  # one term, one round, two states: no honest aggregator does that
         ref = self._resolve(source, message)
         if ref is None:
@@ -190,7 +190,7 @@ class Job:
             return register.ref
         if message.state:
             if digest_of(message.state[0]) != message.digest:
-                self._ctx.report("corrupt", job=self.id, peer=source)
+                self._ctx.report("corrupt", **self.document.told, peer=source)
                 return None
             return Ref(message.digest, len(message.state[0]), message.state[0])
         if self._blobs.has(message.digest):
@@ -204,7 +204,7 @@ class Job:
 
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         before = self.ledger.register.ref
-        self._ctx.report("phase", phase="adopting", job=self.id, term=term, round=round_)
+        self._ctx.report("phase", phase="adopting", **self.document.told, term=term, round=round_)
         self.ledger.adopt(term, round_, ref, final=final)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
@@ -351,7 +351,7 @@ class Job:
         self._answers.clear()
         self.desk.finish()
         self._pending = self._final = None
-        self._ctx.report("finished", job=self.id, term=term, round=round_, digest=ref.digest.hex())
+        self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
 
     def _close_message(self, *, with_state: bool) -> Close:
         register = self.ledger.register

@@ -123,8 +123,7 @@ class Jobs:
             self._ctx.send(document.submitter, Synced(job_id))
 
     def _begin(self, document: Document) -> None:
-        within = {"within": document.parent} if document.parent else {}
-        self._ctx.report("job", job=document.id, roster=list(document.roster), **within)
+        self._ctx.report("job", roster=list(document.roster), **document.told)
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
         job.start(fresh=True)

@@ -130,12 +130,12 @@ class Aggregating:
             return
         if event.result is None:
             # This peer cannot work with the state or the job (another version of the software, say); another may.
-            self._ctx.report("unable", job=self._document.id, task=event.token[2], reason=event.abstains)
+            self._ctx.report("unable", **self._document.told, task=event.token[2], reason=event.abstains)
             self._hooks.unable()
         elif event.token[2] == "combine":
             assert self._round is not None
             self._ctx.report(
-                "combined", job=self._document.id, term=self.term, round=self._round.round,
+                "combined", **self._document.told, term=self.term, round=self._round.round,
                 contributors=[self._document.roster[i] for i, _ in self._round.used], **event.info,
             )  # fmt: skip
             self._open(event.result, self._round.round + 1, event.info)
@@ -148,7 +148,7 @@ class Aggregating:
         self._busy.clear()
         opened.proposer = self._proposer(opened)
         self._ctx.report(
-            "phase", phase="closing" if opened.final else "opening", job=self._document.id, term=self.term, round=round_
+            "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
         )
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message = open_message(self._document, self.term, opened)  # one for all, so that it is encoded once
@@ -222,7 +222,7 @@ class Aggregating:
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
             # Other last bits, as from another kind of CPU after a restart elsewhere: the newer one counts.
-            self._ctx.report("differs", job=self._document.id, round=opened.round, peer=name)
+            self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
             self._busy[name] = self._ctx.now
@@ -300,7 +300,7 @@ class Aggregating:
         opened.proposer = self._proposer(opened)
         if opened.proposer < 0:
             return
-        self._ctx.report("proposer", job=self._document.id, proposer=self._document.roster[opened.proposer])
+        self._ctx.report("proposer", **self._document.told, proposer=self._document.roster[opened.proposer])
         opened.answered.pop(self._document.roster[opened.proposer], None)
         opened.opened_at = self._ctx.now
         if opened.proposer == self._me:
@@ -311,7 +311,7 @@ class Aggregating:
     def _combine(self, opened: Opened) -> None:
         opened.combining = True
         self._ctx.report(
-            "phase", phase="combining", job=self._document.id, term=self.term, round=opened.round
+            "phase", phase="combining", **self._document.told, term=self.term, round=opened.round
         )  # fmt: skip
         used = [opened.proposer] if opened.one else opened.asked
         opened.used = tuple((i, opened.contributions[i]) for i in sorted(used) if i in opened.contributions)
@@ -382,9 +382,9 @@ class Aggregating:
                 opened.relayed[name] = self._ctx.now
                 others = [n for n in self._membership.alive() if n not in (name, self._ctx.me)]
                 relays = tuple(self._ctx.choose(others, _RELAYS))
-                self._ctx.report("relayed", job=self._document.id, round=opened.round, peer=name, via=list(relays))
+                self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=list(relays))
                 if relays:
                     self._ctx.send_via(name, open_message(self._document, self.term, opened), relays)
             elif self._ctx.now - opened.relayed[name] >= self._document.patience_s / 2:
                 opened.left_out[index] = None
-                self._ctx.report("left-out", job=self._document.id, round=opened.round, peer=name)
+                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)

@@ -233,11 +233,10 @@ class Shell:
             self._aggregates.pop(fields["job"], None)
         elif effect.verb == "phase":
             aggregates = self._aggregates.get(fields["job"], False)
-            job = self.core.jobs.jobs.get(fields["job"])
-            within = job is not None and job.document.parent != ""
             self._armed.check(
-                fields["phase"], fields["round"], aggregates=aggregates, within=within, last_words=self._last_words
-            )
+                fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields,
+                last_words=self._last_words,
+            )  # fmt: skip
 
     def _last_words(self, fault: ArmedFault, round_: int) -> None:
         fields = {"number": fault.number, "do": fault.do, "phase": fault.phase, "planned": fault.round, "round": round_}
