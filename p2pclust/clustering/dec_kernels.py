@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from p2pclust.clustering.autoencoders import ModelStack
-from p2pclust.clustering.stack_kernels import Layout, Network
+from p2pclust.clustering.stack_layers import Layout, Network, Pass
 
 __all__ = ["Encoder"]
 
@@ -40,9 +40,8 @@ class Encoder:
         self._layout = Layout(architecture.shapes[:depth])
         self._kinds = architecture.activations[:depth]
         dense = sum(fan_in * fan_out + fan_out for fan_in, fan_out in self._layout.shapes)
-        self._weights = self._layout.packed(model.weights[:, :dense], device)
-        self._gradients = torch.zeros_like(self._weights)
-        self._velocity = torch.zeros_like(self._weights)
+        self._weights = self._layout.pack(model.weights[:, :dense], self._layout.rows(1, device))
+        self._gradients, self._velocity = (self._layout.rows(1, device) for _ in range(2))
         self._device = device
 
     def start(self, centers: Floats, *, learning_rate: float, momentum: float) -> None:
@@ -59,12 +58,12 @@ class Encoder:
     @torch.no_grad()
     def encode(self, X: Floats32) -> Floats32:
         """Return the codes of rows, (n, code units), in blocks of fixed shape."""
-        network = Network(self._layout, self._kinds, 1, _BLOCK, self._device)
-        views = self._layout.views(self._weights)
+        network = Network(self._layout.shapes, self._kinds, 1, _BLOCK, self._device, backward=False)
+        encoder = network.bound(self._layout.views(self._weights, 1))
         padded = np.zeros((-(-len(X) // _BLOCK) * _BLOCK, X.shape[1]), dtype=np.float32)
         padded[: len(X)] = X
         rows = torch.from_numpy(padded).to(self._device)
-        codes = [network.forward(views, part[None]).cpu().numpy()[0].copy() for part in torch.split(rows, _BLOCK)]
+        codes = [encoder.forward(part[None]).cpu().numpy()[0].copy() for part in torch.split(rows, _BLOCK)]
         return np.concatenate(codes)[: len(X)]
 
     @torch.no_grad()
@@ -72,20 +71,20 @@ class Encoder:
         """Take one step per minibatch down the divergence KL(target || q), a mean over the minibatch's rows."""
         rows = torch.from_numpy(X).to(self._device)
         aims = torch.from_numpy(target.astype(np.float32)).to(self._device)
-        weights, gradients = self._layout.views(self._weights), self._layout.views(self._gradients)
-        networks: dict[int, Network] = {}
+        views = [self._layout.views(part, 1) for part in (self._weights, self._gradients)]
+        passes: dict[int, Pass] = {}
         for batch in batches:
             picked = torch.from_numpy(batch).to(self._device)
-            if len(batch) not in networks:
-                networks[len(batch)] = Network(self._layout, self._kinds, 1, len(batch), self._device)
-            network = networks[len(batch)]
-            inputs = rows[picked][None]
-            code = network.forward(weights, inputs)[0]
+            if len(batch) not in passes:
+                network = Network(self._layout.shapes, self._kinds, 1, len(batch), self._device)
+                passes[len(batch)] = network.bound(*views)
+            encoder = passes[len(batch)]
+            code = encoder.forward(rows[picked][None])[0]
             pull, drift = _gradients(code, self._centers, aims[picked])
-            network.slopes[-1][0] = pull
-            network.backward(weights, gradients, inputs)
-            self._velocity.mul_(self._momentum).add_(self._gradients)
-            self._weights.sub_(self._velocity, alpha=self._rate)
+            encoder.slope[0] = pull
+            encoder.backward()
+            self._velocity.flat.mul_(self._momentum).add_(self._gradients.flat)
+            self._weights.flat.sub_(self._velocity.flat, alpha=self._rate)
             self._drift.mul_(self._momentum).add_(drift)
             self._centers.sub_(self._drift, alpha=self._rate)
 

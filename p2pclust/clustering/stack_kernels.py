@@ -1,9 +1,8 @@
-"""The products of stacked autoencoders, in torch: forward, backward and Adam, written out, for many models at once.
+"""Training and evaluating stacked autoencoders, in torch: the steps of many models at once; layers are `stack_layers`'.
 
-Imported only by functions that train or evaluate, since torch is an extra. Nothing here loops over models: every
-operation has the model as its first axis. The models of a chunk live in one flat matrix, one row each, in which every
-layer starts at a multiple of 64 bytes; gradients and moments are matrices of the same layout, so that Adam is one fused
-pass over all of them. Products write into views of these matrices: no copies and no allocations within a step.
+Imported only by functions that train or evaluate, since torch is an extra. The weights of a chunk, their gradients and
+their moments lie in memory that is taken once; every view of it is made once too, so that a step does nothing but
+arithmetic. Nothing here is shared between calls or threads.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.optim.adam import adam
 
-from p2pclust.clustering.autoencoders import Activation, Architecture
+from p2pclust.clustering.autoencoders import Architecture
+from p2pclust.clustering.stack_layers import Layout, Network
 from p2pclust.errors import UsageError
 
-__all__ = ["Adam", "Layout", "Network", "Schedule", "Trainer", "errors", "placed", "reconstruct"]
+__all__ = ["Adam", "Schedule", "Trainer", "errors", "placed", "reconstruct"]
 
 Floats32 = npt.NDArray[np.float32]
-
-_LINE = 16  # floats of a cache line
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,123 +52,62 @@ def placed(device: str) -> torch.device:
     return found
 
 
-class Layout:
-    """Where the layers of a model lie in its aligned row."""
-
-    def __init__(self, shapes: Sequence[tuple[int, int]]) -> None:
-        self.shapes = tuple(shapes)
-        starts, self.width = [], 0
-        for fan_in, fan_out in self.shapes:
-            bias = self.width + _aligned(fan_in * fan_out)
-            starts.append((self.width, bias))
-            self.width = bias + _aligned(fan_out)
-        self.starts = tuple(starts)
-
-    def views(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return each layer's matrices (A, units in, units out) and biases (A, 1, units out) within the flat rows."""
-        return [
-            (
-                flat[:, matrix : matrix + fan_in * fan_out].view(flat.shape[0], fan_in, fan_out),
-                flat[:, bias : bias + fan_out].unsqueeze(1),
-            )
-            for (fan_in, fan_out), (matrix, bias) in zip(self.shapes, self.starts, strict=True)
-        ]
-
-    def pack(self, weights: Floats32, into: torch.Tensor) -> torch.Tensor:
-        """Copy dense rows (A, P) into the first of aligned ones, and return `into`; what lies between stays as it is."""
-        given = torch.from_numpy(np.require(weights, requirements=["W"]))
-        for aligned, dense in self._spans():
-            into[: len(weights), aligned] = given[:, dense].to(into.device)
-        return into
-
-    def packed(self, weights: Floats32, device: torch.device) -> torch.Tensor:
-        """Return aligned rows of dense ones, with zeros in between."""
-        return self.pack(weights, torch.zeros((len(weights), self.width), device=device))
-
-    def unpack(self, flat: torch.Tensor) -> Floats32:
-        """Copy aligned rows into dense ones."""
-        return torch.cat([flat[:, aligned] for aligned, _ in self._spans()], dim=1).cpu().numpy()
-
-    def _spans(self) -> list[tuple[slice, slice]]:
-        spans, dense = [], 0
-        for (fan_in, fan_out), starts in zip(self.shapes, self.starts, strict=True):
-            for start, length in zip(starts, (fan_in * fan_out, fan_out), strict=True):
-                spans.append((slice(start, start + length), slice(dense, dense + length)))
-                dense += length
-        return spans
-
-
-class Network:
-    """The scratch of one forward and backward pass of up to A models with `rows` rows each."""
-
-    def __init__(self, layout: Layout, kinds: Sequence[Activation], n_models: int, rows: int, device: torch.device):
-        self.kinds = tuple(kinds)
-        widths = [fan_out for _, fan_out in layout.shapes]
-        self.outputs = [torch.empty((n_models, rows, width), device=device) for width in widths]
-        self.slopes = [torch.empty((n_models, rows, width), device=device) for width in widths]
-
-    def forward(self, weights: list[tuple[torch.Tensor, torch.Tensor]], X: torch.Tensor) -> torch.Tensor:
-        """Return the last layer's outputs, (A, rows, width), in scratch; X is (A, rows, d)."""
-        hidden = X
-        for (matrix, bias), kind, output in zip(weights, self.kinds, self.outputs, strict=True):
-            hidden = torch.baddbmm(bias, hidden, matrix, out=output[: matrix.shape[0]])
-            if kind == "relu":
-                hidden.relu_()
-            elif kind == "sigmoid":
-                hidden.sigmoid_()
-        return hidden
-
-    def backward(
-        self,
-        weights: list[tuple[torch.Tensor, torch.Tensor]],
-        gradients: list[tuple[torch.Tensor, torch.Tensor]],
-        X: torch.Tensor,
-    ) -> None:
-        """Fill in the gradients of the weights; the last of `slopes` holds the loss's slope in the last outputs."""
-        n_models = X.shape[0]
-        for index in range(len(weights) - 1, -1, -1):
-            slope, output = self.slopes[index][:n_models], self.outputs[index][:n_models]
-            # Of the activations' outputs; in place, by torch's own kernels of one pass.
-            if self.kinds[index] == "relu":
-                torch.ops.aten.threshold_backward.grad_input(slope, output, 0, grad_input=slope)
-            elif self.kinds[index] == "sigmoid":
-                torch.ops.aten.sigmoid_backward.grad_input(slope, output, grad_input=slope)
-            inputs = self.outputs[index - 1][:n_models] if index else X
-            torch.bmm(inputs.mT, slope, out=gradients[index][0])
-            torch.sum(slope, 1, keepdim=True, out=gradients[index][1])
-            if index:
-                torch.bmm(slope, weights[index][0].mT, out=self.slopes[index - 1][:n_models])
-
-
 class Adam:
-    """Adam over the flat rows of a chunk, one fused pass; all rows have taken the same number of steps."""
+    """Adam over the rows of a chunk, in fused passes; all rows have taken the same number of steps.
 
-    def __init__(self, n_models: int, width: int, learning_rate: float, device: torch.device) -> None:
+    The matrices that lie apart are moved one by one, as soon as their gradients are there; all else, and everything
+    where nothing lies apart, in one pass at the end of a step.
+    """
+
+    def __init__(self, layout: Layout, n_models: int, learning_rate: float, device: torch.device) -> None:
         self.learning_rate = learning_rate
-        self.weights, self.gradients, self._first, self._second = torch.zeros((4, n_models, width), device=device)
+        # The gradients of what lies apart are never in their place: that memory is taken, but not touched.
+        self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
         self._steps = torch.zeros((), device=device)
+        self._apart = {
+            (index, m): [rows.apart[index][m] for rows in (self.weights, self._first, self._second)]
+            for index in layout.apart
+            for m in range(n_models)
+        }
 
     def restart(self) -> None:
         """Forget all moments and steps."""
-        for part in (self._first, self._second, self._steps):
-            part.zero_()
+        for rows in (self._first, self._second):
+            rows.zero_()
+        self._steps.zero_()
 
-    def step(self, n_models: int) -> None:
+    def begin(self) -> None:
+        """Begin a step."""
+        self._steps += 1
+
+    def move_matrix(self, index: int, m: int, gradient: torch.Tensor) -> None:
+        """Move what lies apart of one model's layer."""
+        weights, first, second = self._apart[index, m]
+        self._move(weights, gradient, first, second)
+
+    def move_rest(self, n_models: int) -> None:
         """Move the first `n_models` rows; the others have taken their last step."""
-        adam(
-            [self.weights[:n_models]],
-            [self.gradients[:n_models]],
-            [self._first[:n_models]],
-            [self._second[:n_models]],
+        self._move(
+            self.weights.flat[:n_models],
+            self.gradients.flat[:n_models],
+            self._first.flat[:n_models],
+            self._second.flat[:n_models],
+        )
+
+    def _move(self, weights: torch.Tensor, gradient: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> None:
+        torch._fused_adam_(
+            [weights],
+            [gradient],
+            [first],
+            [second],
             [],
             [self._steps],
-            fused=True,
-            amsgrad=False,
+            lr=self.learning_rate,
             beta1=0.9,
             beta2=0.999,
-            lr=self.learning_rate,
             weight_decay=0.0,
             eps=1e-8,
+            amsgrad=False,
             maximize=False,
         )
 
@@ -193,48 +129,52 @@ class Trainer:
         self, architecture: Architecture, height: int, width: int, learning_rate: float, device: torch.device
     ) -> None:
         self._features, self._device = architecture.n_features, device
-        self._layout, self._fewest = Layout(architecture.shapes), _fewest(architecture)
+        self._fewest = _fewest(architecture)
         height = max(height, self._fewest)
-        self._adam = Adam(height, self._layout.width, learning_rate, device)
-        self._network = Network(self._layout, architecture.activations, height, width, device)
-        self._batch = torch.empty((height * width, self._features), device=device)
-        self._rows = torch.empty((0, self._features), device=device)
+        self._network = Network(architecture.shapes, architecture.activations, height, width, device)
+        self._layout = Layout(architecture.shapes, self._network.wide)
+        self._adam = Adam(self._layout, height, learning_rate, device)
+        self._batch = torch.empty((height, width, self._features), device=device)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def run(self, weights: Floats32, samples: Sequence[Floats32], schedule: Schedule) -> Floats32:
         """Take every step of the schedule; returns the new weights (A, P)."""
-        self._load(samples)
+        rows = [torch.from_numpy(each).to(self._device) for each in samples]
+        together = rows[0] if len(rows) == 1 else torch.cat(rows)
         self._layout.pack(weights, self._adam.weights)
         self._adam.restart()
-        n_models = max(len(weights), self._fewest)
-        picks = self._on_device(schedule.picks, n_models)
-        scales = self._on_device(_scales(schedule, self._features), n_models)
-        active = 0
-        for step, moving in enumerate((schedule.filled > 0).sum(axis=1).tolist()):
-            count = max(moving, self._fewest)
-            if count != active:
-                active = count
-                matrices = self._layout.views(self._adam.weights[:count])
-                gradients = self._layout.views(self._adam.gradients[:count])
-                taken = self._batch[: count * picks.shape[2]]
-                X = taken.view(count, -1, self._features)
-                slope = self._network.slopes[-1][:count]
-            torch.index_select(self._rows, 0, picks[step, :count].flatten(), out=taken)
-            torch.sub(self._network.forward(matrices, X), X, out=slope)
-            slope.mul_(scales[step, :count])
-            self._network.backward(matrices, gradients, X)
-            self._adam.step(moving)
-        return self._layout.unpack(self._adam.weights[: len(weights)])
+        padded = max(len(weights), self._fewest)
+        picks = self._on_device(schedule.picks, padded)
+        scales = self._on_device(_scales(schedule, self._features), padded)
+        moving = (schedule.filled > 0).sum(axis=1)
+        # Models leave the program when they have taken all their steps; between two that leave, nothing changes.
+        changes = np.flatnonzero(np.diff(moving)) + 1
+        for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(moving)], strict=True):
+            count = int(moving[start])
+            active = max(count, self._fewest)
+            self._steps(together, picks[start:stop, :active], scales[start:stop, :active], count)
+        return self._layout.unpack(self._adam.weights, len(weights))
 
-    def _load(self, samples: Sequence[Floats32]) -> None:
-        """Copy the samples one below the other."""
-        total = sum(len(rows) for rows in samples)
-        if total > self._rows.shape[0]:
-            self._rows = torch.empty((total, self._features), device=self._device)
-        start = 0
-        for rows in samples:
-            self._rows[start : start + len(rows)] = torch.from_numpy(rows).to(self._device)
-            start += len(rows)
+    def _steps(self, rows: torch.Tensor, picks: torch.Tensor, scales: torch.Tensor, moving: int) -> None:
+        """Take steps in which the first `moving` models move; there may be a partner that does not."""
+        n_models, adam = picks.shape[1], self._adam
+        X = self._batch[:n_models]
+        taken = X.view(-1, self._features)
+        views = [self._layout.views(part, n_models) for part in (adam.weights, adam.gradients)]
+        network = self._network.bound(*views)
+
+        def move(index: int, m: int, gradient: torch.Tensor) -> None:
+            if m < moving:
+                adam.move_matrix(index, m, gradient)
+
+        for pick, scale in zip(picks.flatten(1).unbind(), scales.unbind(), strict=True):
+            torch.index_select(rows, 0, pick, out=taken)
+            output = network.forward(X)
+            # Twice the difference, times each row's scale.
+            torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=network.slope)
+            adam.begin()
+            network.backward(move)
+            adam.move_rest(moving)
 
     def _on_device(self, plan: npt.NDArray[np.generic], n_models: int) -> torch.Tensor:
         """Move a plan (steps, A, ...) to the device; partners without rows of their own get zeros."""
@@ -244,14 +184,14 @@ class Trainer:
 
 
 def _scales(schedule: Schedule, n_features: int) -> Floats32:
-    """Return what each row's difference is multiplied by, (steps, A, width, 1): the mean's slope, or 0 for padding."""
+    """Return each row's share of the mean squared error's slope, (steps, A, width, 1): 0 for padding."""
     filled = schedule.filled[:, :, np.newaxis]
     counts = np.arange(schedule.picks.shape[2]) < filled
-    scales = np.where(counts, 2.0 / (np.maximum(filled, 1) * n_features), 0.0)
+    scales = np.where(counts, 1.0 / (np.maximum(filled, 1) * n_features), 0.0)
     return scales[..., np.newaxis].astype(np.float32)
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def errors(
     architecture: Architecture, weights: Floats32, X: Floats32, height: int, block: int, device: torch.device
 ) -> Floats32:
@@ -263,29 +203,32 @@ def errors(
         return found
     padded = torch.zeros((-(-n_rows // block) * block, architecture.n_features), device=device)
     padded[:n_rows] = torch.from_numpy(X).to(device)
-    flat = torch.zeros((max(min(height, n_models), fewest), layout.width), device=device)
-    network = Network(layout, architecture.activations, len(flat), block, device)
-    squares = torch.empty((len(flat), len(padded)), device=device)
+    height = max(min(height, n_models), fewest)
+    packed = layout.rows(height, device)
+    network = Network(architecture.shapes, architecture.activations, height, block, device, backward=False)
+    squares = torch.empty((height, len(padded)), device=device)
     for first in range(0, n_models, height):
         chunk = weights[first : first + height]
         count = max(len(chunk), fewest)
-        views = layout.views(layout.pack(chunk, flat)[:count])
+        models = network.bound(layout.views(layout.pack(chunk, packed), count))
         for start in range(0, len(padded), block):
-            here = padded[start : start + block]
-            output = network.forward(views, here.expand(count, -1, -1))
-            squares[:count, start : start + block] = output.sub_(here).square_().sum(-1)
+            here = padded[start : start + block].expand(count, -1, -1)
+            output = models.forward(here)
+            torch.ops.aten.mse_loss.out(output, here, 0, out=output)
+            torch.sum(output, -1, out=squares[:count, start : start + block])
         found[:, first : first + height] = squares[: len(chunk), :n_rows].T.cpu().numpy()
     found /= np.float32(architecture.n_features)
     return found
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, device: torch.device) -> Floats32:
     """Return all reconstructions (M, n, d) at once."""
-    layout = Layout(architecture.shapes)
-    network = Network(layout, architecture.activations, len(weights), len(X), device)
-    rows = torch.from_numpy(X).to(device).expand(len(weights), -1, -1)
-    output: Floats32 = network.forward(layout.views(layout.packed(weights, device)), rows).cpu().numpy()
+    layout, n_models = Layout(architecture.shapes), len(weights)
+    network = Network(architecture.shapes, architecture.activations, n_models, len(X), device, backward=False)
+    rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
+    models = network.bound(layout.views(layout.pack(weights, layout.rows(n_models, device)), n_models))
+    output: Floats32 = models.forward(rows).cpu().numpy()
     return output
 
 
@@ -296,7 +239,3 @@ def _fewest(architecture: Architecture) -> int:
     bits, than one in company: such a model is given a partner.
     """
     return 2 if min(architecture.sizes) == 1 else 1
-
-
-def _aligned(length: int) -> int:
-    return -(-length // _LINE) * _LINE

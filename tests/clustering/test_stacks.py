@@ -77,24 +77,24 @@ def trained_by_torch(stack, samples, generators, *, epochs, batch, learning_rate
 @pytest.mark.parametrize("output", ["sigmoid", "relu", "linear"])
 @pytest.mark.parametrize("code", ["relu", "linear"])
 def test_gradients_are_autograd_s(output, code):
-    from p2pclust.clustering.stack_kernels import Layout, Network
+    from p2pclust.clustering.stack_layers import Layout, Network
 
     architecture = Architecture(13, hidden=(11, 5, 9), output=output, code=code)
     stack = ModelStack.random(architecture, rngs(1, 2))
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
-    layout = Layout(architecture.shapes)
-    flat = layout.packed(stack.weights, torch.device("cpu"))
-    gradients = torch.zeros_like(flat)
-    network = Network(layout, architecture.activations, 2, 16, torch.device("cpu"))
+    layout, cpu = Layout(architecture.shapes), torch.device("cpu")
+    weights, gradients = layout.pack(stack.weights, layout.rows(2, cpu)), layout.rows(2, cpu)
     with torch.no_grad():
-        network.slopes[-1][...] = 2.0 * (network.forward(layout.views(flat), X) - X) / (16 * 13)
-        network.backward(layout.views(flat), layout.views(gradients), X)
+        network = Network(architecture.shapes, architecture.activations, 2, 16, cpu)
+        models = network.bound(layout.views(weights, 2), layout.views(gradients, 2))
+        models.slope[...] = 2.0 * (models.forward(X) - X) / (16 * 13)
+        models.backward()
     for m in range(2):
         reference = network_of(architecture, stack.weights[m])
         torch.nn.functional.mse_loss(reference(X[m]), X[m]).backward()
         linears = [part for part in reference if isinstance(part, torch.nn.Linear)]
         expected = [part for one in linears for part in (one.weight.grad.numpy().T.ravel(), one.bias.grad.numpy())]
-        found = layout.unpack(gradients)[m]
+        found = layout.unpack(gradients, 2)[m]
         assert np.abs(found).max() > 1e-3
         assert found == pytest.approx(np.concatenate(expected), rel=1e-4, abs=1e-7)
 
