@@ -40,8 +40,8 @@ class Encoder:
         self._layout = Layout(architecture.shapes[:depth])
         self._kinds = architecture.activations[:depth]
         dense = sum(fan_in * fan_out + fan_out for fan_in, fan_out in self._layout.shapes)
-        self._weights = self._layout.pack(model.weights[:, :dense], self._layout.rows(1, device))
-        self._gradients, self._velocity = (self._layout.rows(1, device) for _ in range(2))
+        self._weights, self._gradients, self._velocity = (self._layout.rows(1, device) for _ in range(3))
+        self._layout.pack(model.weights[:, :dense], self._layout.views(self._weights, 1))
         self._device = device
 
     def start(self, centers: Floats, *, learning_rate: float, momentum: float) -> None:

@@ -7,7 +7,9 @@ arithmetic. Nothing here is shared between calls or threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +17,10 @@ import numpy.typing as npt
 import torch
 
 from p2pclust.clustering.autoencoders import Architecture
-from p2pclust.clustering.stack_layers import Layout, Network
+from p2pclust.clustering.stack_layers import Layout, Network, Pass, Views
 from p2pclust.errors import UsageError
 
-__all__ = ["Adam", "Schedule", "Trainer", "errors", "placed", "reconstruct"]
+__all__ = ["Adam", "Schedule", "Trainer", "errors", "one_thread", "placed", "reconstruct", "trainer"]
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -30,7 +32,7 @@ class Schedule:
     Attributes
     ----------
     picks : int64 array, shape (steps, A, width)
-        Rows of the chunk's samples, one model's after the other's.
+        Which of its rows each model takes.
     filled : int64 array, shape (steps, A)
         How many of `width` count; 0 where a model has taken all its steps.
     """
@@ -52,6 +54,24 @@ def placed(device: str) -> torch.device:
     return found
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one torch thread: with more, the libraries may share a product out in another way, with other bits.
+
+    The setting is the calling thread's own. A thread that computes with torch for the first time takes over what was
+    set last by any; so it is only touched if it has to be.
+    """
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Adam:
     """Adam over the rows of a chunk, in fused passes; all rows have taken the same number of steps.
 
@@ -59,8 +79,7 @@ class Adam:
     where nothing lies apart, in one pass at the end of a step.
     """
 
-    def __init__(self, layout: Layout, n_models: int, learning_rate: float, device: torch.device) -> None:
-        self.learning_rate = learning_rate
+    def __init__(self, layout: Layout, n_models: int, device: torch.device) -> None:
         # The gradients of what lies apart are never in their place: that memory is taken, but not touched.
         self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
         self._steps = torch.zeros((), device=device)
@@ -70,8 +89,9 @@ class Adam:
             for m in range(n_models)
         }
 
-    def restart(self) -> None:
+    def restart(self, learning_rate: float) -> None:
         """Forget all moments and steps."""
+        self._rate = learning_rate
         for rows in (self._first, self._second):
             rows.zero_()
         self._steps.zero_()
@@ -102,7 +122,7 @@ class Adam:
             [second],
             [],
             [self._steps],
-            lr=self.learning_rate,
+            lr=self._rate,
             beta1=0.9,
             beta2=0.999,
             weight_decay=0.0,
@@ -110,6 +130,25 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+
+
+_kept = threading.local()
+
+
+def trainer(architecture: Architecture, height: int, width: int, device: torch.device, *, keep: bool) -> Trainer:
+    """Return a trainer; if it is to be kept, for the next call in this thread that asks for the same.
+
+    Taking memory and viewing it costs as much as a step or two, which weighs in trainings of eight. One trainer is kept
+    per thread, and goes with it.
+    """
+    key = (architecture, height, width, device)
+    if getattr(_kept, "key", None) == key:
+        found: Trainer = _kept.trainer
+        return found
+    made = Trainer(architecture, height, width, device)
+    if keep:
+        _kept.key, _kept.trainer = key, made
+    return made
 
 
 class Trainer:
@@ -121,66 +160,97 @@ class Trainer:
     height : int
     width : int
         Rows of a minibatch, padding included.
-    learning_rate : float
     device : torch.device
     """
 
-    def __init__(
-        self, architecture: Architecture, height: int, width: int, learning_rate: float, device: torch.device
-    ) -> None:
+    def __init__(self, architecture: Architecture, height: int, width: int, device: torch.device) -> None:
         self._features, self._device = architecture.n_features, device
         self._fewest = _fewest(architecture)
         height = max(height, self._fewest)
         self._network = Network(architecture.shapes, architecture.activations, height, width, device)
         self._layout = Layout(architecture.shapes, self._network.wide)
-        self._adam = Adam(self._layout, height, learning_rate, device)
-        self._batch = torch.empty((height, width, self._features), device=device)
+        self._adam = Adam(self._layout, height, device)
+        # Zeros, because a partner without rows of its own is left with them.
+        self._batch = torch.zeros((height, width, self._features), device=device)
+        self._dense = np.empty((height, architecture.n_parameters), dtype=np.float32)
+        self._active: dict[int, _Active] = {}
 
     @torch.inference_mode()
-    def run(self, weights: Floats32, samples: Sequence[Floats32], schedule: Schedule) -> Floats32:
-        """Take every step of the schedule; returns the new weights (A, P)."""
-        rows = [torch.from_numpy(each).to(self._device) for each in samples]
-        together = rows[0] if len(rows) == 1 else torch.cat(rows)
-        self._layout.pack(weights, self._adam.weights)
-        self._adam.restart()
-        padded = max(len(weights), self._fewest)
-        picks = self._on_device(schedule.picks, padded)
-        scales = self._on_device(_scales(schedule, self._features), padded)
+    def run(
+        self,
+        weights: Floats32,
+        chunk: Sequence[int],
+        samples: Sequence[Floats32],
+        schedule: Schedule,
+        learning_rate: float,
+    ) -> None:
+        """Take every step of the schedule with the models of `chunk`, rows of `weights` (M, P), which are replaced."""
+        n_models = len(chunk)
+        dense = self._dense[:n_models]
+        rows, picks = self._placed(samples, schedule.picks)
+        padded = max(n_models, self._fewest)
+        scales = torch.zeros((len(picks), padded, picks.shape[2], 1), device=self._device)
+        scales[:, :n_models] = torch.from_numpy(_scales(schedule, self._features))
+        np.take(weights, chunk, axis=0, out=dense)
+        self._layout.pack(dense, self._first(n_models).weights)
+        self._adam.restart(learning_rate)
         moving = (schedule.filled > 0).sum(axis=1)
         # Models leave the program when they have taken all their steps; between two that leave, nothing changes.
         changes = np.flatnonzero(np.diff(moving)) + 1
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(moving)], strict=True):
             count = int(moving[start])
-            active = max(count, self._fewest)
-            self._steps(together, picks[start:stop, :active], scales[start:stop, :active], count)
-        return self._layout.unpack(self._adam.weights, len(weights))
+            self._steps(rows, picks[start:stop, :count], scales[start:stop, : max(count, self._fewest)])
+        self._layout.unpack(self._first(n_models).weights, dense)
+        weights[chunk] = dense
 
-    def _steps(self, rows: torch.Tensor, picks: torch.Tensor, scales: torch.Tensor, moving: int) -> None:
-        """Take steps in which the first `moving` models move; there may be a partner that does not."""
-        n_models, adam = picks.shape[1], self._adam
-        X = self._batch[:n_models]
-        taken = X.view(-1, self._features)
-        views = [self._layout.views(part, n_models) for part in (adam.weights, adam.gradients)]
-        network = self._network.bound(*views)
+    def _steps(self, rows: Sequence[torch.Tensor], picks: torch.Tensor, scales: torch.Tensor) -> None:
+        """Take steps in which the first models move, as many as there are picks; a partner of them does not."""
+        moving, adam, active = picks.shape[1], self._adam, self._first(scales.shape[1])
+        X, models = active.X, active.models
+        taken = [X[:moving].flatten(0, 1)] if len(rows) == 1 else X[:moving].unbind()
 
         def move(index: int, m: int, gradient: torch.Tensor) -> None:
             if m < moving:
                 adam.move_matrix(index, m, gradient)
 
-        for pick, scale in zip(picks.flatten(1).unbind(), scales.unbind(), strict=True):
-            torch.index_select(rows, 0, pick, out=taken)
-            output = network.forward(X)
+        for pick, scale in zip(picks.view(len(picks), len(taken), -1), scales.unbind(), strict=True):
+            for own, which, out in zip(rows, pick.unbind(), taken, strict=False):
+                torch.index_select(own, 0, which, out=out)
+            output = models.forward(X)
             # Twice the difference, times each row's scale.
-            torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=network.slope)
+            torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
             adam.begin()
-            network.backward(move)
+            models.backward(move)
             adam.move_rest(moving)
 
-    def _on_device(self, plan: npt.NDArray[np.generic], n_models: int) -> torch.Tensor:
-        """Move a plan (steps, A, ...) to the device; partners without rows of their own get zeros."""
-        padding = [(0, 0)] * plan.ndim
-        padding[1] = (0, n_models - plan.shape[1])
-        return torch.from_numpy(np.pad(plan, padding)).to(self._device)
+    def _placed(
+        self, samples: Sequence[Floats32], picks: npt.NDArray[np.int64]
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Move rows and picks to the device: each model's rows where they are, or on a GPU all in one piece."""
+        rows = [torch.from_numpy(each) for each in samples]
+        if self._device.type == "cpu":
+            return rows, torch.from_numpy(picks)
+        firsts = np.cumsum([0, *map(len, samples[:-1])])
+        return [torch.cat(rows).to(self._device)], torch.from_numpy(picks + firsts[:, np.newaxis]).to(self._device)
+
+    def _first(self, n_models: int) -> _Active:
+        """Return views of the first models of the chunk."""
+        if n_models not in self._active:
+            weights, gradients = (
+                self._layout.views(part, n_models) for part in (self._adam.weights, self._adam.gradients)
+            )
+            models = self._network.bound(weights, gradients)
+            self._active[n_models] = _Active(weights, models, self._batch[:n_models])
+        return self._active[n_models]
+
+
+@dataclass(frozen=True, eq=False)
+class _Active:
+    """The models of a chunk that are still being trained: their weights, passes and minibatches."""
+
+    weights: Views
+    models: Pass
+    X: torch.Tensor
 
 
 def _scales(schedule: Schedule, n_features: int) -> Floats32:
@@ -206,11 +276,13 @@ def errors(
     height = max(min(height, n_models), fewest)
     packed = layout.rows(height, device)
     network = Network(architecture.shapes, architecture.activations, height, block, device, backward=False)
-    squares = torch.empty((height, len(padded)), device=device)
+    squares, count = torch.empty((height, len(padded)), device=device), 0
     for first in range(0, n_models, height):
         chunk = weights[first : first + height]
-        count = max(len(chunk), fewest)
-        models = network.bound(layout.views(layout.pack(chunk, packed), count))
+        if max(len(chunk), fewest) != count:
+            count = max(len(chunk), fewest)
+            models = network.bound(layout.views(packed, count))
+        layout.pack(chunk, layout.views(packed, len(chunk)))
         for start in range(0, len(padded), block):
             here = padded[start : start + block].expand(count, -1, -1)
             output = models.forward(here)
@@ -227,7 +299,7 @@ def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, devi
     layout, n_models = Layout(architecture.shapes), len(weights)
     network = Network(architecture.shapes, architecture.activations, n_models, len(X), device, backward=False)
     rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
-    models = network.bound(layout.views(layout.pack(weights, layout.rows(n_models, device)), n_models))
+    models = network.bound(layout.pack(weights, layout.views(layout.rows(n_models, device), n_models)))
     output: Floats32 = models.forward(rows).cpu().numpy()
     return output
 

@@ -23,7 +23,7 @@ import torch
 
 from p2pclust.clustering.autoencoders import Activation
 
-__all__ = ["Layout", "Network", "Pass", "Rows", "Take"]
+__all__ = ["Layout", "Network", "Pass", "Rows", "Take", "Views"]
 
 Floats32 = npt.NDArray[np.float32]
 Views = list[tuple[torch.Tensor, torch.Tensor]]
@@ -67,6 +67,7 @@ class Layout:
 
     def __init__(self, shapes: Sequence[tuple[int, int]], apart: Sequence[bool] = ()) -> None:
         self.shapes = tuple(shapes)
+        self._lengths = [length for fan_in, fan_out in shapes for length in (fan_in * fan_out, fan_out)]
         self.apart = tuple(index for index, is_apart in enumerate(apart) if is_apart)
         starts, self.width = [], 0
         for index, (fan_in, fan_out) in enumerate(self.shapes):
@@ -92,28 +93,23 @@ class Layout:
             views.append((matrix, flat[:, bias : bias + fan_out].unsqueeze(1)))
         return views
 
-    def pack(self, weights: Floats32, into: Rows) -> Rows:
-        """Copy dense rows (A, P) into the first of aligned ones, and return `into`; what lies between stays as it is."""
-        for aligned, dense in self._pairs(into, np.require(weights, requirements=["W"])):
-            aligned.copy_(dense)
+    def pack(self, weights: Floats32, into: Views) -> Views:
+        """Copy dense rows (A, P) to where `into` views A models, and return it; what lies between stays as it is."""
+        dense = torch.from_numpy(np.require(weights, requirements=["W"]))
+        torch._foreach_copy_([part for views in into for part in views], self._parts(dense))
         return into
 
-    def unpack(self, rows: Rows, n_models: int) -> Floats32:
-        """Copy the first aligned rows into dense ones."""
-        weights = np.empty((n_models, sum(i * o + o for i, o in self.shapes)), dtype=np.float32)
-        for aligned, dense in self._pairs(rows, weights):
-            dense.copy_(aligned)
-        return weights
+    def unpack(self, views: Views, into: Floats32) -> Floats32:
+        """Copy what is viewed into dense rows (A, P), and return them."""
+        torch._foreach_copy_(self._parts(torch.from_numpy(into)), [part for layer in views for part in layer])
+        return into
 
-    def _pairs(self, rows: Rows, weights: Floats32) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return views of the same weights in aligned and in dense rows."""
-        pairs, dense, start = [], torch.from_numpy(weights), 0
-        for views in self.views(rows, len(weights)):
-            for aligned in views:
-                length = aligned.shape[1] * aligned.shape[2]
-                pairs.append((aligned, dense[:, start : start + length].view(aligned.shape)))
-                start += length
-        return pairs
+    def _parts(self, dense: torch.Tensor) -> list[torch.Tensor]:
+        """Return the matrices and biases in dense rows, layer after layer."""
+        parts = list(torch.split(dense, self._lengths, dim=1))
+        parts[::2] = [part.view(len(part), *shape) for part, shape in zip(parts[::2], self.shapes, strict=True)]
+        parts[1::2] = [part.unsqueeze(1) for part in parts[1::2]]
+        return parts
 
 
 class Network:
@@ -211,7 +207,7 @@ class _Layer:
         raise NotImplementedError
 
     def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
-        """Fill in the gradients and the slope in the layer below, before its activation."""
+        """Fill in the gradients, and the slope in the layer below, before its activation."""
         raise NotImplementedError
 
 
@@ -231,23 +227,23 @@ class _Together(_Layer):
 
 
 class _OneByOne(_Layer):
-    """One model at a time, by oneDNN; the activations are then taken on the way to where results are wanted."""
+    """One model at a time, by oneDNN; activations are taken on the way to where results are wanted."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._tall = self.matrix.shape[1] > self.matrix.shape[2]
-        self._models = tuple(
-            zip(self.matrix, self.transposed, self.bias.squeeze(1), self.output, self.slope, strict=True)
-        )
+        self._forward = tuple(zip(self.transposed, self.bias.squeeze(1), self.output, strict=True))
+        self._backward = tuple(zip(self.matrix, self.slope, self.slope.mT, strict=True))
 
     def forward(self, inputs: torch.Tensor) -> None:
-        for X, (_, transposed, bias, output, _) in zip(inputs.unbind(), self._models, strict=True):
+        for X, (transposed, bias, output) in zip(inputs.unbind(), self._forward, strict=True):
             _activate(self.kind, _product(X, transposed, bias), output)
 
     def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
         torch.sum(self.slope, 1, keepdim=True, out=self.bias_gradient)
-        for m, (X, (matrix, _, _, _, slope)) in enumerate(zip(inputs.unbind(), self._models, strict=True)):
-            gradient = _product(slope.mT, X.mT) if self._tall else _product(X.mT, slope.mT)
+        for m, (X, (matrix, slope, across)) in enumerate(zip(inputs.mT.unbind(), self._backward, strict=True)):
+            # oneDNN wants its first operand in rows, and copies it if it is not: so that is the shorter one.
+            gradient = _product(across, X) if self._tall else _product(X, across)
             if below:
                 _descend(below.kind, _product(slope, matrix), below.output[m], below.slope[m])
             if take:
@@ -280,10 +276,8 @@ def _descend(kind: Activation, slope: torch.Tensor, output: torch.Tensor, descen
 @cache
 def _onednn() -> Callable[..., torch.Tensor] | None:
     """Return oneDNN's product as torch wraps it, or None where it is missing or no faster than torch's own."""
-    if not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
-        return None
     found = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    return None if found is None else found.default
+    return found.default if found and torch.backends.cpu.get_cpu_capability() == "AVX512" else None
 
 
 def _product(X: torch.Tensor, Y: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

@@ -117,14 +117,16 @@ def train(
     order = np.argsort([-len(array) for array in rows], kind="stable")
     height = max(1, min(len(stack), _CHUNK_WEIGHTS[placed.type] // stack.architecture.n_parameters))
     width = -(-batch // _ALIGNED) * _ALIGNED
-    trainer = kernels.Trainer(stack.architecture, height, width, learning_rate, placed)
+    small = height * stack.architecture.n_parameters <= _CHUNK_WEIGHTS["cpu"]
+    trainer = kernels.trainer(stack.architecture, height, width, placed, keep=small)
     trained = stack.weights.copy()
-    for start in range(0, len(stack), height):
-        chunk = [int(m) for m in order[start : start + height] if len(rows[m])]
-        if not chunk or epochs == 0:
-            continue
-        plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch, width)
-        trained[chunk] = trainer.run(stack.weights[chunk], [rows[m] for m in chunk], plan)
+    with kernels.one_thread():
+        for start in range(0, len(stack), height):
+            chunk = [int(m) for m in order[start : start + height] if len(rows[m])]
+            if not chunk or epochs == 0:
+                continue
+            plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch, width)
+            trainer.run(trained, chunk, [rows[m] for m in chunk], plan, learning_rate)
     return ModelStack(stack.architecture, trained)
 
 
@@ -164,7 +166,8 @@ def reconstruction_errors(stack: ModelStack, X: npt.ArrayLike, *, device: str = 
     placed = kernels.placed(device)
     rows = _checked(X, stack.architecture, "the data", bounded=False)
     height = max(1, _BLOCK_WEIGHTS[placed.type] // stack.architecture.n_parameters)
-    errors = kernels.errors(stack.architecture, stack.weights, rows, height, _BLOCK_ROWS[placed.type], placed)
+    with kernels.one_thread():
+        errors = kernels.errors(stack.architecture, stack.weights, rows, height, _BLOCK_ROWS[placed.type], placed)
     np.copyto(errors, np.inf, where=~np.isfinite(errors))
     return errors
 
@@ -183,7 +186,8 @@ def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu")
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
 
     rows = _checked(X, stack.architecture, "the data", bounded=False)
-    return kernels.reconstruct(stack.architecture, stack.weights, rows, kernels.placed(device))
+    with kernels.one_thread():
+        return kernels.reconstruct(stack.architecture, stack.weights, rows, kernels.placed(device))
 
 
 def _schedule(
@@ -196,19 +200,17 @@ def _schedule(
     """
     from p2pclust.clustering.stack_kernels import Schedule  # noqa: PLC0415 - torch is an extra
 
-    steps = [epochs * -(-n // batch) for n in sizes]
-    firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    picks = np.empty((steps[0], len(sizes), width), dtype=np.int64)
-    picks[...] = firsts[:, np.newaxis]
-    filled = np.zeros((steps[0], len(sizes)), dtype=np.int64)
+    per_epoch = [-(-n // batch) for n in sizes]
+    steps = epochs * per_epoch[0]
+    picks = np.zeros((steps, len(sizes), width), dtype=np.int64)
+    filled = np.zeros((steps, len(sizes)), dtype=np.int64)
     for m, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
-        per_epoch = -(-n // batch)
+        mine = epochs * per_epoch[m]
+        shuffled = np.zeros((epochs, per_epoch[m] * batch), dtype=np.int64)
         for epoch in range(epochs):
-            shuffled = firsts[m] + rng.permutation(n)
-            for step in range(per_epoch):
-                taken = shuffled[step * batch : (step + 1) * batch]
-                picks[epoch * per_epoch + step, m, : len(taken)] = taken
-                filled[epoch * per_epoch + step, m] = len(taken)
+            shuffled[epoch, :n] = rng.permutation(n)
+        picks[:mine, m, :batch] = shuffled.reshape(mine, batch)
+        filled[:mine, m] = np.tile(np.minimum(batch, n - batch * np.arange(per_epoch[m])), epochs)
     return Schedule(picks, filled)
 
 
@@ -222,12 +224,14 @@ def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded
     with np.errstate(over="ignore"):
         # Writable, since torch warns of arrays that are not, though nothing writes to these.
         rows = np.require(given, np.float32, ["C", "W"])
-    if not np.isfinite(rows).all():
+    # NaN is kept by both, so that two passes see all that can be wrong.
+    least, most = (rows.min(), rows.max()) if rows.size else (0.0, 1.0)
+    if not (np.isfinite(least) and np.isfinite(most)):
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise DataError(f"{what} has {rows[row, column]} in row {row}, column {column}; remove or fill it")
-    if bounded and architecture.output == "sigmoid" and rows.size and (rows.min() < 0 or rows.max() > 1):
+    if bounded and architecture.output == "sigmoid" and (least < 0 or most > 1):
         raise DataError(
-            f"{what} ranges from {rows.min():g} to {rows.max():g}, but these models end in a sigmoid; "
+            f"{what} ranges from {least:g} to {most:g}, but these models end in a sigmoid; "
             "scale to [0, 1] (minmax), or choose a linear output"
         )
     return rows

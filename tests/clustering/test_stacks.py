@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ SMALL = Architecture(13, hidden=(11, 5, 11))
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Bits are promised for one thread."""
+    """Tests run side by side."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -83,10 +84,11 @@ def test_gradients_are_autograd_s(output, code):
     stack = ModelStack.random(architecture, rngs(1, 2))
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
     layout, cpu = Layout(architecture.shapes), torch.device("cpu")
-    weights, gradients = layout.pack(stack.weights, layout.rows(2, cpu)), layout.rows(2, cpu)
+    weights, gradients = (layout.views(layout.rows(2, cpu), 2) for _ in range(2))
+    layout.pack(stack.weights, weights)
     with torch.no_grad():
         network = Network(architecture.shapes, architecture.activations, 2, 16, cpu)
-        models = network.bound(layout.views(weights, 2), layout.views(gradients, 2))
+        models = network.bound(weights, gradients)
         models.slope[...] = 2.0 * (models.forward(X) - X) / (16 * 13)
         models.backward()
     for m in range(2):
@@ -94,7 +96,7 @@ def test_gradients_are_autograd_s(output, code):
         torch.nn.functional.mse_loss(reference(X[m]), X[m]).backward()
         linears = [part for part in reference if isinstance(part, torch.nn.Linear)]
         expected = [part for one in linears for part in (one.weight.grad.numpy().T.ravel(), one.bias.grad.numpy())]
-        found = layout.unpack(gradients, 2)[m]
+        found = layout.unpack(gradients, np.empty_like(stack.weights))[m]
         assert np.abs(found).max() > 1e-3
         assert found == pytest.approx(np.concatenate(expected), rel=1e-4, abs=1e-7)
 
@@ -146,6 +148,39 @@ def test_the_paper_s_models_do_not_depend_on_their_stack_or_its_chunks(monkeypat
         alone = train(stack[[m]], [samples[m]], rngs=rngs(m), epochs=1)
         assert alone.weights.tobytes() == together.weights[[m]].tobytes()
         assert np.array_equal(reconstruction_errors(alone, samples[3])[:, 0], errors[:, m])
+
+
+@pytest.mark.parametrize("d", [13, 784])
+def test_threads_train_at_the_same_time_without_a_word_in_each_other_s_bits(d):
+    # As a pool over peers does: every thread calls for its own models, several times, of two architectures in turns.
+    def peer(seed: int) -> list[bytes]:
+        found = []
+        for n, hidden in ((3, (100, 32, 100)), (2, (20, 5, 20)), (1, (100, 32, 100))):
+            stack = ModelStack.random(Architecture(d, hidden=hidden), rngs(*range(seed, seed + n)))
+            samples = [rows(70 - 20 * m, seed + m, d) for m in range(n)]
+            trained = train(stack, samples, rngs=rngs(*range(n)), epochs=2)
+            found += [trained.weights.tobytes(), reconstruction_errors(trained, samples[0]).tobytes()]
+        return found
+
+    seeds = range(0, 60, 10)
+    expected = [peer(seed) for seed in seeds]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(peer, seeds)) == expected
+
+
+def test_torch_s_number_of_threads_changes_no_bits_and_is_left_as_it_is():
+    stack = ModelStack.random(Architecture(784), rngs(1))
+    expected = train(stack, [rows(70, 0, 784)], rngs=rngs(2), epochs=1)
+    torch.set_num_threads(2)
+    try:
+        found = train(stack, [rows(70, 0, 784)], rngs=rngs(2), epochs=1)
+        assert found.weights.tobytes() == expected.weights.tobytes()
+        assert np.array_equal(
+            reconstruction_errors(found, rows(300, 1, 784)), reconstruction_errors(expected, rows(300, 1, 784))
+        )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
@@ -216,6 +251,7 @@ def test_blocks_are_fixed():
     assert np.array_equal(reconstruction_errors(stack, X[256:]), whole[256:])
     assert reconstruction_errors(stack, X[:0]).shape == (0, 2)
     assert reconstruction_errors(stack[[]], X).shape == (300, 0)
+    assert reconstructions(stack[[]], X).shape == (0, 300, 13)
 
 
 def test_what_an_encoding_costs():
