@@ -59,5 +59,8 @@ class Worker:
             self._loop.call_soon_threadsafe(function, argument)
 
     def _perform(self, effect: Compute) -> Computed:
-        outcome = perform(effect.task, self._local, self._store.read_blob, self._memories)
+        task = effect.task
+        outcome = perform(task, self._local, self._store.read_blob, self._memories)
+        if task.kind == "verify" and task.state is not None and outcome.info["good"]:
+            self._store.sync_blob(task.state.digest)  # before the core relies on it
         return settle(effect.token, outcome, self._limits, self._store.store_blob)

@@ -30,8 +30,9 @@ class Register:
 
 
 def adopted_blobs(rows: Mapping[str, bytes]) -> frozenset[bytes]:
-    """The digests of the states in these stored registers: each was whole and verified before it was adopted."""
-    return frozenset(msgpack.unpackb(row)[2] for row in rows.values())
+    """The blobs that are states in these stored registers: each was whole, verified and synced before it was adopted."""
+    registers = (msgpack.unpackb(row) for row in rows.values())
+    return frozenset(digest for _, _, digest, _, payload, *_ in registers if payload is None)
 
 
 class Ledger:

@@ -66,7 +66,6 @@ class Shell:
         self._checks: dict[asyncio.Task[None], None] = {}
         self._aggregates: dict[str, bool] = {}
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
-        self._sweeping = False
         self.links: Links
         self.worker: Worker
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
@@ -185,26 +184,9 @@ class Shell:
                 else:
                     self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
             case DropBlob():
-                if self.store.drop_blob(effect.digest):
-                    self._sweep_soon()
+                self.store.drop_blob(effect.digest)
             case _:
                 raise AssertionError(f"unknown effect {effect}")
-
-    def _sweep_soon(self) -> None:
-        """Remove the rest of large blobs between other events."""
-        if not self._sweeping:
-            self._sweeping = True
-            self._loop.call_soon(self._sweep)
-
-    def _sweep(self) -> None:
-        self._sweeping = False
-        if self.ended.done():
-            return
-        try:
-            if self.store.sweep():
-                self._sweep_soon()
-        except FleetError as error:  # the disk failed
-            self._end(error)
 
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:  # a state is opened at everybody with one and the same message

@@ -1,10 +1,11 @@
-"""The store: one SQLite file, each commit fully synced, each row with a checksum.
+"""The store: rows in one SQLite file, each commit fully synced, each row with a checksum; beside it a file for each blob.
 
 A file that SQLite, its structure check or a checksum finds damaged is set aside, never deleted, and an empty store with a
 new id takes its place: a peer with a new store id contributes but counts for no majority of the jobs it was part of.
 Guessing which rows are good could make it vote twice. The same goes for a write-ahead log that is damaged in front of its
 last commit. What is not noticed is damage in that last commit itself, or a log that ends early: both are what a power cut
-leaves, and the store is an earlier one of this peer's.
+leaves, and the store is an earlier one of this peer's. Of the blobs only those count that a register names: such a one
+was whole and synced before its row was written, so one that is not as its digest says is damage as well.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgpack
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.peer.blob_files import BlobFiles
 from p2pclust.peer.core import Stored
+from p2pclust.peer.ledger import adopted_blobs
 from p2pclust.peer.wal import lost_commits
 
 __all__ = ["Store"]
@@ -27,12 +31,9 @@ __all__ = ["Store"]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS chunks (digest BLOB, position INTEGER, n_chunks INTEGER NOT NULL, data BLOB NOT NULL,
-                                   checksum BLOB NOT NULL, PRIMARY KEY (digest, position));
 """
 _FILE = "store.sqlite3"
-#: Of a blob that this peer made. One commit of 512 KiB takes little longer than one of 64 KiB.
-_CHUNKS_PER_COMMIT = 8
+_BLOBS = "blobs"
 #: A short log is soon overwritten in place, and syncing a file whose size stays is several times cheaper than one that
 #: grows (measured: 0.10 against 0.18 ms, and with 20 peers on one disk 0.6 against 1.6 ms a commit).
 _PRAGMAS = (
@@ -64,10 +65,10 @@ class Store:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / _FILE
+        self._blobs_path = directory / _BLOBS
         self._log = directory / f"{_FILE}-wal"
         self.set_aside: Path | None = None  # where a damaged file went
         self._lock = threading.Lock()
-        self._doomed: dict[bytes, None] = {}  # forgotten blobs of which there may be chunks
         try:
             self._open()
         except sqlite3.DatabaseError as error:
@@ -87,6 +88,7 @@ class Store:
             if self._log.exists() and lost_commits(self._log.read_bytes()):
                 raise sqlite3.DatabaseError("the log is damaged in front of its last commit")
             self._db.executescript(_SCHEMA)
+            self._blobs = BlobFiles(self._blobs_path)
             self._check()
             # Each life begins with an empty log: the rest of a transaction that was cut off in an earlier life could not
             # be told from commits of this one. It also syncs a commit that a killed peer had written but not synced.
@@ -112,10 +114,10 @@ class Store:
             empty = False
             if checksum != _checksum(*columns):
                 raise sqlite3.DatabaseError("a row is damaged")
-        for *columns, checksum in self._db.execute("SELECT digest, position, n_chunks, data, checksum FROM chunks"):
-            empty = False
-            if checksum != _checksum(*columns):
-                raise sqlite3.DatabaseError("a chunk is damaged")
+        registers = self._db.execute("SELECT key, value FROM rows WHERE name = 'register'").fetchall()
+        for digest in sorted(adopted_blobs(dict(registers))):
+            if not self._blobs.intact(digest):
+                raise sqlite3.DatabaseError("a state that was adopted is damaged")
         if not empty and self._get("self", "store_id") is None:
             raise sqlite3.DatabaseError("the store has lost its id")
 
@@ -128,6 +130,8 @@ class Store:
             beside = self.path.with_name(_FILE + suffix)
             if beside.exists():
                 os.replace(beside, aside.with_name(aside.name + suffix))
+        if self._blobs_path.exists():
+            os.replace(self._blobs_path, aside.with_name(f"{aside.name}-{_BLOBS}"))
         self.set_aside = aside
 
     def close(self) -> None:
@@ -143,12 +147,7 @@ class Store:
         for name, key, value in self._db.execute("SELECT name, key, value FROM rows ORDER BY name, key"):
             tables.setdefault(name, {})[key] = value
         own = tables.pop("self")
-        blobs: dict[bytes, tuple[int, tuple[int, ...]]] = {}
-        for digest, n_chunks, position in self._db.execute(
-            "SELECT digest, n_chunks, position FROM chunks ORDER BY 1, 3"
-        ):
-            blobs[digest] = (n_chunks, (*blobs.get(digest, (0, ()))[1], position))
-        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, blobs)
+        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self._blobs.stored())
 
     def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
         """Write or delete rows in one transaction, on disk when this returns.
@@ -173,63 +172,28 @@ class Store:
     # -- blobs ------------------------------------------------------------------------------------------------------
 
     def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        """Keep one chunk, on disk when this returns."""
-        with self._lock, self._transaction():
-            self._put_chunk(digest, index, n_chunks, data)
+        """Keep one chunk of a blob that is being fetched; see `BlobFiles`."""
+        self._blobs.store_chunk(digest, index, n_chunks, data)
 
-    def _put_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        self._doomed.pop(digest, None)
-        row = (digest, index, n_chunks, data)
-        self._db.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?)", (*row, _checksum(*row)))
+    def store_blob(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
+        """Keep a whole blob, on disk when this returns; see `BlobFiles`."""
+        self._blobs.store(digest, data, chunk_bytes)
 
-    def store_blob(self, digest: bytes, data: bytes, chunk_bytes: int) -> None:
-        """Keep a whole blob; some chunks at a time, so that the event loop never waits long for its own commits."""
-        n_chunks = -(-len(data) // chunk_bytes)
-        for first in range(0, n_chunks, _CHUNKS_PER_COMMIT):
-            indices = range(first, min(first + _CHUNKS_PER_COMMIT, n_chunks))
-            # Cut before the lock is taken: the data may themselves be read from another blob of this store.
-            chunks = [data[index * chunk_bytes : (index + 1) * chunk_bytes] for index in indices]
-            with self._lock, self._transaction():
-                for index, chunk in zip(indices, chunks, strict=True):
-                    self._put_chunk(digest, index, n_chunks, chunk)
+    def sync_blob(self, digest: bytes) -> None:
+        """Bring a blob onto the disk whose chunks came one by one."""
+        self._blobs.sync(digest)
 
     def chunk(self, digest: bytes, index: int) -> bytes | None:
         """One chunk, if it is there."""
-        with self._lock:
-            query = "SELECT data FROM chunks WHERE digest = ? AND position = ?"
-            row = self._db.execute(query, (digest, index)).fetchone()
-        return None if row is None else bytes(row[0])
+        return self._blobs.chunk(digest, index)
 
     def read_blob(self, digest: bytes) -> Iterator[bytes]:
         """The chunks in order."""
-        index = 0
-        while (data := self.chunk(digest, index)) is not None:
-            yield data
-            index += 1
+        return self._blobs.read(digest)
 
-    def drop_blob(self, digest: bytes) -> bool:
-        """Forget a blob; returns whether some of it is still to be removed, by :meth:`sweep`."""
-        self._doomed[digest] = None
-        return self.sweep()
-
-    def sweep(self) -> bool:
-        """Remove some chunks of forgotten blobs; returns whether there are more.
-
-        A blob of 80 MB at once would keep the event loop for a second, and the peer would be held dead. A blob that is
-        stored again meanwhile keeps the chunks that it still has: they are the same. After a crash what is left of a
-        forgotten blob looks like one that was being fetched, and is dropped as such.
-        """
-        with self._lock:
-            digest = next(iter(self._doomed), None)
-            if digest is None:
-                return False
-            with self._transaction():
-                some = "SELECT rowid FROM chunks WHERE digest = ? LIMIT ?"
-                query = f"DELETE FROM chunks WHERE rowid IN ({some})"
-                gone = self._db.execute(query, (digest, 2 * _CHUNKS_PER_COMMIT)).rowcount
-            if gone < 2 * _CHUNKS_PER_COMMIT:
-                del self._doomed[digest]
-            return bool(self._doomed)
+    def drop_blob(self, digest: bytes) -> None:
+        """Forget a blob."""
+        self._blobs.drop(digest)
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db, self.path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from p2pclust.peer.core import Stored
 
 __all__ = ["Disk"]
@@ -10,42 +12,62 @@ _Row = tuple[str, str]
 
 
 class Disk:
-    """Rows and chunks of one peer's store, each either synced or still on its way."""
+    """Rows and chunks of one peer's store, each either synced or still on its way.
+
+    A peer syncs a blob that it fetched when it has hashed it, and a row that names it comes later. Here the blob is safe
+    only with the row, the latest moment that is right; of what is not whole by then a crash takes any part.
+    """
 
     def __init__(self, store_id: str) -> None:
         self.store_id = store_id
+        self._rng = np.random.default_rng(list(store_id.encode()))  # of what crashes take
         self._synced: dict[_Row, bytes | None] = {}
         self._written: dict[_Row, bytes | None] = {}
         self._chunks: dict[bytes, tuple[int, dict[int, bytes]]] = {}
+        self._unsynced: dict[bytes, dict[int, None]] = {}  # chunks
 
     def write(self, table: str, key: str, value: bytes | None) -> None:
         """Write a row; it is lost in a crash before the next sync."""
         self._written[table, key] = value
 
     def sync(self) -> None:
-        """Bring everything that was written onto the platter."""
+        """Bring the rows that were written onto the platter, and every blob that is whole."""
         self._synced.update(self._written)
         self._written.clear()
+        for digest in list(self._unsynced):
+            n_chunks, chunks = self._chunks[digest]
+            if len(chunks) == n_chunks:
+                del self._unsynced[digest]
 
     def read_synced(self, table: str, key: str) -> bytes | None:
         """What a restart would find."""
         return self._synced.get((table, key))
 
     def crash(self) -> int:
-        """Lose what was not synced; returns how many rows that were."""
+        """Lose the rows that were not synced, and all, some or none of such chunks; returns how many rows that were."""
         lost = len(self._written)
         self._written.clear()
+        for digest, indices in self._unsynced.items():
+            kept = self._rng.random(len(indices)) < self._rng.choice([0.0, 0.5, 1.0])
+            for index in [index for index, stays in zip(indices, kept, strict=True) if not stays]:
+                del self._chunks[digest][1][index]
+            if not self._chunks[digest][1]:
+                del self._chunks[digest]
+        self._unsynced.clear()
         return lost
 
     def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        """Keep one chunk of a blob."""
-        self._chunks.setdefault(digest, (n_chunks, {}))[1][index] = data
+        """Keep one chunk of a blob; it may be lost in a crash."""
+        chunks = self._chunks.setdefault(digest, (n_chunks, {}))[1]
+        if index not in chunks:
+            chunks[index] = data
+            self._unsynced.setdefault(digest, {})[index] = None
 
     def store_blob(self, digest: bytes, data: bytes, chunk_bytes: int) -> None:
-        """Keep a whole blob."""
-        n_chunks = -(-len(data) // chunk_bytes)
-        for index in range(n_chunks):
-            self.store_chunk(digest, index, n_chunks, data[index * chunk_bytes : (index + 1) * chunk_bytes])
+        """Keep a whole blob, synced."""
+        parts = [data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes)]
+        self._chunks[digest] = (len(parts), dict(enumerate(parts)))
+        self._unsynced.pop(digest, None)
 
     def chunk(self, digest: bytes, index: int) -> bytes | None:
         """One chunk, if it is there."""
@@ -59,6 +81,7 @@ class Disk:
     def drop_blob(self, digest: bytes) -> None:
         """Forget a blob."""
         self._chunks.pop(digest, None)
+        self._unsynced.pop(digest, None)
 
     def load(self) -> Stored:
         """What a peer finds when it starts."""

@@ -27,7 +27,7 @@ __all__ = ["ZmqLinks"]
 
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
-_BURST_BYTES = 512 * 1024  # eight chunks of blobs, each synced before the next: timers must not wait for more
+_BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait for more
 _INBOUND_QUEUE = 64  # messages per connection
 _BULK_IDLE_S = 30.0
 # The first byte of a message's first frame names the lane: cheaper than a frame of its own, and the receiver has one

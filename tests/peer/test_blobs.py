@@ -207,7 +207,9 @@ def test_large_states_and_contributions_travel_as_blobs() -> None:
     )
 
 
-def test_a_pull_survives_a_crash_of_the_puller() -> None:
+@pytest.mark.parametrize(("seed", "n_left"), [(0, 0), (4, 1), (2, 3), (5, 4)])
+def test_a_pull_survives_a_crash_of_the_puller(seed: int, n_left: int) -> None:
+    """Whatever the crash left of it is not asked for again."""
     net = Net(3, limits=SMALL, manual=lambda message: isinstance(message, BlobChunk))
     net.meet()
     job = net.submit("p1", toy(3, pad=200), aggregator="p1")
@@ -216,7 +218,10 @@ def test_a_pull_survives_a_crash_of_the_puller() -> None:
     digest = next(p.message.digest for p in net.sent if p.target == "p1" and isinstance(p.message, BlobRequest))
     have = [i for i in range(7) if net.peers["p2"].disk.chunk(digest, i) is not None]
     assert 0 < len(have) < 7
+    net.peers["p2"].disk._rng = np.random.default_rng(seed)
     net.crash("p2")
+    left = [i for i in have if net.peers["p2"].disk.chunk(digest, i) is not None]
+    assert len(left) == n_left
     net.drop()
     seen = len(net.sent)
     net.start("p2")
@@ -225,7 +230,7 @@ def test_a_pull_survives_a_crash_of_the_puller() -> None:
     asked = [p.message.index for p in net.sent[seen:] if isinstance(p.message, BlobRequest)
              and p.source == "p2" and p.message.digest == digest]  # fmt: skip
     assert asked
-    assert not set(asked) & set(have)
+    assert not set(asked) & set(left)
 
 
 def test_a_state_is_fetched_from_others_when_the_aggregator_is_gone() -> None:

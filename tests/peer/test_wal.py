@@ -146,7 +146,7 @@ class TestStore:
         for number in range(n_before + 7):
             rows = [
                 ("ballot", "j", b"%d" % number),
-                ("register", f"r{number % 7}", b"%d " % number * 50 * (number % 7)),
+                ("job", f"r{number % 7}", b"%d " % number * 50 * (number % 7)),
             ]
             store.write([*rows, ("state", "j", b"%d " % number * 1500)])
             commits.append((self.end(tmp_path / "left"), store.load()))

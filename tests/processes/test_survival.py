@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
@@ -71,6 +72,27 @@ class TestRestart:
             rows(5), a_job("llf-cm"), Fault("restart", ("p02",), round=2, phase="adopting", for_s=0.1), home=home
         )
         assert_kept_promises(spec, carry_out("processes", spec))
+
+
+class TestLargeStates:
+    """States and contributions of 96 KB and more, which are files beside the store."""
+
+    @pytest.mark.parametrize(
+        ("who", "phase"), [((), "opening"), ((), "adopting"), ((), "combining"), (("p02",), "adopting")],
+        ids=["opening", "adopting", "combining", "follower"],
+    )  # fmt: skip
+    def test_are_there_after_kill_9(self, who: tuple[str, ...], phase: str, home: Path) -> None:
+        rng = np.random.default_rng(1)
+        arrays = [rng.normal(size=(30, 4000)) for _ in range(5)]
+        spec = a_fleet(arrays, a_job("llf-cm"), Fault("restart", who, round=2, phase=phase, for_s=0.3), home=home)
+        result = carry_out("processes", spec)
+        (struck,) = by_verb(result, "fault")
+        assert not by_verb(result, "store-damaged")
+        assert not by_verb(result, "blob-corrupt")
+        assert {event["peer"] for event in by_verb(result, "pulling")} >= {f"p0{number}" for number in range(5)} - {
+            struck["peer"]
+        }
+        assert_kept_promises(spec, result)
 
 
 class TestLostMajority:

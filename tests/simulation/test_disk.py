@@ -60,9 +60,49 @@ class TestBlobs:
     def test_a_restart_knows_which_chunks_are_there(self, disk: Disk) -> None:
         disk.store_chunk(b"d", 2, 4, b"c")
         disk.store_chunk(b"d", 0, 4, b"a")
-        disk.crash()
         assert disk.load().blobs == {b"d": (4, (0, 2))}
         assert (disk.chunk(b"d", 0), disk.chunk(b"d", 1), disk.chunk(b"e", 0)) == (b"a", None, None)
+
+    def test_of_chunks_a_crash_takes_all_or_some_or_none(self, disk: Disk) -> None:
+        lost = set()
+        for _ in range(40):
+            for index in range(20):
+                disk.store_chunk(b"d", index, 21, b"x")
+            disk.sync()  # of rows: the blob is not whole
+            assert disk.crash() == 0, "no rows"
+            lost.add(20 - len(disk.load().blobs.get(b"d", (0, ()))[1]))
+            disk.drop_blob(b"d")
+        assert {0, 20} < lost
+
+    def test_a_whole_blob_is_safe_with_the_next_row(self, disk: Disk) -> None:
+        for _ in range(40):
+            for index in range(3):
+                disk.store_chunk(b"d", index, 3, b"x")
+            disk.store_blob(b"own", b"abc", 1)
+            disk.write("register", "job", b"d")
+            disk.sync()
+            disk.crash()
+            assert disk.load().blobs == {b"d": (3, (0, 1, 2)), b"own": (3, (0, 1, 2))}
+            disk.drop_blob(b"d")
+
+    def test_a_blob_of_ones_own_is_safe_at_once_also_in_place_of_one_that_was_fetched(self, disk: Disk) -> None:
+        for _ in range(40):
+            disk.store_chunk(b"d", 1, 2, b"cd")
+            disk.store_blob(b"d", b"abcd", 1)
+            disk.crash()
+            assert disk.blob(b"d") == [b"a", b"b", b"c", b"d"]
+            disk.drop_blob(b"d")
+
+    def test_two_disks_of_one_name_lose_alike(self) -> None:
+        left = []
+        for _ in range(2):
+            disk = Disk("store-a-0")
+            for number in range(10):
+                for index in range(20):
+                    disk.store_chunk(b"%d" % number, index, 21, b"x")
+                disk.crash()
+            left.append(disk.load().blobs)
+        assert left[0] == left[1]
 
     def test_a_dropped_blob_is_gone(self, disk: Disk) -> None:
         disk.store_blob(b"d", b"abc", 2)
