@@ -47,16 +47,16 @@ class FedCRef(LabellingEstimator):
         How many clusters each peer has. By default as many as its given labels, or what its rows look like by silhouette.
     alpha, theta, tau, normalisation, max_iterations
         Of mode "paper" only; 75, 0.2, 0.8, "pair" and 20 there.
-    warm_rounds, max_refinements, settled
-        Of mode "refined" only; 5, 6 and 0.01 there.
+    max_refinements, settled
+        Of mode "refined" only; 6 and 0.01 there.
     hidden : sequence of int, default (100, 64, 32, 64, 100)
         Widths of the autoencoders' hidden layers.
     output : {"sigmoid", "linear"}, default "sigmoid"
         What the autoencoders end in; a sigmoid wants rows that `scaling` puts into [0, 1].
     epochs, batch, learning_rate : int, int, float, default 20, 64, 1e-3
         Of the training of each local cluster's model.
-    rounds, local_epochs : int, default 15, 1
-        Of FedAvg in each community.
+    rounds, local_epochs, federated_rate : int, int, float, optional
+        Of FedAvg in each community; 15, 1 and 1e-3 in mode "paper", 2, 3 and 2e-3 in mode "refined".
     encoding : {"float32", "float16", "int8"}, default "float32"
         As what models are sent.
     min_rows : int, default 10
@@ -114,7 +114,6 @@ class FedCRef(LabellingEstimator):
         tau: float | None = None,
         normalisation: str | None = None,
         max_iterations: int | None = None,
-        warm_rounds: int | None = None,
         max_refinements: int | None = None,
         settled: float | None = None,
         hidden: Sequence[int] = (100, 64, 32, 64, 100),
@@ -122,8 +121,9 @@ class FedCRef(LabellingEstimator):
         epochs: int = 20,
         batch: int = 64,
         learning_rate: float = 1e-3,
-        rounds: int = 15,
-        local_epochs: int = 1,
+        rounds: int | None = None,
+        local_epochs: int | None = None,
+        federated_rate: float | None = None,
         encoding: str = "float32",
         min_rows: int = 10,
         most_local_clusters: int = 10,
@@ -143,7 +143,6 @@ class FedCRef(LabellingEstimator):
         self.tau = tau
         self.normalisation = normalisation
         self.max_iterations = max_iterations
-        self.warm_rounds = warm_rounds
         self.max_refinements = max_refinements
         self.settled = settled
         self.hidden = hidden
@@ -153,6 +152,7 @@ class FedCRef(LabellingEstimator):
         self.learning_rate = learning_rate
         self.rounds = rounds
         self.local_epochs = local_epochs
+        self.federated_rate = federated_rate
         self.encoding = encoding
         self.min_rows = min_rows
         self.most_local_clusters = most_local_clusters

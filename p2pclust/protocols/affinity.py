@@ -44,8 +44,8 @@ from p2pclust.protocols.linkage import average_linkage, best_cut, settled
 from p2pclust.protocols.privacy import LEAST_ROWS
 
 __all__ = [
-    "NOTHING", "STATISTICS", "associate", "codes", "distances", "log_errors", "rank_scores", "read_verdicts", "spread_rows",
-    "verdicts",
+    "NOTHING", "STATISTICS", "associate", "codes", "distances", "log_errors", "medoids", "rank_scores", "read_verdicts",
+    "spread_rows", "verdicts",
 ]  # fmt: skip
 
 STATISTICS: Final = ("ranks", "logs")
@@ -266,6 +266,37 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
     both = (S + S.T)[valid]
     result[valid] = both - both.min() + np.floor((both.max() - both.min()) / 4)
     return result, aside
+
+
+def medoids(table: NDArray[np.uint8], groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return for each group the member whose model serves the other members' rows best.
+
+    Parameters
+    ----------
+    table : ndarray of uint8, shape (M, M)
+        Codes: row a is told by the peer of a.
+    groups : sequence of sequence of int
+
+    Returns
+    -------
+    tuple of int
+        The lowest mean code; of equal ones the first.
+
+    Examples
+    --------
+    >>> table = np.array([[255, 9, 3], [5, 255, 3], [5, 9, 255]], dtype=np.uint8)
+    >>> medoids(table, [(0, 1, 2)])
+    (2,)
+    """
+    chosen = []
+    for group in groups:
+        members = np.array(sorted(group), dtype=np.int64)
+        codes = table[np.ix_(members, members)].astype(np.float64)
+        told = codes != NOTHING
+        counts = told.sum(axis=0)
+        means = np.where(told, codes, 0.0).sum(axis=0) / np.maximum(counts, 1)
+        chosen.append(int(members[np.where(counts > 0, means, np.inf).argmin()]))
+    return tuple(chosen)
 
 
 def _means(values: Floats, valid: NDArray[np.bool_]) -> Floats:

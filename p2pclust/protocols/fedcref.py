@@ -13,8 +13,9 @@ train      runs FedAvg within its components           the models of the groups,
 refine     fetches these, partitions its rows anew     how many rows changed; rows per group
 =========  ==========================================  ==========================================================
 
-``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once; then groups and rows
-are refined in turn, from the groups' last models on, until hardly a row changes: federated expectation-maximisation.
+``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once. Rows are refined at once,
+each group being the median of its members' models of other peers; then groups' models, from the most typical member's on,
+and rows are refined in turn until hardly a row changes: federated expectation-maximisation.
 
 Departures, and why
 -------------------
@@ -66,7 +67,11 @@ INITIALS = ("kmeans", "dec", "given")
 _OF_PAPER: Mapping[str, Any] = {
     "alpha": 75.0, "theta": 0.2, "tau": 0.8, "normalisation": "pair", "max_iterations": 20,
 }  # fmt: skip
-_OF_REFINED: Mapping[str, Any] = {"warm_rounds": 5, "max_refinements": 6, "settled": 0.01}
+_OF_REFINED: Mapping[str, Any] = {"max_refinements": 6, "settled": 0.01}
+_OF_BOTH: Mapping[str, Mapping[str, Any]] = {
+    "paper": {"rounds": 15, "local_epochs": 1, "federated_rate": 1e-3},
+    "refined": {"rounds": 2, "local_epochs": 3, "federated_rate": 2e-3},
+}
 _MOST = 2**20
 _MOST_OF_A_PEER = 256
 
@@ -88,17 +93,16 @@ class FedCRefProtocol(AtDesk, Labelling):
         Of the paper's test; see :mod:`mutual_test`. Like ``tau`` and ``max_iterations`` of mode "paper" only.
     tau : float
         A peer rests when a refinement keeps at least this share of its rows.
-    warm_rounds : int
-        Rounds of FedAvg from the second training of a group's model on. Of mode "refined" only, like the next two.
     max_refinements : int
+        How often models are trained and rows refined. Of mode "refined" only, like the next one.
     settled : float
         The refinements end when fewer than this share of all rows changed their cluster.
     hidden, output
         The autoencoders' architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
     epochs, batch, learning_rate
-        Of the training of local clusters; the last two of FedAvg as well.
-    rounds, local_epochs : int
-        Of FedAvg.
+        Of the training of local clusters; the batch of FedAvg as well.
+    rounds, local_epochs, federated_rate : int, int, float
+        Of FedAvg: 15, 1 and 1e-3 in mode "paper"; 2, 3 and 2e-3 in mode "refined", whose groups never begin anew.
     encoding : {"float32", "float16", "int8"}
         As what models are sent.
     min_rows : int
@@ -130,7 +134,6 @@ class FedCRefProtocol(AtDesk, Labelling):
     tau: float | None = None
     normalisation: str | None = None
     max_iterations: int | None = None
-    warm_rounds: int | None = None
     max_refinements: int | None = None
     settled: float | None = None
     hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
@@ -138,8 +141,9 @@ class FedCRefProtocol(AtDesk, Labelling):
     epochs: int = 20
     batch: int = 64
     learning_rate: float = 1e-3
-    rounds: int = 15
-    local_epochs: int = 1
+    rounds: int | None = None
+    local_epochs: int | None = None
+    federated_rate: float | None = None
     encoding: Encoding = "float32"
     min_rows: int = 10
     most_local_clusters: int = 10
@@ -154,14 +158,15 @@ class FedCRefProtocol(AtDesk, Labelling):
             if getattr(self, name) is not None:
                 where = "paper" if name in _OF_PAPER else "refined"
                 raise UsageError(f"fedcref: {name} belongs to mode = {where!r}; this one is {self.mode!r}")
-        for name, usual in own.items():
+        for name, usual in (*own.items(), *_OF_BOTH[self.mode].items()):
             put(self, name, usual if getattr(self, name) is None else getattr(self, name))
         if self.n_local_clusters is not None:
             checks.whole("fedcref: n_local_clusters", self.n_local_clusters, least=1, most=_MOST_OF_A_PEER)
         for name in ("epochs", "batch", "rounds", "local_epochs", "min_rows"):
             checks.whole(f"fedcref: {name}", getattr(self, name), least=1, most=_MOST)
         checks.whole("fedcref: most_local_clusters", self.most_local_clusters, least=2, most=_MOST_OF_A_PEER)
-        put(self, "learning_rate", checks.real("fedcref: learning_rate", self.learning_rate, above=0.0))
+        for name in ("learning_rate", "federated_rate"):
+            put(self, name, checks.real(f"fedcref: {name}", getattr(self, name), above=0.0))
         checks.one_of("fedcref: encoding", self.encoding, ENCODINGS)
         put(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
         self._check_mode()
@@ -169,7 +174,6 @@ class FedCRefProtocol(AtDesk, Labelling):
     def _check_mode(self) -> None:
         put = object.__setattr__
         if self.mode == "refined":
-            checks.whole("fedcref: warm_rounds", self.warm_rounds, least=1, most=_MOST)
             checks.whole("fedcref: max_refinements", self.max_refinements, least=1, most=_MOST)
             put(self, "settled", checks.real("fedcref: settled", self.settled, least=0.0))
             return
@@ -202,22 +206,22 @@ class FedCRefProtocol(AtDesk, Labelling):
     def runs(self, state: State, agreed: Agreed) -> list[tuple[int, Run]]:
         """Return the training jobs of the present round, for each group that has somebody to train it (line 23).
 
-        Before the first refinement of an iteration the members are the associated clusters; after it, whoever has rows in
-        the group. Groups begin from weights of their own where there is no model yet, all members of one from the same.
+        In mode "paper" its members are the associated clusters, and it begins from random weights, the same for all of them;
+        in mode "refined" they are whoever has rows in the group, and it begins from its last model.
         """
-        association, first = agreed.association, agreed.refinement == 0
+        association = agreed.association
         groups = [g for g in range(agreed.n_groups) if agreed.trainers(g, self.min_rows)]
         rosters = [agreed.trainers(g, self.min_rows) for g in groups]
         made = []
         for group, roster, aggregator in zip(groups, rosters, first_aggregators(rosters), strict=True):
             clusters = [[group]] * len(roster)
-            if first:
+            if self.mode == "paper":
                 members = [association.clusters.nodes[m] for m in association.groups[group]]
                 clusters = [[q for p, q in members if p == peer] for peer in roster]
             parameters = {
                 "n_features": int(state["origin"].size), "clusters": clusters, "hidden": list(self.hidden),
-                "output": self.output, "rounds": self.rounds if first else self.warm_rounds, "epochs": self.local_epochs,
-                "batch": self.batch, "learning_rate": self.learning_rate, "encoding": self.encoding,
+                "output": self.output, "rounds": self.rounds, "epochs": self.local_epochs,
+                "batch": self.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
                 "start": agreed.group_model(group).hex(), "device": self.device,
             }  # fmt: skip
             name = f"{agreed.iteration}.{agreed.refinement}.{group}"
@@ -260,16 +264,25 @@ class FedCRefProtocol(AtDesk, Labelling):
         own = [Fetch(digest, size, (desk.peer,)) for digest in kept_models(desk.note)]
         match agreed.phase:
             case "verdicts":
-                owners = agreed.clusters.owners.tolist()
-                models = {agreed.model(index): (owner,) for index, owner in enumerate(owners)}
-                return Wants((*own, *(Fetch(digest, size, who) for digest, who in models.items())))
+                return Wants((*own, *self._models(agreed, size)))
+            case "graph" if self.mode == "refined":
+                return Wants((*own, *self._models(agreed, size)))  # they are needed once more
             case "train":
                 runs = tuple(run for _, run in self._own_runs(state, agreed, desk))
                 return Wants((*own, *self._group_models(agreed, size)), runs)
             case "refine":
-                return Wants((*own, *self._group_models(agreed, size)))
+                first = self._models(agreed, size) if self.mode == "refined" and agreed.refinement == 0 else []
+                return Wants((*own, *first, *self._group_models(agreed, size)))
             case _:
                 return Wants(tuple(own))
+
+    @staticmethod
+    def _models(agreed: Agreed, size: int) -> list[Fetch]:
+        """The models of all clusters; two may be the same, bit for bit."""
+        owners: dict[bytes, list[int]] = {}
+        for index, owner in enumerate(agreed.clusters.owners.tolist()):
+            owners.setdefault(agreed.model(index), []).append(owner)
+        return [Fetch(digest, size, tuple(who)) for digest, who in owners.items()]
 
     def _own_runs(self, state: State, agreed: Agreed, desk: Desk) -> list[tuple[int, Run]]:
         return [(group, run) for group, run in self.runs(state, agreed) if desk.peer in run.roster]
@@ -336,7 +349,9 @@ class FedCRefProtocol(AtDesk, Labelling):
             case "verdicts":
                 after = agreed.judged(contributions, self._verdict, self._width(agreed))
             case "graph":
-                after = agreed.associated(self.associate(agreed), contributions)
+                found = self.associate(agreed)
+                first = affinity.medoids(agreed.table, found.groups) if self.mode == "refined" else None
+                after = agreed.associated(found, contributions, first)
             case "train":
                 after = agreed.trained(contributions)
             case "refine":
@@ -361,7 +376,7 @@ class FedCRefProtocol(AtDesk, Labelling):
         """Rounds of the most iterations, or refinements; an empty round counts as one of them."""
         if self.mode == "paper":
             return len(PHASES) * int(self.max_iterations or 0)
-        return len(PHASES) - 2 + 2 * int(self.max_refinements or 0)
+        return len(PHASES) - 1 + 2 * int(self.max_refinements or 0)
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return self.stop_reason(previous, state) != ""

@@ -187,17 +187,27 @@ class Agreed:
             table[list(clusters.of(peer))] = part[name]
         return replace(self, phase="graph", told=told, table=table)
 
-    def associated(self, found: Association, parts: Sequence[tuple[int, Arrays]]) -> Agreed:
-        """Return the state after the graph; nobody has a model of a group yet."""
+    def associated(
+        self, found: Association, parts: Sequence[tuple[int, Arrays]], first: Sequence[int] | None
+    ) -> Agreed:
+        """Return the state after the graph.
+
+        With `first`, one cluster of each group, the groups begin with these clusters' models, which everybody has who told
+        verdicts, and rows are refined before anything is trained. Without, no group has a model yet.
+        """
         differs = [peer for peer, part in parts if part["digest"].tobytes() != found.digest]
         members = np.zeros((found.clusters.n_peers, len(found.groups)), np.int64)
         grouped = np.flatnonzero(found.group_of >= 0)
         np.add.at(members, (found.clusters.owners[grouped], found.group_of[grouped]), self.rows[grouped])
+        models = np.zeros((len(found.groups), DIGEST_BYTES), np.uint8)
+        holders = np.zeros(members.shape, np.bool_)
+        if first is not None:
+            models[:] = self.models[list(first)]
+            holders[:] = self.told[:, np.newaxis]
         return replace(
-            self, phase="train", table=np.empty((0, 0), np.uint8), told=np.empty(0, np.bool_), links=found.links,
-            aside=np.array(found.set_aside, np.int64), members=members,
-            group_models=np.zeros((len(found.groups), DIGEST_BYTES), np.uint8),
-            holders=np.zeros(members.shape, np.bool_), differs=np.array(differs, np.int64),
+            self, phase="train" if first is None else "refine", table=np.empty((0, 0), np.uint8),
+            told=np.empty(0, np.bool_), links=found.links, aside=np.array(found.set_aside, np.int64), members=members,
+            group_models=models, holders=holders, differs=np.array(differs, np.int64),
         )  # fmt: skip
 
     def trained(self, parts: Sequence[tuple[int, Arrays]]) -> Agreed:

@@ -227,7 +227,7 @@ class AtWork:
             if state is not None:
                 groups.append(group)
                 models.append(self.desk.publish(state.arrays["weights"].tobytes()))
-        if self.job.mode == "refined" and self.agreed.refinement > 0:
+        if self.job.mode == "refined":
             self._train_alone(rng)
         digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
         return Arrays(groups=np.array(groups, np.int64), models=digests)
@@ -244,11 +244,13 @@ class AtWork:
         if not alone:
             return
         rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(alone))]
-        assert self.job.warm_rounds is not None
+        assert self.job.rounds is not None
+        assert self.job.local_epochs is not None
+        assert self.job.federated_rate is not None
         trained = train(
             ModelStack.concatenate([stack for stack in (stacks[q] for q in alone) if stack is not None]),
-            [self.X[rows[q]] for q in alone], rngs=rngs, epochs=self.job.warm_rounds * self.job.local_epochs,
-            batch=self.job.batch, learning_rate=self.job.learning_rate, device=self.job.device,
+            [self.X[rows[q]] for q in alone], rngs=rngs, epochs=self.job.rounds * self.job.local_epochs,
+            batch=self.job.batch, learning_rate=self.job.federated_rate, device=self.job.device,
         )  # fmt: skip
         for m in np.flatnonzero(trained.finite).tolist():
             models[alone[m]] = self.desk.publish(trained[[m]].encode(self.job.encoding)[0])
@@ -286,20 +288,37 @@ class AtWork:
 
     def _refined(self, before: Ints, models: Sequence[bytes], wanted: int) -> Ints:
         """Return labels: communities first, then own clusters."""
-        agreed = self.agreed
+        agreed, paper = self.agreed, self.job.mode == "paper"
         own = dict(self._competing(models))
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
-        if self.job.mode == "paper":
-            # Line 4: local models first, then those of groups; equal errors go to the first.
-            columns = [agreed.n_groups + q for q in own] + list(groups)
-            table = self.errors(self.X, [*own.values(), *groups.values()])
+        by_own = self.errors(self.X, list(own.values()))
+        if not paper and agreed.refinement == 0:
+            by_groups = self._typical_errors(list(groups))
         else:
-            columns = list(groups) + [agreed.n_groups + q for q in own]
-            table = self.errors(self.X, [*groups.values(), *own.values()])
+            by_groups = self.errors(self.X, list(groups.values()))
+        # Line 4: local models first, then those of groups; equal errors go to the first. Otherwise to the groups.
+        table = np.concatenate([by_own, by_groups] if paper else [by_groups, by_own], axis=1)
+        mine = [agreed.n_groups + q for q in own]
+        columns = [*mine, *groups] if paper else [*groups, *mine]
         if not np.isfinite(table).all(axis=0).any():
             return before
         refine = refine_by_popularity if self.job.mode == "paper" else refine_by_best_models
         found: Ints = np.array(columns, np.int64)[refine(table, wanted).labels]
+        return found
+
+    def _typical_errors(self, groups: Sequence[int]) -> Floats:
+        """Return the median of each row's errors under a group's models of other peers, shape (n, G).
+
+        Own models are left out: they have seen the row. A model that is not here has no say.
+        """
+        clusters, association = self.agreed.clusters, self.agreed.association
+        all_errors = self.errors(self.X, [self.agreed.model(m) for m in range(clusters.total)])
+        usable = np.isfinite(all_errors).all(axis=0) & (clusters.owners != self.desk.peer)
+        found = np.full((len(self.X), len(groups)), np.inf)
+        for column, group in enumerate(groups):
+            members = [m for m in association.groups[group] if usable[m]]
+            if members:
+                found[:, column] = np.median(all_errors[:, members], axis=1)
         return found
 
     def _competing(self, models: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -42,7 +42,6 @@ class OwnParameters(Table):
     tau: Annotated[float, Field(ge=0)] | None = None
     normalisation: str | None = None
     max_iterations: Annotated[int, Field(ge=1)] | None = None
-    warm_rounds: Annotated[int, Field(ge=1)] | None = None
     max_refinements: Annotated[int, Field(ge=1)] | None = None
     settled: Annotated[float, Field(ge=0)] | None = None
     hidden: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
@@ -51,6 +50,7 @@ class OwnParameters(Table):
     batch: Annotated[int, Field(ge=1)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
     local_epochs: Annotated[int, Field(ge=1)] | None = None
+    federated_rate: Annotated[float, Field(gt=0)] | None = None
     encoding: Literal["float32", "float16", "int8"] | None = None
     min_rows: Annotated[int, Field(ge=1)] | None = None
     most_local_clusters: Annotated[int, Field(ge=2)] | None = None
