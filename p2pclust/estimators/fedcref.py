@@ -210,9 +210,10 @@ class FedCRef(LabellingEstimator):
     def reconstruction_errors(self, X: ArrayLike) -> Floats:
         """Return the mean squared error of each row under each model of `models_`, shape (n, M), in working units."""
         check_is_fitted(self)
+        given = self._fitting(X)
         if not len(self.models_):
             raise FleetError("no community was found, so there is no model: nothing can be predicted")
-        rows = in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_).X
+        rows = in_working_coordinates(np.ascontiguousarray(given), self.origin_, self.scale_).X
         return reconstruction_errors(self.models_, rows, device=self._device).astype(np.float64)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
