@@ -186,8 +186,9 @@ class Desk:
     def _hopeless(self, preparing: _Preparing, key: bytes | str) -> bool:
         """Whether nobody who could help has been there for as long as an election takes."""
         if isinstance(key, str):
-            roster = preparing.runs[key].document.roster
-            possible = sum(self._present(name) for name in roster) >= majority(len(roster))
+            document = preparing.runs[key].document
+            able = sum(self._present(name) and self._counts(document, name) for name in document.roster)
+            possible = able >= majority(len(document.roster))
         else:
             possible = any(self._present(name) for name in preparing.fetches[key]) or self._blobs.fetching(key)
         if possible:
@@ -198,6 +199,11 @@ class Desk:
 
     def _present(self, name: str) -> bool:
         return name == self._ctx.me or self._membership.status(name) not in ("dead", "left")
+
+    def _counts(self, document: Document, name: str) -> bool:
+        """Whether the peer's word counts in that job; who lost its store answers, and yet adopts for no majority."""
+        store_id = self._membership.store_id(name)
+        return store_id == "" or document.counts(name, store_id)  # of whom nothing was heard yet, the best is hoped
 
     def abandon(self) -> None:
         """Another round began: nobody waits for this one any more."""

@@ -20,7 +20,7 @@ from p2pclust.peer.events import Submit
 from p2pclust.peer.messages import Relay
 from p2pclust.peer.timing import Limits, Timing, preset
 from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
 from p2pclust.simulation.invariants import Invariants
@@ -57,6 +57,7 @@ class Plan:
     crashes: tuple[tuple[float, int, float, bool], ...]  # instant, peer, down for, wiped meanwhile
     cuts: tuple[tuple[float, int, float, bool], ...]  # instant, peer, for, one direction only
     pauses: tuple[tuple[float, int, float], ...]
+    deadline_s: float = 2.0  # of a round, where missing is "drop"
 
 
 @dataclass
@@ -117,7 +118,7 @@ def draw(seed: int) -> Plan:
     )
 
 
-class _Marks(Observer):
+class Marks(Observer):
     """Counts what happened, so that a run can show that it met what it claims to meet."""
 
     def __init__(self) -> None:
@@ -161,7 +162,7 @@ class _Marks(Observer):
 class _PhaseCrashes:
     """Crashes the peer that is the k-th to reach a phase, a few effects later."""
 
-    def __init__(self, plan: Plan, marks: _Marks) -> None:
+    def __init__(self, plan: Plan, marks: Marks) -> None:
         self._waiting = {phase: (k, after) for phase, k, after in plan.phase_crashes}
         self._marks = marks
         self._armed: dict[str, tuple[str, int]] = {}
@@ -200,10 +201,9 @@ class Swarm:
         self.plan = plan
         rng = np.random.default_rng([plan.seed, 1])
         self.names = [f"p{i}" for i in range(plan.n_peers)]
-        centers = rng.uniform(0, 100, (3, 2))
-        self.locals = {name: Local(self._rows(rng, centers)) for name in self.names}
+        self.locals = self._locals(rng)
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 2]))
-        self.marks, self.invariants = _Marks(), Invariants()
+        self.marks, self.invariants = Marks(), Invariants()
         self.world = World(
             self.locals, self.network, plan.timing, plan.limits, np.random.default_rng([plan.seed, 3]),
             (self.invariants, self.marks), {name: float(rng.random()) for name in self.names},
@@ -211,17 +211,26 @@ class Swarm:
         self.world.compute_delay_s = plan.compute_s
         self.phase_crashes = _PhaseCrashes(plan, self.marks)
         self._rng = rng
-        privacy = {"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]
-        off: dict[str, Any] = {privacy: False}
-        self.job = cluster_job(
-            plan.protocol, n_clusters=3, init=plan.init, tol=0.0, max_rounds=5, seed=plan.seed,
-            participation=plan.participation, **off,
-        )  # fmt: skip
+        self.job = self._job()
+
+    def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
+        """Draw every peer's rows."""
+        centers = rng.uniform(0, 100, (3, 2))
+        return {name: Local(self._rows(rng, centers)) for name in self.names}
 
     @staticmethod
     def _rows(rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
         n_rows = int(rng.integers(6, 14))
         return centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2))
+
+    def _job(self) -> Job:
+        plan = self.plan
+        privacy = {"llf-fcm": "privacy_gate", "llf-cm": "suppress_singletons"}[plan.protocol]
+        off: dict[str, Any] = {privacy: False}
+        return cluster_job(
+            plan.protocol, n_clusters=3, init=plan.init, tol=0.0, max_rounds=5, seed=plan.seed,
+            participation=plan.participation, **off,
+        )  # fmt: skip
 
     def go(self) -> Outcome:
         """Run to the verdict."""
@@ -249,7 +258,7 @@ class Swarm:
         submitter = world.peers[self.names[int(self._rng.integers(self.plan.n_peers))]]
         named = self.names[int(self._rng.integers(self.plan.n_peers))] if self.plan.named_aggregator else ""
         data = msgpack.packb(self.job.to_dict())
-        event = Submit(data, missing=self.plan.missing, deadline_s=2.0, aggregator=named)
+        event = Submit(data, missing=self.plan.missing, deadline_s=self.plan.deadline_s, aggregator=named)
         world.step(submitter, event)
         world.crash_point = self.phase_crashes
 
@@ -337,9 +346,13 @@ class Swarm:
         assert len(finals) == 1, "S5: the peers finished with different bits"
         state = JobState.decode(finals.pop())
         assert state.status == "done", f"the job failed: {state.reason}"
+        self._judge_result(state)
+        self.marks.counts["finished"] += 1
+
+    def _judge_result(self, state: JobState) -> None:
+        """Everybody finished with this state: is it right?"""
         again = replay(self.job, [self.locals[name] for name in self.names], state.log)
         assert again.encode() == state.encode(), "S5: the bits are not those of the in-process replay"
-        self.marks.counts["finished"] += 1
 
     def _was_accepted(self) -> bool:
         """Whether the document reached a disk other than one that was wiped with it: else there is no job any more."""

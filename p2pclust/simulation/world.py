@@ -118,6 +118,10 @@ class World:
             for name in roster
         }
 
+    def watch(self, observer: Observer) -> None:
+        """Let one more observer see everything from now on."""
+        self._observers = (*self._observers, observer)
+
     # -- time -------------------------------------------------------------------------------------------------------
 
     def at(self, instant: float, action: Callable[[], None]) -> None:

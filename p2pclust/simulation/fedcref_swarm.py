@@ -1,0 +1,131 @@
+"""Swarm testing of FedCRef: the misfortunes of :mod:`swarm` while peers fetch models and run jobs within a job.
+
+A seed of its own meaning, because torch is an extra: a seed of the other swarm must be the same run wherever it is run. The
+jobs are tiny; what is tried is who knows what when. After everything healed, every peer must have finished with the same
+state, which others can read; everybody's labels must mean something in it; and nothing of the jobs within the job may be
+left, in memory or on disk.
+
+Bits are not compared with an in-process run here: which groups got a model follows from who was there in a job within the
+job, which no log tells. Without misfortunes they are (tests/simulation/test_fedcref.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from p2pclust.peer.effects import Effect, Report
+from p2pclust.protocols import engine
+from p2pclust.protocols.arrays import Arrays
+from p2pclust.protocols.fedcref_agreed import Agreed
+from p2pclust.protocols.job import Job, JobState, Stage
+from p2pclust.protocols.local import Local
+from p2pclust.simulation import swarm
+from p2pclust.simulation.world import Observer, Peer, World
+
+__all__ = ["FedCRefSwarm", "draw", "run"]
+
+#: After everybody has finished: by then whoever was told late has dropped what it need not keep.
+_SETTLE_S: Final = 5.0
+_N_FEATURES: Final = 6
+
+
+def draw(seed: int) -> swarm.Plan:
+    """Draw the plan of a seed: that of the other swarm, for a job that has more phases and takes longer."""
+    rng = np.random.default_rng([seed, 7])
+    plan = swarm.draw(seed)
+    return replace(
+        plan,
+        protocol="fedcref",
+        init=str(rng.choice(["refined", "refined", "paper"])),
+        missing=str(rng.choice(["wait", "wait", "wait", "all", "drop"])),
+        deadline_s=20.0,
+        participation=1.0,
+        compute_s=(0.001, float(rng.choice([0.05, 0.3, 1.0]))),
+        phase_crashes=tuple(
+            (phase, int(rng.integers(1, 25)) if phase != "closing" else int(rng.integers(1, 4)), after)
+            for phase, _, after in plan.phase_crashes
+        ),
+    )
+
+
+class _Within(Observer):
+    """Counts what happened to jobs within the job."""
+
+    def __init__(self, marks: swarm.Marks) -> None:
+        self._marks = marks
+        self._jobs: dict[str, None] = {}
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if not isinstance(effect, Report):
+            return
+        if effect.verb == "job" and "within" in effect.fields:
+            self._jobs[str(effect.fields["job"])] = None
+        elif effect.verb == "elected" and effect.fields["job"] in self._jobs and int(effect.fields["term"]) > 1:
+            self._marks.counts["another aggregator within"] += 1
+        elif effect.verb == "finished" and effect.fields["job"] in self._jobs:
+            self._marks.counts["finished within"] += 1
+        elif effect.verb == "without":
+            self._marks.counts["contributed without"] += 1
+
+
+class FedCRefSwarm(swarm.Swarm):
+    """One run."""
+
+    def __init__(self, plan: swarm.Plan) -> None:
+        super().__init__(plan)
+        self.world.watch(_Within(self.marks))
+
+    def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
+        """Three kinds of rows, two of them at each peer; one label in ten is wrong."""
+        kinds = rng.random((3, _N_FEATURES))
+        made = {}
+        for name in self.names:
+            truth = np.repeat(rng.choice(3, 2, replace=False), rng.integers(8, 14, 2))
+            X = np.clip(kinds[truth] + rng.normal(0, 0.05, (len(truth), _N_FEATURES)), 0, 1)
+            wrong = rng.random(len(truth)) < 0.1
+            labels = np.unique(truth, return_inverse=True)[1]
+            made[name] = Local(X, labels=np.where(wrong, 1 - labels, labels), n_clusters=2)
+        return made
+
+    def _job(self) -> Job:
+        mode = self.plan.init
+        bounds = {"lo": [0.0] * _N_FEATURES, "hi": [1.0] * _N_FEATURES}
+        length = {"warm_rounds": 1, "max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
+        parameters = {
+            "mode": mode, "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
+            "learning_rate": 0.02, "min_rows": 4, **length,
+        }  # fmt: skip
+        stages = (Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters))
+        return Job(stages, self.plan.seed)
+
+    def _judge_result(self, state: JobState) -> None:
+        engine.decode_state(self.job, state.encode())  # raises if others could not read it
+        agreed = Agreed.of(state.arrays)
+        self.marks.counts["groups"] += agreed.n_groups
+        self.marks.counts["groups without a model"] += agreed.n_groups - len(engine.results(self.job, state))
+        self.world.run_until(self.world.now + _SETTLE_S)
+        for peer in self.world.peers.values():
+            self._judge_peer(peer, state, agreed)
+
+    def _judge_peer(self, peer: Peer, state: JobState, agreed: Agreed) -> None:
+        assert peer.core is not None
+        jobs = peer.core.jobs.jobs
+        assert list(jobs) == [self.marks.job], f"L6: {peer.name} keeps jobs that nobody needs: {list(jobs)}"
+        tables = peer.disk.load().tables
+        left = {table: [key for key in rows if key != self.marks.job] for table, rows in tables.items()}
+        assert not any(left.values()), f"L6: {peer.name} has rows on disk that nobody needs: {left}"
+        note = jobs[self.marks.job].desk.note
+        if not note:
+            return  # its store was wiped, or it was away in every round that leaves a note
+        labels = engine.conclude(self.job, state, peer.local, Arrays.decode(note))["labels"]
+        highest = agreed.n_groups + agreed.clusters.total
+        good = labels.shape == (peer.local.n_samples,) and labels.min() >= -1 and labels.max() < highest
+        assert good, f"{peer.name} has labels that mean nothing: {np.unique(labels).tolist()} of {highest}"
+
+
+def run(seed: int) -> swarm.Outcome:
+    """Run one seed; `failure` is empty if nothing was wrong."""
+    return FedCRefSwarm(draw(seed)).go()
