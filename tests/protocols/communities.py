@@ -1,0 +1,179 @@
+"""What tests of FedCRef share: peers whose rows are of planted kinds, small jobs, and a hand on every round.
+
+A kind is a point of the unit cube; its rows lie along a direction of its own, so that an autoencoder of a few units can
+learn one kind and fails on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.fleet.spec import PeerSpec
+from p2pclust.protocols import engine
+from p2pclust.protocols.arrays import Arrays, Contribution
+from p2pclust.protocols.base import Abstain
+from p2pclust.protocols.fedcref import FedCRefProtocol
+from p2pclust.protocols.fedcref_agreed import Agreed
+from p2pclust.protocols.job import Job, JobState, Stage
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.office import Office
+from p2pclust.protocols.runner import _run_child
+from p2pclust.protocols.verbs import Desk
+
+D = 8
+"""Columns."""
+
+#: Corners of the cube, each four edges or more from every other.
+_CORNERS = np.array([[int(bit) for bit in f"{word:08b}"] for word in (0, 15, 51, 60, 85, 90, 102, 105)], np.float64)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One peer's rows, what kind each is of, and the labels that it starts from."""
+
+    X: NDArray[np.float64]
+    truth: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    def local(self) -> Local:
+        return Local(self.X, labels=self.labels, n_clusters=len(np.unique(self.truth)))
+
+    def spec(self, name: str) -> PeerSpec:
+        return PeerSpec(name, self.X, labels=self.labels, n_clusters=len(np.unique(self.truth)))
+
+
+def planted(kinds_of: Sequence[Sequence[int]], *, rows: int = 24, dirt: float = 0.0, seed: int = 0) -> list[Planted]:
+    """Peers with rows of these kinds; a share `dirt` of their labels is wrong."""
+    rng = np.random.default_rng(seed)
+    middles = 0.2 + 0.6 * _CORNERS
+    ways = rng.uniform(-1, 1, (len(_CORNERS), D))
+    peers = []
+    for own in kinds_of:
+        truth = np.repeat(np.array(own, np.int64), rows)
+        along = 0.15 * rng.uniform(-1, 1, (len(truth), 1)) * ways[truth]
+        X = np.clip(middles[truth] + along + 0.02 * rng.normal(size=(len(truth), D)), 0.0, 1.0)
+        labels = np.unique(truth, return_inverse=True)[1].astype(np.int64)
+        wrong = rng.random(len(truth)) < dirt
+        moved = (labels + 1) % max(1, len(own))
+        peers.append(Planted(X, truth, np.where(wrong, moved, labels)))
+    return peers
+
+
+def specs(peers: Sequence[Planted]) -> tuple[PeerSpec, ...]:
+    """For a fleet, by names in order."""
+    return tuple(peer.spec(f"p{number}") for number, peer in enumerate(peers))
+
+
+def a_job(mode: str = "refined", *, seed: int = 0, bounds: bool = True, **options: Any) -> Job:
+    """A small job on rows of the unit cube."""
+    own = {"warm_rounds": 1, "max_refinements": 2} if mode == "refined" else {"max_iterations": 3, "theta": 0.4}
+    given = {
+        "mode": mode, "initial": "given", "hidden": [4], "epochs": 15, "batch": 8, "rounds": 3, "local_epochs": 3,
+        "learning_rate": 0.02, "output": "linear", **own, **options,
+    }  # fmt: skip
+    declared = {"lo": [0.0] * D, "hi": [1.0] * D} if bounds else {}
+    return Job((Stage("range", {"rows_needed": 1, **declared}), Stage("minmax"), Stage("fedcref", given)), seed=seed)
+
+
+Liar = Callable[[int, Contribution], Contribution]
+
+
+@dataclass
+class Hand:
+    """A job in this process, round by round."""
+
+    job: Job
+    locals: Sequence[Local]
+    office: Office = field(default_factory=lambda: Office(1))
+    state: JobState = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = engine.begin(self.job)
+
+    @property
+    def agreed(self) -> Agreed:
+        return Agreed.of(self.state.arrays)
+
+    @property
+    def phase(self) -> str:
+        return self.agreed.phase if "cref_phase" in self.state.arrays else ""
+
+    @property
+    def protocol(self) -> FedCRefProtocol:
+        protocol = self.job.protocols[-1]
+        assert isinstance(protocol, FedCRefProtocol)
+        return protocol
+
+    def desks(self, peers: Sequence[int] | None = None) -> dict[int, Desk]:
+        """The desks of these peers, everything that they want on them."""
+        everybody = range(len(self.locals)) if peers is None else peers
+        run = partial(_run_child, locals=self.locals)
+        return self.office.desks(self.job, self.state, list(everybody), len(self.locals), run)
+
+    def answer(self, peer: int, desk: Desk | None = None, state: JobState | None = None) -> Contribution | Abstain:
+        """What a peer says, with everything on its desk if none is given."""
+        at = state or self.state
+        desk = self.desks([peer]).get(peer) if desk is None else desk
+        try:
+            return engine.contribution(self.job, at, self.locals[peer], peer, len(self.locals), desk)
+        except Abstain as answer:
+            return answer
+
+    def answers(self, peers: Sequence[int] | None = None) -> dict[int, Contribution | Abstain]:
+        """What these peers say; what they publish and note is kept."""
+        everybody = list(range(len(self.locals)) if peers is None else peers)
+        desks = self.desks(everybody)
+        told = {peer: self.answer(peer, desks.get(peer, Desk(peer))) for peer in everybody}
+        self.office.take(desks)
+        return told
+
+    def close(self, answers: Mapping[int, Contribution | Abstain]) -> JobState:
+        """Close the round; every state must be one that others can read."""
+        given = []
+        abstained = {peer: told.reason for peer, told in answers.items() if isinstance(told, Abstain)}
+        for peer, told in sorted(answers.items()):
+            if isinstance(told, Arrays):
+                n_peers = len(self.locals)
+                given.append((peer, engine.decode_contribution(self.job, self.state, told.encode(), n_peers=n_peers)))
+        self.state = engine.advance(self.job, self.state, given, abstained, n_peers=len(self.locals))
+        assert engine.decode_state(self.job, self.state.encode()) == self.state, "others can read it"
+        return self.state
+
+    def round(self, peers: Sequence[int] | None = None, liar: Liar = lambda peer, part: part) -> JobState:
+        """One round of these peers."""
+        told = self.answers(peers)
+        return self.close({p: t if isinstance(t, Abstain) else liar(p, t) for p, t in told.items()})
+
+    def until(self, phase: str, *, again: bool = False) -> Hand:
+        """Go on until this phase is next; `again`: at least one round on."""
+        while self.state.status == "running" and (again or self.phase != phase):
+            again = False
+            self.round()
+        assert self.phase == phase, self.state
+        return self
+
+    def end(self) -> JobState:
+        while self.state.status == "running":
+            self.round()
+        return self.state
+
+    def labels(self, peer: int) -> NDArray[np.int64]:
+        """What the peer keeps of the job."""
+        note = self.office.notes[peer]
+        return engine.conclude(self.job, self.state, self.locals[peer], note)["labels"]
+
+    def changed(self, **changes: Any) -> JobState:
+        """The present state with other agreed values."""
+        arrays = replace(self.agreed, **changes).into(self.state.arrays)
+        return replace(self.state, arrays=arrays)
+
+
+def hand(kinds_of: Sequence[Sequence[int]], mode: str = "refined", *, dirt: float = 0.0, **options: Any) -> Hand:
+    """A job over planted peers."""
+    return Hand(a_job(mode, **options), [peer.local() for peer in planted(kinds_of, dirt=dirt)])
