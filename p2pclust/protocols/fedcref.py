@@ -52,7 +52,7 @@ from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.association import Association, first_aggregators
 from p2pclust.protocols.base import AtDesk, Labelling, Slot
 from p2pclust.protocols.fedavg import ENCODINGS, architecture_of
-from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, PHASES, Agreed
+from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
 from p2pclust.protocols.fedcref_peer import AtWork, final_labels, kept_models
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.local import Local
@@ -310,11 +310,14 @@ class FedCRefProtocol(AtDesk, Labelling):
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers that contributed what cannot be; the reason is for people."""
-        agreed = Agreed.of(state)
-        left_out = {}
+        agreed, left_out, n_clusters = Agreed.of(state), {}, 0
         for peer, part in contributions:
             try:
                 self._check(agreed, peer, part)
+                if agreed.phase == "models":
+                    if n_clusters + len(part["rows"]) > MOST_CLUSTERS:
+                        raise WireError(f"no room for its clusters: a fleet may have {MOST_CLUSTERS}")
+                    n_clusters += len(part["rows"])
             except WireError as error:
                 left_out[peer] = f"failed: {error}"
         return left_out
@@ -322,7 +325,8 @@ class FedCRefProtocol(AtDesk, Labelling):
     def _check(self, agreed: Agreed, peer: int, part: Contribution) -> None:
         match agreed.phase:
             case "models":
-                if not 1 <= len(part["rows"]) == len(part["models"]) <= _MOST_OF_A_PEER or (part["rows"] < 1).any():
+                rows = part["rows"]
+                if not 1 <= len(rows) == len(part["models"]) <= _MOST_OF_A_PEER or rows.min() < 1 or rows.max() > MOST_ROWS:
                     raise WireError("its clusters are none")
             case "verdicts":
                 if peer >= agreed.clusters.n_peers:
@@ -335,8 +339,11 @@ class FedCRefProtocol(AtDesk, Labelling):
                     raise WireError("its models of groups are none")
                 if groups and not 0 <= groups[0] <= groups[-1] < agreed.n_groups:
                     raise WireError("a model of a group that is none")
+                if any(peer not in agreed.trainers(group, self.min_rows) for group in groups):
+                    raise WireError("a model of a group that it does not train")
             case "refine":
-                if not 0 <= int(part["changed"]) <= int(part["rows"]) or (part["members"] < 0).any():
+                of_all, members = int(part["rows"]), part["members"]
+                if not 0 <= int(part["changed"]) <= of_all <= MOST_ROWS or ((members < 0) | (members > of_all)).any():
                     raise WireError("its counts are none")
             case "graph":
                 pass

@@ -13,12 +13,12 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.errors import WireError
+from p2pclust.errors import P2PClustError, WireError
 from p2pclust.protocols.arrays import Arrays, State
 from p2pclust.protocols.association import Association, Clusters
 from p2pclust.protocols.verbs import DIGEST_BYTES
 
-__all__ = ["ARRAYS", "HISTORY", "PHASES", "Agreed", "Phase"]
+__all__ = ["ARRAYS", "HISTORY", "MOST_CLUSTERS", "MOST_ROWS", "PHASES", "Agreed", "Phase"]
 
 Phase = Literal["models", "verdicts", "graph", "train", "refine"]
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
@@ -32,8 +32,13 @@ Bytes = NDArray[np.uint8]
 
 _NO_INTS: Final = np.empty(0, np.int64)
 _NO_DIGESTS: Final = np.empty((0, DIGEST_BYTES), np.uint8)
-_MOST_CLUSTERS: Final = 2**13
+MOST_CLUSTERS: Final = 2**13
+"""Of all peers together: matrices of all pairs are held."""
 
+MOST_ROWS: Final = 2**53
+"""Of one cluster, or of a peer in one group: sums of them fit into 64 bits."""
+
+_MOST_TURNS: Final = 2**31
 
 _FIELDS: Final = (
     "counts", "rows", "models", "told", "table", "links", "aside", "members", "group_models", "holders", "differs",
@@ -244,26 +249,24 @@ class Agreed:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
         try:
             _check(self)
-        except (WireError, ValueError, OverflowError) as error:
+        except (P2PClustError, ValueError, OverflowError) as error:
             return f"fedcref: {error}"
         return ""
 
 
 def _check(agreed: Agreed) -> None:
     """Raise for what no combination of contributions could have led to."""
-    if agreed.iteration < 0 or agreed.refinement < 0:
-        raise WireError("a count is negative")
-    if agreed.counts.size and (agreed.counts.min() < 0 or agreed.counts.max() > _MOST_CLUSTERS):
-        raise WireError("numbers of clusters are none")
-    clusters = agreed.clusters
-    if clusters.total != len(agreed.rows) or (agreed.rows < 1).any():
+    if not (0 <= agreed.iteration < _MOST_TURNS and 0 <= agreed.refinement < _MOST_TURNS):
+        raise WireError("a count is none")
+    clusters = agreed.clusters  # Checks its counts.
+    if clusters.total != len(agreed.rows) or not ((agreed.rows >= 1) & (agreed.rows <= MOST_ROWS)).all():
         raise WireError("there are not as many clusters as models")
     if agreed.phase == "graph" and (len(agreed.told) != clusters.n_peers or len(agreed.table) != clusters.total):
         raise WireError("verdicts do not fit the clusters")
     if agreed.aside.size and not (agreed.aside.min() >= 0 and agreed.aside.max() < clusters.total):
         raise WireError("a cluster that is set aside is none")
     _ = agreed.association  # Checks its links.
-    if len(agreed.association.groups) != agreed.n_groups and agreed.phase in ("train", "refine"):
+    if agreed.phase in ("train", "refine") and len(agreed.association.groups) != agreed.n_groups:
         raise WireError("there are not as many groups as models of groups")
     if (agreed.members < 0).any():
         raise WireError("the members of groups are none")

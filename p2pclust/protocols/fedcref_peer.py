@@ -23,7 +23,7 @@ from p2pclust.errors import WireError
 from p2pclust.protocols import affinity, mutual_test
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain
-from p2pclust.protocols.fedcref_agreed import Agreed
+from p2pclust.protocols.fedcref_agreed import MOST_CLUSTERS, Agreed
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.refinement import competing, refine_by_best_models, refine_by_popularity
 from p2pclust.protocols.stability import agreement
@@ -52,12 +52,19 @@ def final_labels(agreed: Agreed, note: Arrays) -> Ints:
     """Return a peer's labels with one meaning for the whole fleet.
 
     Below the number of communities: the community. Above: that number and the index of one of the peer's own clusters among
-    all clusters of the last exchange. UNASSIGNED stays.
+    all clusters of the last exchange. Further above: a cluster of a peer that had no part in the last exchange, as a number
+    that no other peer has. UNASSIGNED stays.
     """
     labels, n_groups, peer = note["labels"].copy(), int(note["n_groups"]), int(note["peer"])
+    clusters, current = agreed.clusters, int(note["iteration"]) == agreed.iteration
     own = labels >= n_groups
-    first = agreed.clusters.of(peer).start if peer < agreed.clusters.n_peers else 0
-    labels[own] += agreed.n_groups + first - n_groups
+    if current and peer < clusters.n_peers and clusters.counts[peer] == len(note["models"]) > 0:
+        labels[own] += agreed.n_groups + clusters.of(peer).start - n_groups
+        return labels
+    # The communities of an earlier iteration mean nothing in this one either.
+    alone = own if current else labels != UNASSIGNED
+    numbers = np.unique(labels[alone], return_inverse=True)[1]
+    labels[alone] = agreed.n_groups + clusters.total + peer * MOST_CLUSTERS + numbers
     return labels
 
 
@@ -85,6 +92,11 @@ class AtWork:
         note = self.desk.note
         return "labels" in note and note["labels"].shape == (self.local.n_samples,)
 
+    @property
+    def _current(self) -> bool:
+        """Whether the note is of this iteration: who was away when models were exchanged has an older one."""
+        return self._known and int(self.desk.note["iteration"]) == self.agreed.iteration
+
     def _partition(self, rng: np.random.Generator) -> tuple[Ints, int, int]:
         """Return labels, the number of communities among them, and K_i; before the first exchange, where it begins."""
         if self._known:
@@ -110,9 +122,13 @@ class AtWork:
         return number_of_clusters(self.X, range(2, self.job.most_local_clusters + 1), rng)
 
     def _note(
-        self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool, enters: bool = False
-    ) -> None:
-        """Keep the partition and the own models; `trained`: the models are of this very partition."""
+        self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool, iteration: int,
+        enters: bool = False,
+    ) -> None:  # fmt: skip
+        """Keep the partition, the iteration that its numbers are of, and the own models.
+
+        `trained`: the models are of this very partition.
+        """
         entered = labels if enters or "entered" not in self.desk.note else self.desk.note["entered"]
         digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
         self.desk.keep(
@@ -123,6 +139,7 @@ class AtWork:
                 wanted=np.int64(wanted),
                 models=digests,
                 trained=np.bool_(trained),
+                iteration=np.int64(iteration),
                 peer=np.int64(self.desk.peer),
                 origin=self.state["origin"],
                 scale=self.state["scale"],
@@ -156,7 +173,7 @@ class AtWork:
         """Phase 1: a model of each cluster (lines 7 to 9)."""
         labels, _, wanted = self._partition(rng)
         if self._known and bool(self.desk.note["trained"]):
-            served = self._served(labels)
+            served = self._served(labels, wanted)
             if served is not None:
                 return served
         # Communities of the last iteration and own clusters alike are clusters now, numbered without gaps.
@@ -176,10 +193,10 @@ class AtWork:
         for q, m in enumerate(sound):
             clusters[members[m]] = q
         models = [self.desk.publish(data) for data in trained[sound].encode(self.job.encoding)]
-        self._note(clusters, 0, wanted, models, trained=True, enters=True)
+        self._note(clusters, 0, wanted, models, trained=True, iteration=self.agreed.iteration + 1, enters=True)
         return self._entry(clusters, models)
 
-    def _served(self, labels: Ints) -> Contribution | None:
+    def _served(self, labels: Ints, wanted: int) -> Contribution | None:
         """The models of an earlier iteration, if the partition has not changed since and they are all here still."""
         models = kept_models(self.desk.note)
         data = [self.desk.read(digest) for digest in models]
@@ -188,6 +205,7 @@ class AtWork:
         for one in data:
             assert one is not None
             self.desk.publish(one)
+        self._note(labels, 0, wanted, models, trained=True, iteration=self.agreed.iteration + 1, enters=True)
         return self._entry(labels, models)
 
     @staticmethod
@@ -234,7 +252,7 @@ class AtWork:
 
     def _train_alone(self, rng: np.random.Generator) -> None:
         """Go on training the models of own clusters that are nobody else's."""
-        if not self._known or int(self.desk.note["n_groups"]) != self.agreed.n_groups:
+        if not self._current or int(self.desk.note["n_groups"]) != self.agreed.n_groups:
             return
         labels, n_groups, wanted = self._partition(rng)
         models = kept_models(self.desk.note)
@@ -254,31 +272,31 @@ class AtWork:
         )  # fmt: skip
         for m in np.flatnonzero(trained.finite).tolist():
             models[alone[m]] = self.desk.publish(trained[[m]].encode(self.job.encoding)[0])
-        self._note(labels, n_groups, wanted, models, trained=False)
+        self._note(labels, n_groups, wanted, models, trained=False, iteration=self.agreed.iteration)
 
     # -- refinement ---------------------------------------------------------------------------------------------------
 
     def refine(self, rng: np.random.Generator) -> Contribution:
         """Phase 4: a new partition by the models of groups and own ones (lines 27 to 31, Algorithm 2)."""
         agreed, job = self.agreed, self.job
-        before, n_groups, wanted = self._partition(rng)
+        before, n_before, wanted = self._partition(rng)
         models = kept_models(self.desk.note) if self._known else []
-        after = before
-        if not self._rests and any(agreed.group_model(group) for group in range(agreed.n_groups)):
-            after = self._refined(before, models, wanted)
-            n_groups = agreed.n_groups
-        comparable = self._known and int(self.desk.note["n_groups"]) == n_groups == agreed.n_groups
+        found = None if self._rests else self._refined(models, wanted)
+        # Without a new partition the old one stays, and so does what its numbers mean.
+        after, n_groups = (before, n_before) if found is None else (found, agreed.n_groups)
+        iteration = int(self.desk.note["iteration"]) if found is None and self._known else agreed.iteration
+        comparable = self._current and n_before == n_groups == agreed.n_groups
         kept = float(np.mean(before == after)) if comparable else agreement(before, after)
-        same = comparable and bool((before == after).all())
-        self._note(after, n_groups, wanted, models, trained=self._known and bool(self.desk.note["trained"]) and same)
-        members = np.bincount(after[(after >= 0) & (after < n_groups)], minlength=agreed.n_groups) if n_groups else (
-            np.zeros(agreed.n_groups)
-        )  # fmt: skip
+        same = n_before == n_groups and bool((before == after).all())
+        trained = self._known and bool(self.desk.note["trained"]) and same
+        self._note(after, n_groups, wanted, models, trained=trained, iteration=iteration)
+        members = np.zeros(agreed.n_groups, np.int64)
+        if iteration == agreed.iteration and n_groups == agreed.n_groups:
+            members += np.bincount(after[(after >= 0) & (after < n_groups)], minlength=n_groups)
         # All that this peer reveals.
         return Arrays(
             changed=np.int64(round((1.0 - kept) * len(after))), rows=np.int64(len(after)),
-            stable=np.bool_(job.tau is not None and agreement(before, after) >= job.tau),
-            members=members.astype(np.int64),
+            stable=np.bool_(job.tau is not None and agreement(before, after) >= job.tau), members=members,
         )  # fmt: skip
 
     @property
@@ -286,11 +304,13 @@ class AtWork:
         resting = self.agreed.resting
         return self.desk.peer < len(resting) and bool(resting[self.desk.peer])
 
-    def _refined(self, before: Ints, models: Sequence[bytes], wanted: int) -> Ints:
-        """Return labels: communities first, then own clusters."""
+    def _refined(self, models: Sequence[bytes], wanted: int) -> Ints | None:
+        """Return labels: communities first, then own clusters; None without any model that could be had."""
         agreed, paper = self.agreed, self.job.mode == "paper"
         own = dict(self._competing(models))
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
+        if not groups:
+            return None
         by_own = self.errors(self.X, list(own.values()))
         if not paper and agreed.refinement == 0:
             by_groups = self._typical_errors(list(groups))
@@ -301,7 +321,7 @@ class AtWork:
         mine = [agreed.n_groups + q for q in own]
         columns = [*mine, *groups] if paper else [*groups, *mine]
         if not np.isfinite(table).all(axis=0).any():
-            return before
+            return None
         refine = refine_by_popularity if self.job.mode == "paper" else refine_by_best_models
         found: Ints = np.array(columns, np.int64)[refine(table, wanted).labels]
         return found
