@@ -53,6 +53,7 @@ from p2pclust.protocols.association import Association, first_aggregators
 from p2pclust.protocols.base import AtDesk, Labelling, Slot
 from p2pclust.protocols.fedavg import ENCODINGS, architecture_of
 from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
+from p2pclust.protocols.fedcref_news import news
 from p2pclust.protocols.fedcref_peer import AtWork, final_labels, kept_models
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.local import Local
@@ -407,23 +408,11 @@ class FedCRefProtocol(AtDesk, Labelling):
         return ""
 
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
-        """Return what the phase came to: for the graph its clusters and links, for a refinement its row of history."""
-        before, after = Agreed.of(previous), Agreed.of(state)
-        told: dict[str, Any] = {"phase": before.phase, "iteration": max(before.iteration, after.iteration)}
-        match before.phase:
-            case "models":
-                told |= {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
-            case "graph":
-                found = after.association
-                told |= {"clusters": after.counts.tolist(), "links": after.links.tolist()}
-                told |= {"groups": [list(group) for group in found.groups], "isolated": list(found.isolated)}
-            case "train":
-                told |= {"refinement": before.refinement, "models_of_groups": int(after.group_models.any(axis=1).sum())}
-            case "refine":
-                told |= dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
-            case "verdicts":
-                pass
-        return told
+        """Return what the phase came to; see :func:`p2pclust.protocols.fedcref_news.news`."""
+        before = Agreed.of(previous)
+        runs = [run for _, run in self.runs(previous, before)] if before.phase == "train" else []
+        size = encoded_size(self.architecture(previous).n_parameters, self.encoding)
+        return news(before, Agreed.of(state), runs, size)
 
     def flaw(self, state: State, *, done: bool) -> str:
         phase = int(state["cref_phase"])
