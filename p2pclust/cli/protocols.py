@@ -77,8 +77,8 @@ PROTOCOLS = {
         "FedCRef",
         "an autoencoder for each cluster of each peer; peers find out which clusters are the same, and train together",
         "a model of each of its clusters and its number of rows; for each cluster and each other peer's model one byte "
-        "(mode refined) or bit (paper); each round of a community, a model trained on its rows and their number; how many rows "
-        "changed, and how many are in each community. No label",
+        "(mode refined) or bit (paper); each round of a community, a model trained on its rows and their number; how many "
+        "rows changed, and how many are in each community. No label",
         "hardly a row changes its cluster (refined); no peer is active or the associations are at rest (paper)",
     ),
     "stream-fcm": ProtocolInfo(

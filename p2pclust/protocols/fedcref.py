@@ -327,7 +327,11 @@ class FedCRefProtocol(AtDesk, Labelling):
         match agreed.phase:
             case "models":
                 rows = part["rows"]
-                if not 1 <= len(rows) == len(part["models"]) <= _MOST_OF_A_PEER or rows.min() < 1 or rows.max() > MOST_ROWS:
+                if (
+                    not 1 <= len(rows) == len(part["models"]) <= _MOST_OF_A_PEER
+                    or rows.min() < 1
+                    or rows.max() > MOST_ROWS
+                ):
                     raise WireError("its clusters are none")
             case "verdicts":
                 if peer >= agreed.clusters.n_peers:

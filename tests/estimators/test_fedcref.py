@@ -1,0 +1,97 @@
+"""FedCRef as an estimator: the same bits on every fleet, communities with one meaning, and odd input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from p2pclust import FedCRef
+from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.metrics import accuracy
+
+pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+
+KINDS = np.random.default_rng(5).random((4, 8))
+SIGHTS = ((0, 1), (1, 2, 3), (2, 0), (3, 1))
+SMALL: dict[str, Any] = {"hidden": (5, 3, 5), "epochs": 30, "batch": 8, "learning_rate": 0.02, "federated_rate": 0.02}
+
+
+def peers(rows: int = 40) -> tuple[list[np.ndarray[Any, Any]], list[np.ndarray[Any, Any]]]:
+    rng = np.random.default_rng(1)
+    labels = [rng.permutation(np.repeat(own, rows)) for own in SIGHTS]
+    return [np.clip(KINDS[y] + 0.04 * rng.normal(size=(len(y), 8)), 0, 1) for y in labels], labels
+
+
+def fitted(**options: Any) -> FedCRef:
+    X, _ = peers()
+    numbers = [len(own) for own in SIGHTS]
+    return FedCRef(**{"n_local_clusters": numbers, "bounds": (0.0, 1.0), "random_state": 3, **SMALL, **options}).fit(X)
+
+
+def same(one: FedCRef, other: FedCRef) -> None:
+    assert [labels.tobytes() for labels in one.labels_] == [labels.tobytes() for labels in other.labels_]
+    assert one.models_.weights.tobytes() == other.models_.weights.tobytes()
+    assert (one.communities_, one.isolated_, one.history_) == (other.communities_, other.isolated_, other.history_)
+
+
+def test_in_virtual_time() -> None:
+    same(fitted(fleet="simulated", encoding="int8"), fitted(encoding="int8"))
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_on_processes() -> None:
+    same(fitted(fleet="processes"), fitted())
+
+
+def test_labels_have_one_meaning_for_all_peers() -> None:
+    X, truth = peers()
+    model = fitted()
+    assert len(model.communities_) == 4
+    assert model.isolated_ == ()
+    assert accuracy(np.concatenate(truth), np.concatenate(model.labels_)) == 1.0
+    assert set(model.association_graph_.nodes) == {node for members in model.communities_ for node in members}
+    assert [model.predict(rows).tolist() for rows in X] == [labels.tolist() for labels in model.labels_]
+    assert model.score(np.concatenate(X)) > model.score(1.0 - np.concatenate(X))
+    assert model.history_[-1]["groups"] == 4
+    assert model.converged_
+
+
+def test_the_paper_s_mode_goes_by_iterations() -> None:
+    model = fitted(mode="paper", max_iterations=2)
+    assert 1 <= model.n_iterations_ <= 2
+    assert {row["refinement"] for row in model.history_} == {0}
+
+
+def test_given_labels_are_where_it_begins() -> None:
+    _, truth = peers()
+    model = fitted(initial=truth, n_local_clusters=None, max_refinements=1)
+    assert all(accuracy(y, labels) == 1.0 for y, labels in zip(truth, model.labels_, strict=True))
+
+
+def test_one_array_is_dealt_out() -> None:
+    X, truth = peers()
+    together, y = np.concatenate(X), np.concatenate(truth)
+    model = FedCRef(n_peers=3, n_local_clusters=4, random_state=0, **SMALL).fit(together)
+    assert len(model.labels_) == len(y)
+    assert accuracy(y, np.asarray(model.labels_)) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "line"),
+    [
+        ({"mode": "better"}, UsageError, "fedcref: mode = 'better'"),
+        ({"tau": 0.5}, UsageError, "tau belongs to mode = 'paper'"),
+        ({"n_local_clusters": [2, 2]}, UsageError, "one number from 1 on for each of the 4 peers"),
+        ({"initial": [[0, 1]] * 4}, DataError, "initial: labels for"),
+        ({"initial": "best"}, UsageError, "fedcref: initial = 'best'"),
+        ({"scaling": "none", "bounds": None}, FleetError, "end in a sigmoid"),
+        ({"device": "nowhere"}, FleetError, "there is no device 'nowhere'"),
+        ({"min_rows": 1000}, FleetError, "no cluster has enough rows"),
+    ],
+)
+def test_bad_parameters(options: dict[str, Any], error: type[Exception], line: str) -> None:
+    with pytest.raises(error, match=line):
+        fitted(**options)
