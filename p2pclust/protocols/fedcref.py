@@ -143,7 +143,7 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
                 return {"groups": Slot((None,), "int64"), "models": Slot((None, DIGEST_BYTES), "uint8")}
             case "refine":
                 counts = {"changed": Slot((), "int64"), "rows": Slot((), "int64"), "stable": Slot((), "bool")}
-                return {**counts, "members": Slot((agreed.n_groups,), "int64")}
+                return {**counts, "members": Slot((agreed.n_groups,), "int64"), "alone": Slot((), "int64")}
 
     def _width(self, agreed: Agreed) -> int:
         return -(-agreed.clusters.total // 8) if self.mode == "paper" else agreed.clusters.total
@@ -239,6 +239,8 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
                 of_all, members = int(part["rows"]), part["members"]
                 if not 0 <= int(part["changed"]) <= of_all <= MOST_ROWS or ((members < 0) | (members > of_all)).any():
                     raise WireError("its counts are none")
+                if not 0 <= int(part["alone"]) <= of_all:
+                    raise WireError("its counts are none")
             case "graph":
                 pass
 
@@ -262,14 +264,16 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
     def _refined(self, agreed: Agreed, contributions: Sequence[tuple[int, Contribution]]) -> Agreed:
         """Count what the refinement came to, and say what comes next."""
         if self.mode == "refined":
-            counted = agreed.counted(contributions, n_active=len(contributions))
-            return replace(counted, phase="train", refinement=agreed.refinement + 1)
+            alone = sum(int(part["alone"]) for _, part in contributions)
+            counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
+            return replace(counted.without_unneeded(agreed), phase="train", refinement=agreed.refinement + 1)
         # Lines 29 to 31; who once came to rest stays so.
         peers = [peer for peer, _ in contributions]
         resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
         resting[: len(agreed.resting)] = agreed.resting
         resting[[peer for peer, part in contributions if part["stable"]]] = True
-        counted = agreed.counted(contributions, n_active=int((~resting[peers]).sum()))
+        isolated = len(agreed.association.isolated)
+        counted = agreed.counted(contributions, n_active=int((~resting[peers]).sum()), n_isolated=isolated)
         return replace(counted, phase="models", resting=resting)
 
     @property

@@ -154,6 +154,11 @@ class Agreed:
         digest = self.group_models[group]
         return digest.tobytes() if digest.any() else b""
 
+    @property
+    def alive(self) -> Ints:
+        """The groups that have a model, ascending."""
+        return np.flatnonzero(self.group_models.any(axis=1))
+
     def holders_of(self, group: int) -> tuple[int, ...]:
         """Who has the model of a group."""
         return tuple(np.flatnonzero(self.holders[:, group]).tolist()) if self.holders.size else ()
@@ -235,15 +240,29 @@ class Agreed:
             holders[peers, group] = True
         return replace(self, phase="refine", group_models=models, holders=holders)
 
-    def counted(self, parts: Sequence[tuple[int, Arrays]], n_active: int) -> Agreed:
+    def counted(self, parts: Sequence[tuple[int, Arrays]], *, n_active: int, n_isolated: int) -> Agreed:
         """Return the state with one more row of history, and who has how many rows in each group."""
         members = np.zeros((parts[-1][0] + 1, self.n_groups), np.int64)
         for peer, part in parts:
             members[peer] = part["members"]
         changed, rows = (sum(int(part[name]) for _, part in parts) for name in ("changed", "rows"))
-        isolated = len(self.association.isolated)
-        row = [self.iteration, self.refinement, self.n_groups, isolated, len(self.links), changed, rows, n_active]
+        row = [self.iteration, self.refinement, self.n_groups, n_isolated, len(self.links), changed, rows, n_active]
         return replace(self, members=members, history=np.concatenate([self.history, np.array([row], np.float64)]))
+
+    def without_unneeded(self, before: Agreed) -> Agreed:
+        """Drop the models of groups that no row belongs to any more, and count what is left.
+
+        A kind of rows may begin as two groups; one of them soon serves the rows of both better. A group stays as long as
+        somebody is away who had rows in it.
+        """
+        missed = [
+            peer for peer in range(len(before.members)) if peer >= len(self.members) or not self.members[peer].any()
+        ]
+        needed = np.logical_or(self.members.sum(axis=0) > 0, before.members[missed].sum(axis=0) > 0)
+        models, history = self.group_models.copy(), self.history.copy()
+        models[~needed] = 0
+        history[-1, HISTORY.index("groups")] = np.count_nonzero(models.any(axis=1))
+        return replace(self, group_models=models, history=history)
 
     def flaw(self) -> str:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""

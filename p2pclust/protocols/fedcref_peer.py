@@ -7,7 +7,7 @@ its model. Label ``n_groups + q`` is the peer's own cluster q. UNASSIGNED rows w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from p2pclust.protocols import affinity, mutual_test
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.fedcref_agreed import MOST_CLUSTERS, Agreed
+from p2pclust.protocols.fedcref_alone import Halves, halves_of, packed, train_halves, unseen_errors
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.refinement import competing, refine_by_best_models, refine_by_popularity
 from p2pclust.protocols.stability import agreement
@@ -45,27 +46,34 @@ Ints = NDArray[np.int64]
 
 def kept_models(note: Arrays) -> list[bytes]:
     """Return the digests of the peer's own models, which it must not lose."""
-    return [digest.tobytes() for digest in note["models"]] if "models" in note else []
+    published = [digest.tobytes() for digest in note["models"]] if "models" in note else []
+    return [*published, *(digest for pair in halves_of(note).values() for digest in pair)]
 
 
 def final_labels(agreed: Agreed, note: Arrays) -> Ints:
     """Return a peer's labels with one meaning for the whole fleet.
 
-    Below the number of communities: the community. Above: that number and the index of one of the peer's own clusters among
-    all clusters of the last exchange. Further above: a cluster of a peer that had no part in the last exchange, as a number
-    that no other peer has. UNASSIGNED stays.
+    Below the number of communities: the community, those that nobody needed any more not counted. Above: that number and
+    the index of one of the peer's own clusters among all clusters of the last exchange. Further above: a cluster of a peer
+    that had no part in the last exchange, as a number that no other peer has. UNASSIGNED stays.
     """
-    labels, n_groups, peer = note["labels"].copy(), int(note["n_groups"]), int(note["peer"])
-    clusters, current = agreed.clusters, int(note["iteration"]) == agreed.iteration
-    own = labels >= n_groups
+    labels, n_groups, peer = note["labels"], int(note["n_groups"]), int(note["peer"])
+    clusters, alive = agreed.clusters, agreed.alive
+    found = np.full(labels.shape, UNASSIGNED, np.int64)
+    # The communities of an earlier iteration mean nothing in this one.
+    current = int(note["iteration"]) == agreed.iteration
+    grouped = (
+        (labels >= 0) & (labels < n_groups) & np.isin(labels, alive) if current else np.zeros(labels.shape, np.bool_)
+    )
+    found[grouped] = np.searchsorted(alive, labels[grouped])
+    alone = (labels != UNASSIGNED) & ~grouped
     if current and peer < clusters.n_peers and clusters.counts[peer] == len(note["models"]) > 0:
-        labels[own] += agreed.n_groups + clusters.of(peer).start - n_groups
-        return labels
-    # The communities of an earlier iteration mean nothing in this one either.
-    alone = own if current else labels != UNASSIGNED
+        own = alone & (labels >= n_groups)
+        found[own] = labels[own] - n_groups + len(alive) + clusters.of(peer).start
+        alone &= ~own
     numbers = np.unique(labels[alone], return_inverse=True)[1]
-    labels[alone] = agreed.n_groups + clusters.total + peer * MOST_CLUSTERS + numbers
-    return labels
+    found[alone] = len(alive) + clusters.total + peer * MOST_CLUSTERS + numbers
+    return found
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,11 @@ class AtWork:
     def X(self) -> Floats:  # noqa: N802 - what everybody calls it
         """Its rows in working coordinates, shape (n, F)."""
         return self.local.points(self.state).X
+
+    @property
+    def _models(self) -> list[bytes]:
+        """The digests of the models of its clusters, as it published them; none without a note."""
+        return [digest.tobytes() for digest in self.desk.note["models"]] if self._known else []
 
     @property
     def _known(self) -> bool:
@@ -123,7 +136,7 @@ class AtWork:
 
     def _note(
         self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool, iteration: int,
-        enters: bool = False,
+        enters: bool = False, halves: Halves | None = None,
     ) -> None:  # fmt: skip
         """Keep the partition, the iteration that its numbers are of, and the own models.
 
@@ -138,6 +151,7 @@ class AtWork:
                 n_groups=np.int64(n_groups),
                 wanted=np.int64(wanted),
                 models=digests,
+                halves=packed(halves or {}, len(models)),
                 trained=np.bool_(trained),
                 iteration=np.int64(iteration),
                 peer=np.int64(self.desk.peer),
@@ -146,7 +160,7 @@ class AtWork:
             )
         )
 
-    def _decoded(self, digest: bytes) -> ModelStack | None:
+    def decoded(self, digest: bytes) -> ModelStack | None:
         """Return a model, or None if it could not be had or is none: whoever sent it is not worth stopping for."""
         data = self.desk.read(digest) if any(digest) else None
         if data is None:
@@ -161,7 +175,7 @@ class AtWork:
         found = np.full((len(X), len(models)), np.inf)
         for start in range(0, len(models), _MODELS_AT_ONCE):
             stop = min(start + _MODELS_AT_ONCE, len(models))
-            decoded = [(m, stack) for m in range(start, stop) if (stack := self._decoded(models[m])) is not None]
+            decoded = [(m, stack) for m in range(start, stop) if (stack := self.decoded(models[m])) is not None]
             if decoded and len(X):
                 stack = ModelStack.concatenate([one for _, one in decoded])
                 found[:, [m for m, _ in decoded]] = reconstruction_errors(stack, X, device=self.job.device)
@@ -198,7 +212,7 @@ class AtWork:
 
     def _served(self, labels: Ints, wanted: int) -> Contribution | None:
         """The models of an earlier iteration, if the partition has not changed since and they are all here still."""
-        models = kept_models(self.desk.note)
+        models = self._models
         data = [self.desk.read(digest) for digest in models]
         if not models or any(one is None for one in data):
             return None
@@ -255,24 +269,19 @@ class AtWork:
         if not self._current or int(self.desk.note["n_groups"]) != self.agreed.n_groups:
             return
         labels, n_groups, wanted = self._partition(rng)
-        models = kept_models(self.desk.note)
-        stacks = [self._decoded(digest) for digest in models]
-        rows = [np.flatnonzero(labels == n_groups + q) for q in range(len(models))]
-        alone = [q for q, stack in enumerate(stacks) if stack is not None and len(rows[q]) >= self.job.min_rows]
-        if not alone:
+        halves = halves_of(self.desk.note)
+        rows = {q: np.flatnonzero(labels == n_groups + q) for q in halves}
+        rows = {q: own for q, own in rows.items() if len(own) >= self.job.min_rows}
+        if not rows:
             return
-        rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(alone))]
         assert self.job.rounds is not None
         assert self.job.local_epochs is not None
         assert self.job.federated_rate is not None
-        trained = train(
-            ModelStack.concatenate([stack for stack in (stacks[q] for q in alone) if stack is not None]),
-            [self.X[rows[q]] for q in alone], rngs=rngs, epochs=self.job.rounds * self.job.local_epochs,
-            batch=self.job.batch, learning_rate=self.job.federated_rate, device=self.job.device,
+        epochs, rate = self.job.rounds * self.job.local_epochs, self.job.federated_rate
+        after = {**halves, **train_halves(self, rows, rng, epochs=epochs, learning_rate=rate)}
+        self._note(
+            labels, n_groups, wanted, self._models, trained=False, iteration=self.agreed.iteration, halves=after
         )  # fmt: skip
-        for m in np.flatnonzero(trained.finite).tolist():
-            models[alone[m]] = self.desk.publish(trained[[m]].encode(self.job.encoding)[0])
-        self._note(labels, n_groups, wanted, models, trained=False, iteration=self.agreed.iteration)
 
     # -- refinement ---------------------------------------------------------------------------------------------------
 
@@ -280,8 +289,11 @@ class AtWork:
         """Phase 4: a new partition by the models of groups and own ones (lines 27 to 31, Algorithm 2)."""
         agreed, job = self.agreed, self.job
         before, n_before, wanted = self._partition(rng)
-        models = kept_models(self.desk.note) if self._known else []
-        found = None if self._rests else self._refined(models, wanted)
+        models, halves = self._models, halves_of(self.desk.note)
+        if job.mode == "refined" and agreed.refinement == 0 and self._current:
+            alone = {q: np.flatnonzero(before == q) for q in self._competing(models)}
+            halves = train_halves(self, alone, rng, epochs=job.epochs, learning_rate=job.learning_rate)
+        found = None if self._rests else self._refined(models, halves, wanted)
         # Without a new partition the old one stays, and so does what its numbers mean.
         after, n_groups = (before, n_before) if found is None else (found, agreed.n_groups)
         iteration = int(self.desk.note["iteration"]) if found is None and self._known else agreed.iteration
@@ -289,7 +301,7 @@ class AtWork:
         kept = float(np.mean(before == after)) if comparable else agreement(before, after)
         same = n_before == n_groups and bool((before == after).all())
         trained = self._known and bool(self.desk.note["trained"]) and same
-        self._note(after, n_groups, wanted, models, trained=trained, iteration=iteration)
+        self._note(after, n_groups, wanted, models, trained=trained, iteration=iteration, halves=halves)
         members = np.zeros(agreed.n_groups, np.int64)
         if iteration == agreed.iteration and n_groups == agreed.n_groups:
             members += np.bincount(after[(after >= 0) & (after < n_groups)], minlength=n_groups)
@@ -297,6 +309,7 @@ class AtWork:
         return Arrays(
             changed=np.int64(round((1.0 - kept) * len(after))), rows=np.int64(len(after)),
             stable=np.bool_(job.tau is not None and agreement(before, after) >= job.tau), members=members,
+            alone=np.int64(np.unique(after[after >= n_groups]).size),
         )  # fmt: skip
 
     @property
@@ -304,14 +317,14 @@ class AtWork:
         resting = self.agreed.resting
         return self.desk.peer < len(resting) and bool(resting[self.desk.peer])
 
-    def _refined(self, models: Sequence[bytes], wanted: int) -> Ints | None:
+    def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
         """Return labels: communities first, then own clusters; None without any model that could be had."""
         agreed, paper = self.agreed, self.job.mode == "paper"
-        own = dict(self._competing(models))
+        own = self._competing(models) if paper else sorted(halves)
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
         if not groups:
             return None
-        by_own = self.errors(self.X, list(own.values()))
+        by_own = self.errors(self.X, [models[q] for q in own]) if paper else unseen_errors(self, halves)
         if not paper and agreed.refinement == 0:
             by_groups = self._typical_errors(list(groups))
         else:
@@ -341,10 +354,9 @@ class AtWork:
                 found[:, column] = np.median(all_errors[:, members], axis=1)
         return found
 
-    def _competing(self, models: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Which of the own models compete: all as published, those of isolated clusters otherwise."""
+    def _competing(self, models: Sequence[bytes]) -> tuple[int, ...]:
+        """Which of the own clusters compete with groups: all as published, isolated ones otherwise."""
         agreed, peer = self.agreed, self.desk.peer
         if peer >= agreed.clusters.n_peers or agreed.clusters.counts[peer] != len(models):
-            return
-        for q in competing(agreed.association, peer, twins=self.job.mode == "paper"):
-            yield q, models[q]
+            return ()
+        return competing(agreed.association, peer, twins=self.job.mode == "paper")
