@@ -8,19 +8,18 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from p2pclust.errors import FleetError
+from p2pclust.fleet.forking import Forked, ForkServer
 
 __all__ = ["Child", "ReservedPorts"]
 
 #: Below the range from which Linux takes the local ports of outgoing connections, so that none takes a peer's port
 #: while the peer is down.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
-_MAX_LINE = 64 * 1024 * 1024  # a final state on one line
 
 
 class ReservedPorts:
@@ -81,17 +80,18 @@ class Child:
     """One peer process, over all its lives. `on_line` gets what it writes, `on_exit` its exit code."""
 
     def __init__(
-        self, name: str, directory: Path, config: Mapping[str, Any],
+        self, name: str, directory: Path, config: Mapping[str, Any], server: ForkServer,
         on_line: Callable[[Child, dict[str, Any]], None], on_exit: Callable[[Child, int], None],
     ) -> None:  # fmt: skip
         self.name = name
         self.directory = directory
+        self._server = server
         self._on_line = on_line
         self._on_exit = on_exit
         directory.mkdir(parents=True, exist_ok=True)
         self._config = directory / "peer.json"
         self._config.write_text(json.dumps(config, indent=1))
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Forked | None = None
         self._reader: asyncio.Task[None] | None = None
         self.lives = 0
 
@@ -103,16 +103,10 @@ class Child:
     async def start(self) -> None:
         """Begin a life."""
         self.lives += 1
-        with (self.directory / "peer.log").open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "p2pclust.peer.main", str(self._config),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, limit=_MAX_LINE,
-                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
-            )  # fmt: skip
+        self.process = await self._server.fork(self._config, self.directory / "peer.log")
         self._reader = asyncio.get_running_loop().create_task(self._read(self.process))
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
+    async def _read(self, process: Forked) -> None:
         while line := await process.stdout.readline():
             if line.endswith(b"\n"):  # a killed process may leave half a line
                 self._on_line(self, json.loads(line))
@@ -120,17 +114,13 @@ class Child:
 
     def tell(self, request: Mapping[str, Any]) -> None:
         """Write one request; a process that is gone does not hear it."""
-        if self.alive:
-            assert self.process is not None and self.process.stdin is not None  # noqa: PT018
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        if self.process is not None and self.alive and not self.process.stdin.is_closing():
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to a process that runs."""
-        if self.alive:
-            assert self.process is not None
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
+        if self.process is not None:
+            self.process.send_signal(number)
 
     async def end(self, timeout_s: float) -> None:
         """Ask the process to leave, then make it."""

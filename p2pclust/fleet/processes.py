@@ -8,7 +8,7 @@ import contextlib
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.children import Child, ReservedPorts
+from p2pclust.fleet.forking import ForkServer
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
@@ -25,7 +26,7 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
-__all__ = ["ProcessFleet", "carry_out"]
+__all__ = ["ProcessFleet", "carry_out", "preload"]
 
 _START_S = 60.0  # twenty interpreters on two busy cores take some seconds
 _ANSWER_S = 10.0
@@ -45,6 +46,12 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
         return asyncio.run(ProcessFleet(spec, directory, on_event).run())
+
+
+def preload(jobs: Sequence[JobRequest]) -> tuple[str, ...]:
+    """Modules that the peers of these jobs would each import late, and may share instead."""
+    protocols = [protocol for request in jobs for protocol in request.job.protocols]
+    return tuple(dict.fromkeys(module for protocol in protocols for module in protocol.imports))
 
 
 class ProcessFleet:
@@ -67,6 +74,7 @@ class ProcessFleet:
         self._failed: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ports: ReservedPorts | None = None
+        self._server = ForkServer(directory, preload(spec.jobs))
         self.children: dict[str, Child] = {}
 
     @property
@@ -93,6 +101,7 @@ class ProcessFleet:
 
     async def start(self) -> None:
         """Start all peers and wait until everybody sees everybody."""
+        await self._server.start()
         names = sorted(peer.name for peer in self.spec.peers)
         roster, bundles = throwaway_fleet(names)
         keys = self._directory / "keys"
@@ -103,7 +112,7 @@ class ProcessFleet:
             self._sees[peer.name] = {}
             config = self._config(peer, keys, addresses)
             self.children[peer.name] = Child(
-                peer.name, self._directory / peer.name, config, self._on_line, self._on_exit
+                peer.name, self._directory / peer.name, config, self._server, self._on_line, self._on_exit
             )
         await asyncio.gather(*(child.start() for child in self.children.values()))
         await self._until(lambda: self._all_linked() or bool(self._failed), _START_S)
@@ -161,6 +170,7 @@ class ProcessFleet:
         for task in self._tasks:
             task.cancel()
         ends = await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()), return_exceptions=True)
+        await self._server.close()
         if self._ports is not None:
             self._ports.release()
         for error in ends:  # only now: whatever one child's end raised, every other one has ended too

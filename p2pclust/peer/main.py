@@ -37,7 +37,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.transport.keys import load_bundle, load_roster
 from p2pclust.transport.zeromq import ZmqLinks
 
-__all__ = ["main", "run_peer"]
+__all__ = ["die_with_parent", "main", "run_peer"]
 
 _GOODBYE_S = 0.5
 _MAX_STRANGERS = 100
@@ -69,7 +69,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
 
 async def _live(config: Mapping[str, Any]) -> int:
     if config["control"] == "stdio":
-        _die_with_parent()
+        die_with_parent()
     loop = asyncio.get_running_loop()
     name, timing, limits = str(config["name"]), preset(config["timing"]), Limits()
     lines = Lines(1) if config["control"] == "stdio" else None
@@ -119,7 +119,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     return 0
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Where the kernel offers it (Linux), be killed when the parent is: a stopped process cannot read its input's end."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415

@@ -122,18 +122,26 @@ def until(condition: Callable[[], Any], within_s: float = 10.0, what: str = "") 
         select.select([], [], [], 0.02)
 
 
-def peers_alive(home: Path) -> dict[int, str]:
-    """Peer processes whose configuration lies under `home`, by process id, whoever their parent is now."""
+def processes_alive(home: Path) -> dict[int, str]:
+    """Peer processes and fork servers whose logs lie under `home`, by process id, whoever their parent is now.
+
+    Peers are forks and have the command line of their server; their standard error tells them apart.
+    """
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            log = os.readlink(entry / "fd" / "2")
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
-            continue  # it ended while we looked
-        if "p2pclust.peer.main" in words and any(word.startswith(f"{home}{os.sep}") for word in words) and state != "Z":
-            found[int(entry.name)] = " ".join(words)
+            continue  # it ended while we looked, or is somebody else's
+        if log.startswith(f"{home}{os.sep}") and state != "Z":
+            found[int(entry.name)] = Path(log).name
     return found
+
+
+def peers_alive(home: Path) -> set[int]:
+    """Of these, the peers."""
+    return {pid for pid, log in processes_alive(home).items() if log == "peer.log"}
 
 
 def bound_here() -> set[str]:
@@ -154,12 +162,12 @@ def assert_nothing_left(home: Path) -> None:
 
     Who else has one of its ports by now is no matter: fleets of other tests start and end at the same time.
     """
-    assert peers_alive(home) == {}
+    assert processes_alive(home) == {}
     ports = {json.loads(path.read_text())["listen"] for path in sorted(home.rglob("peer.json"))}
     assert not ports & bound_here()
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     if children.exists():
         for pid in children.read_text().split():
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            assert b"p2pclust.peer.main" not in words, f"process {pid} is left"
+            assert b"p2pclust.fleet.fork_server" not in words, f"process {pid} is left"
             assert words, f"process {pid} was not waited for"

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from p2pclust.errors import FleetError
 from p2pclust.fleet import children
 from p2pclust.fleet.children import Child, ReservedPorts
+from p2pclust.fleet.forking import ForkServer
 
 
 @pytest.fixture
@@ -77,6 +79,20 @@ class TestReservedPorts:
         assert reserve(1).numbers
 
 
+@asynccontextmanager
+async def a_server(home: Path) -> AsyncIterator[ForkServer]:
+    server = ForkServer(home)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def nothing(child: Child, told: object) -> None:
+    pass
+
+
 @pytest.mark.processes
 class TestChild:
     """With a configuration that no peer can use, or none that could be read."""
@@ -86,16 +102,16 @@ class TestChild:
         codes: list[int] = []
 
         async def live() -> Child:
-            child = Child(
-                "a", tmp_path / "a", {"control": "", "name": "a", "timing": "hurried"},
-                lambda child, line: lines.append(line), lambda child, code: codes.append(code),
-            )  # fmt: skip
-            assert not child.alive
-            await child.start()
-            assert child.alive
-            async with asyncio.timeout(30):
-                await child.end(30.0)
-            return child
+            async with a_server(tmp_path) as server:
+                child = Child(
+                    "a", tmp_path / "a", {"control": "", "name": "a", "timing": "hurried"}, server,
+                    lambda child, line: lines.append(line), lambda child, code: codes.append(code),
+                )  # fmt: skip
+                assert not child.alive
+                await child.start()
+                async with asyncio.timeout(30):
+                    await child.end(30.0)
+                return child
 
         child = asyncio.run(live())
         assert (lines, codes) == ([], [2])
@@ -104,18 +120,21 @@ class TestChild:
 
     def test_one_that_is_gone_hears_no_words_and_no_signals(self, tmp_path: Path) -> None:
         async def live() -> None:
-            child = Child("a", tmp_path / "a", {}, lambda child, line: None, lambda child, code: None)
-            child.tell({"do": "leave"})
-            child.signal(signal.SIGKILL)
-            await child.end(1.0)
-            await child.start()
-            child.signal(signal.SIGKILL)
-            async with asyncio.timeout(30):
-                await child.end(30.0)
-            child.tell({"do": "leave"})
-            child.signal(signal.SIGKILL)
-            assert child.process is not None
-            assert child.process.returncode == -signal.SIGKILL
-            assert child.lives == 1
+            async with a_server(tmp_path) as server:
+                os.mkfifo(tmp_path / "bundle", 0o600)  # read for ever: nobody writes into it
+                config = {"control": "", "name": "a", "timing": "fast", "bundle": str(tmp_path / "bundle")}
+                child = Child("a", tmp_path / "a", config, server, nothing, nothing)
+                child.tell({"do": "leave"})
+                child.signal(signal.SIGKILL)
+                await child.end(1.0)
+                await child.start()
+                child.signal(signal.SIGKILL)
+                async with asyncio.timeout(30):
+                    await child.end(30.0)
+                child.tell({"do": "leave"})
+                child.signal(signal.SIGKILL)
+                assert child.process is not None
+                assert child.process.returncode == -signal.SIGKILL
+                assert child.lives == 1
 
         asyncio.run(live())

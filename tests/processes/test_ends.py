@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import a_fleet, a_job, assert_kept_promises, carry_out, peers_alive, rows, until
+from runs import a_fleet, a_job, assert_kept_promises, carry_out, peers_alive, processes_alive, rows, until
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet import processes
@@ -52,7 +52,7 @@ class Driver:
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
-        for pid in peers_alive(self.home):
+        for pid in processes_alive(self.home):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -66,9 +66,9 @@ def driver(home: Path) -> Iterator[Driver]:
 class TestParentThatIsGone:
     def test_killed_in_the_middle_of_a_job_it_takes_all_peers_with_it(self, driver: Driver, home: Path) -> None:
         driver.until_round(20)
-        assert set(peers_alive(home)) == set(driver.pids.values())
+        assert peers_alive(home) == set(driver.pids.values())
         driver.process.kill()
-        until(lambda: not peers_alive(home), 20.0, "orphans")
+        until(lambda: not processes_alive(home), 20.0, "orphans")
 
     @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a stopped process with its parent")
     def test_a_peer_that_stands_still_goes_too(self, driver: Driver, home: Path) -> None:
@@ -77,7 +77,7 @@ class TestParentThatIsGone:
         os.kill(pid, signal.SIGSTOP)
         until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         driver.process.kill()
-        until(lambda: not peers_alive(home), 20.0, "orphans")
+        until(lambda: not processes_alive(home), 20.0, "orphans")
 
     def test_an_interrupt_ends_every_peer_before_it_is_passed_on(self, driver: Driver, home: Path) -> None:
         driver.until_round(20)
@@ -86,7 +86,7 @@ class TestParentThatIsGone:
         for _ in driver.process.stdout:
             pass
         assert driver.process.wait(20.0) != 0
-        assert peers_alive(home) == {}
+        assert processes_alive(home) == {}
 
 
 class TestToldToEnd:
@@ -226,5 +226,5 @@ def test_two_fleets_on_one_machine_know_nothing_of_each_other(driver: Driver, ho
     driver.until_round(5)
     spec = a_fleet(rows(4), a_job(), home=home / "second")
     assert_kept_promises(spec, carry_out("processes", spec))
-    assert set(peers_alive(home)) == set(driver.pids.values()), "the first goes on"
+    assert peers_alive(home) == set(driver.pids.values()), "the first goes on"
     driver.until_round(10)
