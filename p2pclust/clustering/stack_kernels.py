@@ -48,7 +48,7 @@ def placed(device: str) -> torch.device:
     except RuntimeError as error:
         raise UsageError(f"there is no device {device!r}; use 'cpu' or 'cuda'") from error
     if found.type not in {"cpu", "cuda"}:
-        raise UsageError(f"autoencoders run on 'cpu' or 'cuda', not on {device!r}")
+        raise UsageError(f"models run on 'cpu' or 'cuda', not on {device!r}")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device {device!r} cannot be used: torch finds no CUDA device; use 'cpu'")
     return found
@@ -89,9 +89,9 @@ class Adam:
             for m in range(n_models)
         }
 
-    def restart(self, learning_rate: float) -> None:
-        """Forget all moments and steps."""
-        self._rate = learning_rate
+    def restart(self, learning_rate: float, *, decay: float = 0.0) -> None:
+        """Forget all moments and steps; `decay` times the weights will be added to the gradients."""
+        self._rate, self._decay = learning_rate, decay
         for rows in (self._first, self._second):
             rows.zero_()
         self._steps.zero_()
@@ -125,7 +125,7 @@ class Adam:
             lr=self._rate,
             beta1=0.9,
             beta2=0.999,
-            weight_decay=0.0,
+            weight_decay=self._decay,
             eps=1e-8,
             amsgrad=False,
             maximize=False,

@@ -31,7 +31,7 @@ from p2pclust.errors import DataError, UsageError
 if TYPE_CHECKING:
     from p2pclust.clustering.stack_kernels import Schedule
 
-__all__ = ["reconstruction_errors", "reconstructions", "require_torch", "train"]
+__all__ = ["finite_rows", "reconstruction_errors", "reconstructions", "require_torch", "train"]
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -49,7 +49,7 @@ _ALIGNED = 32
 def require_torch() -> None:
     """Refuse, in one line, if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise UsageError("autoencoders need torch, which is not installed: pip install 'p2pclust[models]'")
+        raise UsageError("these models need torch, which is not installed: pip install 'p2pclust[models]'")
 
 
 def train(
@@ -214,11 +214,11 @@ def _schedule(
     return Schedule(picks, filled)
 
 
-def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded: bool) -> Floats32:
-    """Return rows as float32, or say what is wrong with them."""
+def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32, float, float]:
+    """Return rows as float32, their least and their greatest value, or raise DataError that says what is wrong."""
     given = np.asarray(X)
-    if given.ndim != 2 or given.shape[1] != architecture.n_features:
-        raise DataError(f"{what} must have {architecture.n_features} columns as the models; its shape is {given.shape}")
+    if given.ndim != 2 or given.shape[1] != n_features:
+        raise DataError(f"{what} must have {n_features} columns as the models; its shape is {given.shape}")
     if given.dtype.kind not in "fiub":
         raise DataError(f"{what} must hold real numbers, not {given.dtype}")
     with np.errstate(over="ignore"):
@@ -229,6 +229,11 @@ def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded
     if not (np.isfinite(least) and np.isfinite(most)):
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise DataError(f"{what} has {rows[row, column]} in row {row}, column {column}; remove or fill it")
+    return rows, float(least), float(most)
+
+
+def _checked(X: npt.ArrayLike, architecture: Architecture, what: str, *, bounded: bool) -> Floats32:
+    rows, least, most = finite_rows(X, architecture.n_features, what)
     if bounded and architecture.output == "sigmoid" and (least < 0 or most > 1):
         raise DataError(
             f"{what} ranges from {least:g} to {most:g}, but these models end in a sigmoid; "

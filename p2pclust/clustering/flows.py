@@ -1,0 +1,351 @@
+"""Normalizing flows by the stack: RealNVP, which gives each row's exact likelihood.
+
+L. Dinh, J. Sohl-Dickstein, S. Bengio: Density Estimation Using Real NVP (2017); here with the fully connected
+conditioners of UIFCA as FedCRef's authors describe it (M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
+Unsupervised Cluster-Wise Training for Decentralized Data Distributions, Section 6.1, footnote 3).
+
+A flow maps a row x to z in as many *couplings*. Each leaves one half of the features as they are, and multiplies and
+shifts the other half by what a small network, the conditioner, makes of the first: ``z_b = x_b exp(s(x_a)) + t(x_a)``.
+The halves change roles from coupling to coupling. So ``log p(x) = log N(z; 0, I) + sum of all s``, without any
+approximation. The s end in tanh: no coupling scales by more than e, and the likelihood is bounded even where a feature
+never varies.
+
+The halves are the two colours of a checkerboard. What a conditioner would know of the other colour is masked away, so
+its weights for it would never be used; they are left out, which changes nothing but their number.
+
+As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model; all
+models of a stack are trained in one batched program, and on a CPU, with one torch thread, a model's bits do not depend on
+what else is in the stack. What needs torch imports it when called; the architecture needs NumPy only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.clustering.autoencoders import Weights
+from p2pclust.clustering.stacks import finite_rows, require_torch
+from p2pclust.errors import UsageError
+
+__all__ = ["FlowArchitecture", "latent", "log_likelihoods", "random_flows", "restored", "train_flows"]
+
+Floats32 = npt.NDArray[np.float32]
+Columns = npt.NDArray[np.int64]
+
+# How many weights are trained at once, and rows and weights of one block of evaluation: see `stacks`.
+_CHUNK_WEIGHTS = {"cpu": 400_000, "cuda": 200_000_000}
+_BLOCK_ROWS = {"cpu": 128, "cuda": 1024}
+_BLOCK_WEIGHTS = {"cpu": 800_000, "cuda": 200_000_000}
+# Rows of a batch are padded to a multiple of this, for whole vector registers.
+_ALIGNED = 32
+
+
+@dataclass(frozen=True)
+class FlowArchitecture:
+    """The layers of a flow; the defaults are the footnote's.
+
+    Attributes
+    ----------
+    n_features : int
+        Of the rows; d.
+    couplings : int
+    hidden : tuple of int
+        Widths of a conditioner's hidden layers, all rectified. Two layers follow on the last: s, through tanh, and t.
+    image_width : int, optional
+        Pixels in a row of the image that a row of data is, for the checkerboard. By default the square root of
+        `n_features` if that is whole, else the features alternate as they come.
+
+    Raises
+    ------
+    UsageError
+        If a number is below 1, or there is no hidden layer.
+
+    Examples
+    --------
+    >>> FlowArchitecture(784).n_parameters, FlowArchitecture(784, couplings=2, hidden=(64,)).n_parameters
+    (6772320, 152224)
+    >>> FlowArchitecture(4).halves[0].tolist(), FlowArchitecture(4, image_width=4).halves[0].tolist()
+    ([0, 3], [0, 2])
+    """
+
+    n_features: int
+    couplings: int = 6
+    hidden: tuple[int, ...] = (512, 512, 512)
+    image_width: int | None = None
+
+    def __post_init__(self) -> None:
+        numbers = (self.n_features, self.couplings, *self.hidden, 1 if self.image_width is None else self.image_width)
+        if not self.hidden or min(numbers) < 1:
+            raise UsageError(
+                f"a flow needs features, couplings and hidden layers of at least one unit, not {self.n_features}, "
+                f"{self.couplings}, {self.hidden}, in an image of at least one column, not {self.image_width}"
+            )
+
+    @property
+    def halves(self) -> tuple[Columns, Columns]:
+        """The features of either colour; the first coupling leaves the first half as it is."""
+        root = math.isqrt(self.n_features)
+        width = self.image_width or (root if root * root == self.n_features else self.n_features)
+        feature = np.arange(self.n_features)
+        colour = (feature // width + feature % width) % 2
+        return np.flatnonzero(colour == 0), np.flatnonzero(colour == 1)
+
+    @property
+    def coupling_shapes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Of each coupling's weight matrices, (units in, units out): the hidden layers, then s and t."""
+        first, second = (len(half) for half in self.halves)
+        found = []
+        for coupling in range(self.couplings):
+            kept, moved = (first, second) if coupling % 2 == 0 else (second, first)
+            widths = (kept, *self.hidden)
+            layers = tuple(pairwise(widths))
+            found.append((*layers, (widths[-1], moved), (widths[-1], moved)))
+        return tuple(found)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Of all weight matrices, coupling after coupling."""
+        return tuple(shape for coupling in self.coupling_shapes for shape in coupling)
+
+    @property
+    def n_parameters(self) -> int:
+        """P, the length of a model's row of weights: each layer's matrix before its bias."""
+        return sum(fan_in * fan_out + fan_out for fan_in, fan_out in self.shapes)
+
+    @property
+    def forward_flops(self) -> int:
+        """Floating-point operations of the matrix products for one row's likelihood; a multiply-add counts two."""
+        return 2 * sum(fan_in * fan_out for fan_in, fan_out in self.shapes)
+
+    @property
+    def training_flops(self) -> int:
+        """The same for one row of a training step; the first coupling needs no gradient of its input."""
+        first_in, first_out = self.shapes[0]
+        return 3 * self.forward_flops - 2 * first_in * first_out
+
+
+def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Generator]) -> Weights:
+    """Make one untrained model per generator, float32 array of shape (M, P).
+
+    Weights and biases are uniform within 1 / sqrt(units in), which is what torch's linear layers start from; the units
+    of a masked layer count with those that are masked.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> random_flows(FlowArchitecture(4, couplings=1, hidden=(3,)), [rng, rng]).shape
+    (2, 25)
+    """
+    bounds = []
+    for layers in architecture.coupling_shapes:
+        for number, (fan_in, fan_out) in enumerate(layers):
+            units = fan_in if number else architecture.n_features
+            bounds.append(np.full(fan_in * fan_out + fan_out, 1.0 / np.sqrt(units), dtype=np.float32))
+    weights = np.empty((len(rngs), architecture.n_parameters), dtype=np.float32)
+    for row, rng in zip(weights, rngs, strict=True):
+        rng.random(dtype=np.float32, out=row)
+    weights *= 2.0
+    weights -= 1.0
+    weights *= np.concatenate(bounds)
+    return weights
+
+
+def log_likelihoods(
+    architecture: FlowArchitecture, weights: npt.ArrayLike, X: npt.ArrayLike, *, device: str = "cpu"
+) -> Floats32:
+    """Return the logarithm of each row's density under each model.
+
+    Parameters
+    ----------
+    architecture : FlowArchitecture
+    weights : float32 array, shape (M, P)
+    X : array, shape (n, d)
+    device : str
+
+    Returns
+    -------
+    float32 array, shape (n, M)
+        Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
+        model is nobody's best.
+
+    Raises
+    ------
+    DataError
+        If the rows have the wrong number of columns or hold NaN or infinite numbers.
+    UsageError
+        If torch or the device is missing, or the weights do not fit the architecture.
+
+    Examples
+    --------
+    >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
+    >>> identity = np.zeros((1, still.n_parameters))
+    >>> round(float(log_likelihoods(still, identity, [[0.0, 0.0]])[0, 0]), 4)  # of a standard Gaussian, -log(2 pi)
+    -1.8379
+    """
+    require_torch()
+    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    placed = kernels.placed(device)
+    rows, _, _ = finite_rows(X, architecture.n_features, "the data")
+    models = _fitting(weights, architecture)
+    height = max(1, _BLOCK_WEIGHTS[placed.type] // architecture.n_parameters)
+    with kernels.one_thread():
+        found = kernels.log_likelihoods(architecture, models, rows, height, _BLOCK_ROWS[placed.type], placed)
+    np.copyto(found, -np.inf, where=~np.isfinite(found))
+    return found
+
+
+def latent(architecture: FlowArchitecture, weights: npt.ArrayLike, X: npt.ArrayLike) -> Floats32:
+    """Return what each model maps each row to, shape (M, n, d): standard Gaussian if the model is right.
+
+    Raises
+    ------
+    DataError, UsageError
+        As :func:`log_likelihoods`.
+    """
+    require_torch()
+    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    (rows, _, _), models = finite_rows(X, architecture.n_features, "the data"), _fitting(weights, architecture)
+    with kernels.one_thread():
+        return kernels.latent(architecture, models, rows, kernels.placed("cpu"))
+
+
+def restored(architecture: FlowArchitecture, weights: npt.ArrayLike, Z: npt.ArrayLike) -> Floats32:
+    """Return the rows that each model maps to z, shape (M, n, d): the inverse of :func:`latent`; samples, of noise.
+
+    Parameters
+    ----------
+    architecture : FlowArchitecture
+    weights : float32 array, shape (M, P)
+    Z : array, shape (n, d)
+
+    Raises
+    ------
+    DataError, UsageError
+        As :func:`log_likelihoods`.
+    """
+    require_torch()
+    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    (rows, _, _), models = finite_rows(Z, architecture.n_features, "z"), _fitting(weights, architecture)
+    with kernels.one_thread():
+        return kernels.restored(architecture, models, rows, kernels.placed("cpu"))
+
+
+def train_flows(
+    architecture: FlowArchitecture,
+    weights: npt.ArrayLike,
+    samples: Sequence[npt.ArrayLike],
+    *,
+    rngs: Sequence[np.random.Generator],
+    steps: int = 100,
+    batch: int = 64,
+    learning_rate: float = 1e-4,
+    decay: float = 1e-4,
+    device: str = "cpu",
+) -> Weights:
+    """Train each model on its own rows: mean negative log-likelihood, Adam from zero moments.
+
+    Parameters
+    ----------
+    architecture : FlowArchitecture
+    weights : float32 array, shape (M, P)
+        To start from; they are left as they are.
+    samples : sequence of M arrays, shapes (n_m, d)
+        A model without rows comes back unchanged.
+    rngs : sequence of M numpy.random.Generator
+        Each model's own: it draws the order of its rows, anew whenever all have been seen.
+    steps : int
+        Of Adam, for every model that has rows.
+    batch : int
+        Rows of a minibatch; a model with fewer takes all it has.
+    learning_rate : float
+        Adam's, with its usual 0.9, 0.999 and 1e-8.
+    decay : float
+        L2: this times the weights is added to the gradient.
+    device : str
+        "cpu", or a CUDA device such as "cuda". Bits are promised on the CPU only.
+
+    Returns
+    -------
+    float32 array, shape (M, P)
+        A model whose training diverged holds NaN.
+
+    Raises
+    ------
+    DataError
+        If a model's rows have the wrong number of columns or hold NaN or infinite numbers.
+    UsageError
+        If torch or the device is missing, or a number is out of range.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(0))
+    >>> rows, shape = rng.normal(3.0, 0.5, (50, 2)), FlowArchitecture(2, couplings=2, hidden=(8,))
+    >>> before = random_flows(shape, [rng])
+    >>> after = train_flows(shape, before, [rows], rngs=[rng], learning_rate=1e-2)
+    >>> [bool(log_likelihoods(shape, w, rows).mean() > -2.0) for w in (before, after)]
+    [False, True]
+    """
+    require_torch()
+    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+
+    placed = kernels.placed(device)
+    models = _fitting(weights, architecture)
+    if len(samples) != len(models) or len(rngs) != len(models):
+        raise UsageError(f"{len(models)} models need as many clusters and generators: {len(samples)}, {len(rngs)}")
+    if steps < 0 or batch < 1 or not learning_rate > 0 or not decay >= 0:
+        raise UsageError(
+            f"steps {steps}, batch {batch}, learning rate {learning_rate} and decay {decay} must be positive"
+        )
+    rows = [finite_rows(array, architecture.n_features, f"cluster {m}")[0] for m, array in enumerate(samples)]
+    trained, busy = models.copy(), [m for m in range(len(models)) if len(rows[m])]
+    height = max(1, min(len(busy), _CHUNK_WEIGHTS[placed.type] // architecture.n_parameters))
+    if not busy or steps == 0:
+        return trained
+    width = -(-batch // _ALIGNED) * _ALIGNED
+    with kernels.one_thread():
+        trainer = kernels.FlowTrainer(architecture, height, width, learning_rate, decay, placed)
+        for start in range(0, len(busy), height):
+            chunk = busy[start : start + height]
+            picks, filled = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], steps, batch, width)
+            trained[chunk] = trainer.run(models[chunk], [rows[m] for m in chunk], picks, filled)
+    return trained
+
+
+def _schedule(
+    sizes: Sequence[int], rngs: Sequence[np.random.Generator], steps: int, batch: int, width: int
+) -> tuple[Columns, Columns]:
+    """Lay out a chunk's minibatches: picks (steps, A, width) of the rows one below the other, and how many of them count.
+
+    What a model does not use of the width points at its first row, with weight zero.
+    """
+    firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    picks = np.broadcast_to(firsts[:, np.newaxis], (steps, len(sizes), width)).astype(np.int64)
+    filled = np.empty((steps, len(sizes)), dtype=np.int64)
+    for m, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        per_epoch = -(-n // batch)
+        for step in range(steps):
+            turn = step % per_epoch
+            if turn == 0:
+                shuffled = firsts[m] + rng.permutation(n)
+            taken = shuffled[turn * batch : (turn + 1) * batch]
+            picks[step, m, : len(taken)] = taken
+            filled[step, m] = len(taken)
+    return picks, filled
+
+
+def _fitting(weights: npt.ArrayLike, architecture: FlowArchitecture) -> Weights:
+    models = np.ascontiguousarray(weights, dtype=np.float32)
+    if models.ndim != 2 or models.shape[1] != architecture.n_parameters:
+        raise UsageError(
+            f"flows of {architecture.couplings} couplings of {architecture.hidden} units for {architecture.n_features} "
+            f"features have {architecture.n_parameters} weights each; theirs have shape {models.shape}"
+        )
+    return models
