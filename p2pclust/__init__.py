@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
     from p2pclust.estimators import (
         FFCM,
+        UIFCA,
         ClusteredFuzzyCMeans,
         FedCRef,
         FederatedKMeans,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FFCM",
+    "UIFCA",
     "ChoiceOfClusters",
     "ClusteredFuzzyCMeans",
     "DataError",
@@ -62,6 +64,7 @@ _HOMES = {
     "LosslessFuzzyCMeans": "estimators",
     "P2PClustError": "errors",
     "StreamingFuzzyCMeans": "estimators",
+    "UIFCA": "estimators",
     "UsageError": "errors",
     "VerticalCMeans": "estimators",
     "VerticalFuzzyCMeans": "estimators",

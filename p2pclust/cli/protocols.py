@@ -81,6 +81,13 @@ PROTOCOLS = {
         "rows changed, and how many are in each community. No label",
         "hardly a row changes its cluster (refined); no peer is active or the associations are at rest (paper)",
     ),
+    "uifca": ProtocolInfo(
+        "UIFCA",
+        "one normalizing flow per cluster, trained over all peers; each row belongs to the likeliest",
+        "each round, for each cluster that has some of its rows: how many, and the weights of the cluster's model after "
+        "training on them (nothing of a cluster that has one)",
+        "cluster_rounds x communication_rounds rounds are done",
+    ),
     "stream-fcm": ProtocolInfo(
         "streaming fuzzy c-means",
         "fuzzy c-means over batches of rows in the order in which they came, forgetting what is old, with a report of drift",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
 from p2pclust.estimators.fedcref import FedCRef
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.estimators.models import UIFCA
 from p2pclust.estimators.stream import StreamingFuzzyCMeans
 from p2pclust.estimators.vertical import VerticalCMeans, VerticalFuzzyCMeans
 
 __all__ = [
     "FFCM",
+    "UIFCA",
     "ClusteredFuzzyCMeans",
     "FedCRef",
     "FederatedKMeans",

@@ -48,6 +48,10 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "opened": ("float64", ("C", "F")),
     "cost": ("float64", ()),
     "drift": ("float64", ("B", "5")),
+    # Of models with U weights each:
+    "models": ("float32", ("C", "U")),
+    "assigning": ("float32", ("C", "U")),
+    "steps": ("int64", ()),
     # Of peers that hold different columns of N rows:
     "salt": ("uint8", ("S",)),
     "n_rows": ("int64", ()),

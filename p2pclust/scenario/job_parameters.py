@@ -55,6 +55,14 @@ class OwnParameters(Table):
     min_rows: Annotated[int, Field(ge=1)] | None = None
     most_local_clusters: Annotated[int, Field(ge=2)] | None = None
     device: str | None = None
+    #: Of UIFCA, beside hidden, batch, learning_rate, min_cluster_size and device.
+    cluster_rounds: Annotated[int, Field(ge=1)] | None = None
+    communication_rounds: Annotated[int, Field(ge=1)] | None = None
+    local_steps: Annotated[int, Field(ge=1)] | None = None
+    couplings: Annotated[int, Field(ge=1)] | None = None
+    image_width: Annotated[int, Field(ge=1)] | None = None
+    decay: Annotated[float, Field(ge=0)] | None = None
+    start: Literal["random", "peers"] | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Return the protocol's own parameters that the file sets, by name."""

@@ -116,6 +116,11 @@ def test_wrong_wishes_are_refused_before_anything_runs(changes: dict[str, object
     assert "\n" not in str(refused.value)
 
 
+def test_models_cannot_be_compared_by_their_centers() -> None:
+    with pytest.raises(UsageError, match="uifca has no centers"):
+        choose_clusters([[[0.0], [1.0], [2.0], [3.0]]], "uifca", [2, 3], random_state=0)
+
+
 @pytest.mark.parametrize(
     ("X", "told"),
     [

@@ -5,6 +5,7 @@ A list of arrays, one per peer, is beyond these checks; the other files of this 
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -15,6 +16,11 @@ from p2pclust import estimators
 # With a privacy rule that holds peers of few rows back, or in many batches, some of the checks' tiny arrays could not be
 # clustered at all.
 _OPEN = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1, "n_batches": 1}
+# Models of neurons are as small as they can be and still find the blobs of a check.
+_SMALL = {
+    "cluster_rounds": 5, "communication_rounds": 1, "local_steps": 20, "couplings": 2, "hidden": (16,),
+    "learning_rate": 1e-2,
+}  # fmt: skip
 
 _INAPPLICABLE = {
     "check_dtype_object": "a value that is no number is a DataError, which is a ValueError, and not a TypeError",
@@ -27,6 +33,10 @@ def _estimators() -> list[Any]:
     for name in estimators.__all__:
         kind = getattr(estimators, name)
         known = kind().get_params()
+        if "couplings" in known:
+            if find_spec("torch") is not None:
+                made.append(kind(**_SMALL, min_cluster_size=1))
+            continue
         made.append(kind(**{rule: value for rule, value in _OPEN.items() if rule in known}))
     made.append(estimators.StreamingFuzzyCMeans(n_clusters=2, n_batches=3, privacy_gate=False))
     return made
