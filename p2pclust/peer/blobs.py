@@ -24,6 +24,7 @@ class _Pull:
     missing: dict[int, None]  # chunks that are not in the store yet, in order
     asked: dict[int, str] = field(default_factory=dict)
     turn: int = 0
+    begun: bool = False  # otherwise it waits for others to end
 
 
 class Blobs:
@@ -104,11 +105,18 @@ class Blobs:
         missing = {index: None for index in range(n_chunks) if index not in have}
         pull = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
         self._ctx.report("pulling", blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have))
-        if missing:
-            self._pulls[digest] = pull
-            self._ask(pull)
-        else:
+        if not missing:
             self._verify(pull)
+        elif sources:
+            self._pulls[digest] = pull
+            self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Begin the pulls that wait, in the order in which they were asked for, as long as there is room."""
+        n_begun = sum(pull.begun for pull in self._pulls.values())
+        for pull in [pull for pull in self._pulls.values() if not pull.begun][: self._ctx.limits.pulls - n_begun]:
+            pull.begun = True
+            self._ask(pull)
 
     def receive(self, source: str, message: Message) -> None:
         """A message about blobs came."""
@@ -124,12 +132,14 @@ class Blobs:
                 self._elsewhere(source, message.digest)
 
     def fire(self, key: TimerKey) -> None:
-        """A chunk did not come in time: ask the next source."""
-        pull = self._pulls.get(bytes.fromhex(key[1]))
+        """A chunk did not come in time: let others that wait go first, then ask the next source."""
+        pull = self._pulls.pop(bytes.fromhex(key[1]), None)
         if pull is not None:
             pull.asked.clear()
             pull.turn += 1
-            self._ask(pull)
+            pull.begun = False
+            self._pulls[pull.digest] = pull
+            self._begin_waiting()
 
     def verified(self, digest: bytes, good: bool) -> None:
         """A worker hashed the whole blob: it is what its name says, or not."""
@@ -156,7 +166,8 @@ class Blobs:
         self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
         if pull.missing:
-            self._ask(pull)
+            if pull.begun:
+                self._ask(pull)
         else:
             self._stop(pull.digest)
             self._verify(pull)
@@ -171,7 +182,8 @@ class Blobs:
         if pull is not None and source in pull.sources and len(pull.sources) > 1:
             pull.sources.remove(source)
             pull.asked = {index: name for index, name in pull.asked.items() if name != source}
-            self._ask(pull)
+            if pull.begun:
+                self._ask(pull)
 
     def _ask(self, pull: _Pull) -> None:
         source = pull.sources[pull.turn % len(pull.sources)]
@@ -185,4 +197,5 @@ class Blobs:
 
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))
-        self._pulls.pop(digest, None)
+        if self._pulls.pop(digest, None) is not None:
+            self._begin_waiting()

@@ -117,7 +117,9 @@ class Desk:
         roster, me = self._document.roster, self._ctx.me
         fetches: dict[bytes, tuple[str, ...]] = {}
         self._holding = {**{digest: size for digest, size, _ in wanted.fetches}, **self._published}
-        for digest, size_bytes, owners in wanted.fetches:
+        # Every peer begins elsewhere, so that not all ask the same one first.
+        first = self._document.index(me) * len(wanted.fetches) // len(roster)
+        for digest, size_bytes, owners in wanted.fetches[first:] + wanted.fetches[:first]:
             sources = [roster[i] for i in owners if 0 <= i < len(roster) and roster[i] != me]
             if self._blobs.has(digest):
                 continue

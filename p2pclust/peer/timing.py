@@ -100,5 +100,7 @@ class Limits:
     chunk_bytes: int = 64 * 1024
     #: Chunks of one blob that are asked for at the same time.
     window: int = 4
+    #: Blobs that are fetched at the same time; the others wait, or a peer that wants a hundred would drown in them.
+    pulls: int = 4
     #: No blob may claim to be larger.
     blob_bytes: int = 1024**3

@@ -24,6 +24,7 @@ FILES = sorted(FOLDER.glob("**/*.toml"))
 def test_there_are_scenarios() -> None:
     assert [file.name for file in FILES] == [
         "fedcref-digits.toml",
+        "fedcref-mnist.toml",
         "iris-kmeans.toml",
         "lost-majority.toml",
         "quickstart.toml",
