@@ -41,7 +41,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.streams import MAX_SEED
 from p2pclust.protocols.verbs import DIGEST_BYTES, Desk, Fetch, Wants
 
-__all__ = ["ENCODINGS", "FedAvgProtocol", "architecture_of"]
+__all__ = ["ENCODINGS", "FedAvgProtocol", "architecture_of", "refuse_beyond"]
 
 ENCODINGS = ("float32", "float16", "int8")
 _MAX_ROWS = 2**53
@@ -56,6 +56,17 @@ def architecture_of(where: str, n_features: int, hidden: Sequence[int], output: 
     widths = tuple(checks.whole(f"{where}: hidden", width, least=1, most=_MAX_WIDTH) for width in hidden)
     checks.one_of(f"{where}: output", output, ("sigmoid", "linear", "relu"))
     return Architecture(checks.whole(f"{where}: n_features", n_features, least=1, most=_MAX_WIDTH), widths, output)  # type: ignore[arg-type]
+
+
+def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
+    """Abstain with rows that a sigmoid cannot reach; never with a value of theirs: the whole roster reads the reason."""
+    if output != "sigmoid" or not X.size:
+        return
+    lowest, highest = np.float32(X.min()), np.float32(X.max())  # as they are trained on
+    if lowest < 0 or highest > 1:
+        raise Abstain(
+            "failed: rows beyond [0, 1], but the models end in a sigmoid: scale them (minmax), or output = 'linear'"
+        )
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,7 @@ class FedAvgProtocol(AtDesk):
         rows = local.points(note).X[own] if own.size == local.n_samples and own.any() else np.empty((0, 0))
         if len(rows) == 0:
             raise Abstain("no rows in this community")
+        refuse_beyond(rows, self.output)
         trained = train(
             self._first(state, desk), [rows], rngs=[rng], epochs=self.epochs, batch=self.batch,
             learning_rate=self.learning_rate, device=self.device,

@@ -23,6 +23,7 @@ from p2pclust.errors import WireError
 from p2pclust.protocols import affinity, mutual_test
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain
+from p2pclust.protocols.fedavg import refuse_beyond
 from p2pclust.protocols.fedcref_agreed import MOST_CLUSTERS, Agreed
 from p2pclust.protocols.fedcref_alone import Halves, halves_of, packed, train_halves, unseen_errors
 from p2pclust.protocols.local import Local
@@ -92,7 +93,9 @@ class AtWork:
     @cached_property
     def X(self) -> Floats:  # noqa: N802 - what everybody calls it
         """Its rows in working coordinates, shape (n, F)."""
-        return self.local.points(self.state).X
+        rows = self.local.points(self.state).X
+        refuse_beyond(rows, self.job.output)
+        return rows
 
     @property
     def _models(self) -> list[bytes]:

@@ -93,10 +93,10 @@ class FedCRefSwarm(swarm.Swarm):
     def _job(self) -> Job:
         mode = self.plan.init
         bounds = {"lo": [0.0] * _N_FEATURES, "hi": [1.0] * _N_FEATURES}
-        length = {"warm_rounds": 1, "max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
+        length = {"max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
         parameters = {
             "mode": mode, "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
-            "learning_rate": 0.02, "min_rows": 4, **length,
+            "learning_rate": 0.02, "federated_rate": 0.02, "min_rows": 4, **length,
         }  # fmt: skip
         stages = (Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters))
         return Job(stages, self.plan.seed)
@@ -121,9 +121,12 @@ class FedCRefSwarm(swarm.Swarm):
         if not note:
             return  # its store was wiped, or it was away in every round that leaves a note
         labels = engine.conclude(self.job, state, peer.local, Arrays.decode(note))["labels"]
-        highest = agreed.n_groups + agreed.clusters.total
-        good = labels.shape == (peer.local.n_samples,) and labels.min() >= -1 and labels.max() < highest
-        assert good, f"{peer.name} has labels that mean nothing: {np.unique(labels).tolist()} of {highest}"
+        index, clusters, first = self.names.index(peer.name), agreed.clusters, agreed.n_groups
+        own = clusters.of(index) if index < clusters.n_peers else range(0)
+        assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
+        told = [label - first for label in np.unique(labels).tolist() if first <= label < first + clusters.total]
+        assert labels.min() >= -1, f"{peer.name} has labels that mean nothing"
+        assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
 
 
 def run(seed: int) -> swarm.Outcome:

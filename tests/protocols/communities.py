@@ -72,10 +72,10 @@ def specs(peers: Sequence[Planted]) -> tuple[PeerSpec, ...]:
 
 def a_job(mode: str = "refined", *, seed: int = 0, bounds: bool = True, **options: Any) -> Job:
     """A small job on rows of the unit cube."""
-    own = {"warm_rounds": 1, "max_refinements": 2} if mode == "refined" else {"max_iterations": 3, "theta": 0.4}
+    own = {"max_refinements": 2} if mode == "refined" else {"max_iterations": 3, "theta": 0.4}
     given = {
         "mode": mode, "initial": "given", "hidden": [4], "epochs": 15, "batch": 8, "rounds": 3, "local_epochs": 3,
-        "learning_rate": 0.02, "output": "linear", **own, **options,
+        "learning_rate": 0.02, "federated_rate": 0.02, "output": "linear", **own, **options,
     }  # fmt: skip
     declared = {"lo": [0.0] * D, "hi": [1.0] * D} if bounds else {}
     return Job((Stage("range", {"rows_needed": 1, **declared}), Stage("minmax"), Stage("fedcref", given)), seed=seed)
