@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgpack
 
+from p2pclust.errors import UsageError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
@@ -127,7 +128,8 @@ class Desk:
             if sources:
                 present = [name for name in sources if self._present(name)]
                 self._blobs.pull(digest, size_bytes, self._turned(present or sources))
-        runs = {run[0]: self._children.run(self._child(round_, *run)) for run in wanted.runs}
+        documents = {run[0]: self._child(round_, *run) for run in wanted.runs}
+        runs = {name: self._children.run(document) for name, document in documents.items() if document is not None}
         self._preparing = _Preparing(round_, task, fetches, runs, progress_at=self._ctx.now)
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
 
@@ -136,15 +138,25 @@ class Desk:
         turn = self._document.index(self._ctx.me) % len(sources)
         return sources[turn:] + sources[:turn]
 
-    def _child(self, round_: int, name: str, mathematics: bytes, roster: tuple[int, ...], aggregator: int) -> Document:
-        """The document of a job within this one: the same at every peer that derives it."""
+    def _child(
+        self, round_: int, name: str, mathematics: bytes, roster: tuple[int, ...], aggregator: int
+    ) -> Document | None:
+        """The document of a job within this one, the same at every peer that derives it; None if there can be none."""
         parent = self._document
+        if not all(0 <= index < len(parent.roster) for index in (*roster, aggregator)):
+            return None  # an aggregator lied about the state that it follows from
         names = tuple(parent.roster[index] for index in roster)
         stores = tuple(parent.store_ids[index] for index in roster)
-        return Document(
-            mathematics, names, stores, "wait", parent.patience_s, 0.0, parent.roster[aggregator], "",
-            f"{parent.id}/{round_}/{name}",
-        )  # fmt: skip
+        nonce = f"{parent.id}/{round_}/{name}"
+        try:
+            document = Document(
+                mathematics, names, stores, "wait", parent.patience_s, 0.0, parent.roster[aggregator], "", nonce
+            )
+            _ = document.id  # It may be too large to have one.
+        except UsageError as error:
+            self._ctx.report("no-job", within=parent.id, name=name, reason=str(error))
+            return None
+        return document
 
     def look(self) -> Task | None:
         """The task, once all that it wants is here or given up; None as long as something is on its way."""
@@ -225,11 +237,15 @@ class Desk:
             kept = [(of, note) for of, note in self._notes if of < round_]
             self._notes = [*kept[-_ROUNDS_BACK:], (round_, bytes(info["note"]))]
         if "note" in info or published:
-            row = msgpack.packb([self._notes, list(self._holding.items())])
-            self._ctx.persist("note", self._document.id, row)
+            self._ctx.persist("note", self._document.id, self._row())
         for job in self._children.running(self._document.id):
             if job.document.parent_round <= round_ - _ROUNDS_BACK:
                 self._children.drop(job.id)
+
+    def _row(self) -> bytes:
+        """What is on disk of this desk."""
+        row: bytes = msgpack.packb([self._notes, list(self._holding.items())])
+        return row
 
     def blobs_in_use(self) -> list[bytes]:
         """What must be kept, or fetched."""
@@ -238,8 +254,16 @@ class Desk:
     def finish(self) -> None:
         """The job is over: its own jobs are not needed any more; its note, and what lies here, are its result."""
         self.abandon()
+        here = {digest: size for digest, size in self._holding.items() if self._here(digest)}
+        if here != self._holding:
+            self._holding = here  # what is not here would be asked for without end
+            self._ctx.persist("note", self._document.id, self._row(), sync=False)
         for job in self._children.running(self._document.id):
             self._children.drop(job.id)
+
+    def _here(self, digest: bytes) -> bool:
+        """Whether the whole blob is here, if only to be checked after a restart."""
+        return self._blobs.has(digest) or (self._blobs.fetching(digest) and self._blobs.left(digest) == 0)
 
     def forget(self) -> None:
         """Nobody needs the job any more."""

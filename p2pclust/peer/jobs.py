@@ -211,10 +211,11 @@ class Jobs:
     def blob_ready(self, digest: bytes) -> None:
         """A blob is complete."""
         for job in list(self.jobs.values()):
-            job.blob_ready(digest)
+            if job.id in self.jobs:  # the end of one drops the jobs within it
+                job.blob_ready(digest)
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about somebody."""
         for job in list(self.jobs.values()):
-            if name in job.document.roster:
+            if name in job.document.roster and job.id in self.jobs:
                 job.member_changed(name)
