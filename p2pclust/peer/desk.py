@@ -204,7 +204,7 @@ class Desk:
             able = sum(self._present(name) and self._counts(document, name) for name in document.roster)
             possible = able >= majority(len(document.roster))
         else:
-            possible = any(self._present(name) for name in preparing.fetches[key]) or self._blobs.fetching(key)
+            possible = self._here(key) or any(self._present(name) for name in preparing.fetches[key])
         if possible:
             preparing.hopeless_since.pop(key, None)
             return False

@@ -274,11 +274,12 @@ class Membership:
                 self._accept(update)
 
     def _refute(self, update: Update) -> None:
-        """Somebody claims that this peer is not alive (or has a past of ours in which it had left)."""
+        """Somebody claims that this peer is not alive, or knows a past of ours: in which it had left, or had another store."""
         worse = _RANK.get(update.status, -1) > _RANK["alive"]
+        other_store = update.store_id not in ("", self._ctx.store_id)
         if self._left or update.incarnation < self._me.incarnation:
             return
-        if worse or update.incarnation > self._me.incarnation:
+        if worse or other_store or update.incarnation > self._me.incarnation:
             self._me.incarnation = update.incarnation + 1
             self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
             self._ctx.report("refuted", incarnation=self._me.incarnation)
