@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,6 +26,12 @@ def simulate(
         str | None,
         typer.Option(metavar="NAME", help="Plant this bug, to see that it is found; a wrong name lists them."),
     ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="fedcref: peers run jobs within their job; by default llf-cm or llf-fcm, as drawn."
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
@@ -43,15 +49,16 @@ def simulate(
     Examples:
       p2pclust simulate --seeds 0:300
       p2pclust simulate --seeds 17:18
+      p2pclust simulate --seeds 0:100 --protocol fedcref
     """
     first, last = _range(seeds)
-    _check_mutant(mutant)
+    _check(protocol, mutant)
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both claim standard output: choose one")
     findings: list[Finding] = []
     n_workers = min(jobs or len(os.sched_getaffinity(0)), last - first)
     with _bar(last - first) as advance:
-        for finding in explore(first, last, mutant, n_workers):
+        for finding in explore(first, last, mutant, n_workers, protocol):
             findings.append(finding)
             advance()
     findings.sort(key=lambda finding: finding.seed)
@@ -59,9 +66,9 @@ def simulate(
         for finding in findings:
             typer.echo(f"{finding.seed} {finding.trace}")
     if as_json:
-        put_json(_summary(first, last, mutant, findings))
+        put_json(_summary(first, last, _Asked(protocol, mutant), findings))
     else:
-        _show(findings, mutant)
+        _show(findings, _Asked(protocol, mutant))
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)
 
@@ -88,17 +95,32 @@ def _range(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _check_mutant(name: str | None) -> None:
-    if name is None:
+def _check(protocol: str | None, mutant: str | None) -> None:
+    if protocol == "fedcref":
+        from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
+
+        require_torch()
+    elif protocol is not None:
+        raise UsageError(f"--protocol {protocol}: expected fedcref, or nothing")
+    if mutant is None:
         return
-    from p2pclust.simulation.mutants import MUTANTS  # noqa: PLC0415
+    from p2pclust.simulation.mutants import DESK_MUTANTS, MUTANTS  # noqa: PLC0415
 
-    if name not in MUTANTS:
-        raise UsageError(f"--mutant {name}: expected one of {', '.join(MUTANTS)}")
+    known = MUTANTS if protocol is None else MUTANTS | DESK_MUTANTS
+    if mutant not in known:
+        raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 
 
-def _replay(seed: int, mutant: str | None) -> str:
-    return f"p2pclust simulate --seeds {seed}:{seed + 1}" + (f" --mutant {mutant}" if mutant else "")
+class _Asked(NamedTuple):
+    protocol: str | None
+    mutant: str | None
+
+
+def _replay(seed: int, asked: _Asked) -> str:
+    options = (("protocol", asked.protocol), ("mutant", asked.mutant))
+    return " ".join(
+        [f"p2pclust simulate --seeds {seed}:{seed + 1}", *(f"--{name} {value}" for name, value in options if value)]
+    )
 
 
 def _counts(findings: list[Finding]) -> dict[str, int]:
@@ -108,22 +130,23 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def _summary(first: int, last: int, mutant: str | None, findings: list[Finding]) -> dict[str, Any]:
+def _summary(first: int, last: int, asked: _Asked, findings: list[Finding]) -> dict[str, Any]:
     failed = [finding for finding in findings if finding.failure]
     return {
         "seeds": [first, last],
-        "mutant": mutant,
+        "protocol": asked.protocol,
+        "mutant": asked.mutant,
         "counts": _counts(findings),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
         "failed": [
-            {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, mutant)}
+            {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
             for finding in failed
         ],
     }
 
 
-def _show(findings: list[Finding], mutant: str | None) -> None:
+def _show(findings: list[Finding], asked: _Asked) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.cli.live import table  # noqa: PLC0415
@@ -136,7 +159,7 @@ def _show(findings: list[Finding], mutant: str | None) -> None:
     failed = [finding for finding in findings if finding.failure]
     for finding in failed[:_STORIES]:
         console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)
-        console.print(Text(f"replay it: {_replay(finding.seed, mutant)}", style="bold"), soft_wrap=True)
+        console.print(Text(f"replay it: {_replay(finding.seed, asked)}", style="bold"), soft_wrap=True)
     if len(failed) > _STORIES:
         seeds = ", ".join(f"{finding.seed}" for finding in failed[_STORIES:])
         console.print(Text(f"\nthese failed too: {seeds}"), soft_wrap=True)

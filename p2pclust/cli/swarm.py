@@ -1,6 +1,7 @@
 """Many seeds of the simulator on many cores: workers are processes of their own, and talk in lines of JSON.
 
-A worker is ``python -m p2pclust.cli.swarm FIRST LAST STEP [MUTANT]``. One that dies is noticed, whatever it died of.
+A worker is ``python -m p2pclust.cli.swarm FIRST LAST STEP PROTOCOL [MUTANT]``, with ``-`` for no protocol in particular. One
+that dies is noticed, whatever it died of.
 """
 
 from __future__ import annotations
@@ -32,21 +33,23 @@ class Finding:
     counts: Mapping[str, int]
 
 
-def try_seeds(seeds: range, mutant: str | None = None) -> Iterator[Finding]:
+def try_seeds(seeds: range, mutant: str | None = None, protocol: str | None = None) -> Iterator[Finding]:
     """Run seeds one after another in this process.
+
+    `protocol` is None or "fedcref", which has seeds of its own.
 
     Examples
     --------
     >>> [finding.failure for finding in try_seeds(range(2))]
     ['', '']
     """
-    from p2pclust.simulation import swarm  # noqa: PLC0415 - NumPy and all of the agent
+    from p2pclust.simulation import fedcref_swarm, swarm  # noqa: PLC0415 - NumPy and all of the agent
     from p2pclust.simulation.mutants import planted  # noqa: PLC0415
 
     with planted(mutant) if mutant else contextlib.nullcontext():
         for seed in seeds:
             try:
-                outcome = swarm.run(seed)
+                outcome = fedcref_swarm.run(seed) if protocol == "fedcref" else swarm.run(seed)
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding like any other, and told in full
                 yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {})
             else:
@@ -55,7 +58,9 @@ def try_seeds(seeds: range, mutant: str | None = None) -> Iterator[Finding]:
                 )
 
 
-def explore(first: int, last: int, mutant: str | None, n_workers: int) -> Iterator[Finding]:
+def explore(
+    first: int, last: int, mutant: str | None, n_workers: int, protocol: str | None = None
+) -> Iterator[Finding]:
     """Run the seeds from `first` up to `last`, in no particular order.
 
     Raises
@@ -65,9 +70,9 @@ def explore(first: int, last: int, mutant: str | None, n_workers: int) -> Iterat
     """
     if n_workers <= 1:
         # In this very process, so that one seed can be looked at in a debugger.
-        yield from try_seeds(range(first, last), mutant)
+        yield from try_seeds(range(first, last), mutant, protocol)
         return
-    workers = [_start(first + number, last, n_workers, mutant) for number in range(n_workers)]
+    workers = [_start(first + number, last, n_workers, protocol, mutant) for number in range(n_workers)]
     lines: SimpleQueue[str | None] = SimpleQueue()
     for worker in workers:
         threading.Thread(target=_read, args=(worker, lines), daemon=True).start()
@@ -88,8 +93,8 @@ def explore(first: int, last: int, mutant: str | None, n_workers: int) -> Iterat
             worker.wait()
 
 
-def _start(first: int, last: int, step: int, mutant: str | None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "p2pclust.cli.swarm", str(first), str(last), str(step)]
+def _start(first: int, last: int, step: int, protocol: str | None, mutant: str | None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "p2pclust.cli.swarm", str(first), str(last), str(step), protocol or "-"]
     # In a session of its own, so that a Ctrl-C at the terminal reaches the parent alone, which ends its workers.
     return subprocess.Popen(
         command + ([mutant] if mutant else []), stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -106,8 +111,9 @@ def _read(worker: subprocess.Popen[str], lines: SimpleQueue[str | None]) -> None
 
 def _main() -> None:
     first, last, step = (int(text) for text in sys.argv[1:4])
-    mutant = sys.argv[4] if len(sys.argv) > 4 else None
-    for finding in try_seeds(range(first, last, step), mutant):
+    protocol = None if sys.argv[4] == "-" else sys.argv[4]
+    mutant = sys.argv[5] if len(sys.argv) > 5 else None
+    for finding in try_seeds(range(first, last, step), mutant, protocol):
         # A parent that is gone reads no more, and the write fails: no worker outlives it for longer than one seed.
         sys.stdout.write(json.dumps(asdict(finding)) + "\n")
         sys.stdout.flush()

@@ -237,10 +237,20 @@ class Desk:
             kept = [(of, note) for of, note in self._notes if of < round_]
             self._notes = [*kept[-_ROUNDS_BACK:], (round_, bytes(info["note"]))]
         if "note" in info or published:
-            self._ctx.persist("note", self._document.id, self._row())
-        for job in self._children.running(self._document.id):
-            if job.document.parent_round <= round_ - _ROUNDS_BACK:
-                self._children.drop(job.id)
+            self._save()
+        self._drop(self._outlived(round_))
+
+    def _save(self) -> None:
+        self._ctx.persist("note", self._document.id, self._row())
+
+    def _outlived(self, round_: int) -> list[Job]:
+        """The jobs that no round which can be done again would ask for."""
+        running = self._children.running(self._document.id)
+        return [job for job in running if job.document.parent_round <= round_ - _ROUNDS_BACK]
+
+    def _drop(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._children.drop(job.id)
 
     def _row(self) -> bytes:
         """What is on disk of this desk."""
@@ -258,8 +268,7 @@ class Desk:
         if here != self._holding:
             self._holding = here  # what is not here would be asked for without end
             self._ctx.persist("note", self._document.id, self._row(), sync=False)
-        for job in self._children.running(self._document.id):
-            self._children.drop(job.id)
+        self._drop(self._children.running(self._document.id))
 
     def _here(self, digest: bytes) -> bool:
         """Whether the whole blob is here, if only to be checked after a restart."""

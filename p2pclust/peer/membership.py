@@ -274,7 +274,7 @@ class Membership:
                 self._accept(update)
 
     def _refute(self, update: Update) -> None:
-        """Somebody claims that this peer is not alive, or knows a past of ours: in which it had left, or had another store."""
+        """Somebody claims that this peer is not alive, or knows a past of ours: in which it had left, or another store."""
         worse = _RANK.get(update.status, -1) > _RANK["alive"]
         other_store = update.store_id not in ("", self._ctx.store_id)
         if self._left or update.incarnation < self._me.incarnation:

@@ -43,6 +43,10 @@ class Disk:
         """What a restart would find."""
         return self._synced.get((table, key))
 
+    def unsynced(self, table: str, key: str) -> bool:
+        """Whether the row was written, and a crash would take it back."""
+        return (table, key) in self._written
+
     def crash(self) -> int:
         """Lose the rows that were not synced, and all, some or none of such chunks; returns how many rows that were."""
         lost = len(self._written)

@@ -44,6 +44,7 @@ def draw(seed: int) -> swarm.Plan:
         deadline_s=20.0,
         participation=1.0,
         compute_s=(0.001, float(rng.choice([0.05, 0.3, 1.0]))),
+        blackouts=tuple(rng.uniform(1.0, 15.0, int(rng.random() < 0.15)).tolist()),
         phase_crashes=tuple(
             (phase, int(rng.integers(1, 25)) if phase != "closing" else int(rng.integers(1, 4)), after)
             for phase, _, after in plan.phase_crashes

@@ -131,6 +131,8 @@ class Invariants(Observer):
             held = msgpack.unpackb(row)[:3] if row else None
             told = [message.term, message.round, message.digest]
             self._assert(held == told, "S6", f"{peer.name} tells an adoption that is not synced")
+            kept = not peer.disk.unsynced("note", message.job)
+            self._assert(kept, "S6", f"{peer.name} contributes while its note is not synced")
 
     def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:
         """S3, whenever an adoption completes a majority."""

@@ -12,10 +12,11 @@ from typing import Any, Final
 import msgpack
 
 from p2pclust.peer import rounds
+from p2pclust.peer.desk import Desk
 from p2pclust.peer.document import Document
 from p2pclust.peer.ledger import Ledger
 
-__all__ = ["MUTANTS", "planted"]
+__all__ = ["DESK_MUTANTS", "MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -39,6 +40,22 @@ def _every_store_counts(document: Document, name: str, store_id: str) -> bool:
     return name in document.roster
 
 
+def _every_store_counts_within(desk: Desk, document: Document, name: str) -> bool:
+    return True
+
+
+def _note_not_synced(desk: Desk) -> None:
+    desk._ctx.persist("note", desk._document.id, desk._row(), sync=False)
+
+
+def _keeps_all(desk: Desk, jobs: list[Any]) -> None:
+    pass
+
+
+def _keeps_none(desk: Desk, round_: int) -> list[Any]:
+    return desk._children.running(desk._document.id)
+
+
 _Patch = tuple[Any, str, Callable[..., Any]]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -47,6 +64,14 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "no-fence-by-term": ((Ledger, "stale", _no_fence), (Ledger, "may_adopt", _adopts_any_term)),
     "finished-before-a-majority": ((rounds, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
+}
+
+#: The same for peers that work at a desk.
+DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "wiped-store-hoped-for": ((Desk, "_counts", _every_store_counts_within),),
+    "note-not-synced": ((Desk, "_save", _note_not_synced),),
+    "jobs-within-kept": ((Desk, "_drop", _keeps_all),),
+    "jobs-within-dropped-at-once": ((Desk, "_outlived", _keeps_none),),
 }
 
 
@@ -64,7 +89,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = MUTANTS[name]
+    patches = (MUTANTS | DESK_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

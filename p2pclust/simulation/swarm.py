@@ -58,6 +58,7 @@ class Plan:
     cuts: tuple[tuple[float, int, float, bool], ...]  # instant, peer, for, one direction only
     pauses: tuple[tuple[float, int, float], ...]
     deadline_s: float = 2.0  # of a round, where missing is "drop"
+    blackouts: tuple[float, ...] = ()  # instants at which everybody crashes
 
 
 @dataclass
@@ -270,6 +271,8 @@ class Swarm:
         world, start = self.world, self.world.now
         for at, index, down_s, wiped in self.plan.crashes:
             world.at(start + at, partial(self._crash, self.names[index], down_s, wiped=wiped))
+        for at in self.plan.blackouts:
+            world.at(start + at, self._blackout)
         for at, index, for_s, one_way in self.plan.cuts:
             world.at(start + at, partial(self._cut, self.names[index], for_s, one_way=one_way))
         for at, index, for_s in self.plan.pauses:
@@ -295,6 +298,11 @@ class Swarm:
             return
         self.world.crash(name)
         self._plan_restart(name, down_s, wiped=wiped and self._may_wipe())
+
+    def _blackout(self) -> None:
+        self.marks.counts["blackout"] += 1
+        for name in self.names:
+            self._crash(name, float(self._rng.uniform(0.05, 3.0)), wiped=False)
 
     def _plan_restart(self, name: str, down_s: float, *, wiped: bool) -> None:
         if wiped:

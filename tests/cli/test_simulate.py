@@ -80,11 +80,22 @@ def test_a_worker_that_dies_is_noticed(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert ended.err == "error: a worker ended with exit code 1: run again with --jobs 1 to see why\n"
 
 
+def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
+    pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+    ended = cli("simulate", "--seeds", "1:2", "--protocol", "fedcref", "--json")
+    assert ended.code == 0, ended.out
+    assert json.loads(ended.out)["counts"]["finished within"] > 0
+    ended = cli("simulate", "--seeds", "1:2", "--protocol", "fedcref", "--mutant", "note-not-synced")
+    assert ended.code == 1
+    assert "replay it: p2pclust simulate --seeds 1:2 --protocol fedcref --mutant note-not-synced\n" in ended.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("--seeds", "5"), "error: --seeds 5: expected A:B with A below B, such as 0:300\n"),
         (("--seeds", "5:5"), "error: --seeds 5:5: expected A:B with A below B, such as 0:300\n"),
+        (("--seeds", "0:1", "--protocol", "k-fed"), "error: --protocol k-fed: expected fedcref, or nothing\n"),
         (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected one of {', '.join(MUTANTS)}\n"),
         (
             ("--seeds", "0:1", "--seed-trace", "--json"),

@@ -372,13 +372,22 @@ class TestRun:
         net.finish(job, limit_s=60.0)
         assert {net.done(name, 1)[-1].results[0][2].payload for name in ("p2", "p3", "p4")} == {b"s1[0,1,2]"}
 
-    @pytest.mark.parametrize("wanted", [
-        ("g", CHILD, (0, 7), 0), ("g", CHILD, (0, -1), 0), ("g", CHILD, (0, 1), 5), ("g", CHILD, (0, 1), 2),
-        ("g", CHILD, (), 0), ("g", CHILD, (1, 0), 0), ("g", CHILD, (0, 0, 1), 0), ("g", CHILD + bytes(40 * 1024), (0, 1), 0),
-    ], ids=["beyond", "negative", "aggregator beyond", "aggregator aside", "nobody", "not sorted", "twice", "too large"])  # fmt: skip
-    def test_what_can_be_no_job_is_not_run(self, wanted: tuple[str, bytes, tuple[int, ...], int]) -> None:
+    @pytest.mark.parametrize(
+        ("roster", "aggregator", "padding"),
+        [
+            pytest.param((0, 7), 0, 0, id="beyond the roster"),
+            pytest.param((0, -1), 0, 0, id="negative"),
+            pytest.param((0, 1), 5, 0, id="aggregator beyond"),
+            pytest.param((0, 1), 2, 0, id="aggregator aside"),
+            pytest.param((), 0, 0, id="nobody"),
+            pytest.param((1, 0), 0, 0, id="unsorted"),
+            pytest.param((0, 0, 1), 0, 0, id="twice"),
+            pytest.param((0, 1), 0, 40 * 1024, id="too large"),
+        ],
+    )
+    def test_what_can_be_no_job_is_not_run(self, roster: tuple[int, ...], aggregator: int, padding: int) -> None:
         net = DeskNet()
-        net.wants[1] = lambda name: Wanted(runs=(wanted,))
+        net.wants[1] = lambda name: Wanted(runs=(("g", CHILD + bytes(padding), roster, aggregator),))
         job = net.begin()
         net.finish(job)
         assert [fields for _, fields in net.verbs("job") if "within" in fields] == []
@@ -425,7 +434,9 @@ class TestKeep:
         net.wants[2] = run(0, 1, 2)
         found: list[tuple[str, bytes]] = []
         net.hold_work = lambda name, effect: (
-            effect.task.kind == "contribute" and effect.task.job == CHILD and bool(found.append((name, effect.task.note)))
+            effect.task.kind == "contribute"
+            and effect.task.job == CHILD
+            and bool(found.append((name, effect.task.note)))
         )
         net.finish(net.begin(rounds=4))
         assert sorted(found) == [(name, b"1 of " + name.encode()) for name in net.names]
@@ -446,7 +457,9 @@ class TestKeep:
         net = DeskNet()
         net.leaves = self.notes()
         net.leaves[0] = lambda name: {"publishes": [MODEL], "note": b"0"} if name == "p1" else {}
-        net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "contribute" and bool(net.done("p1", 0))
+        net.hold_work = lambda name, effect: (
+            name == "p1" and effect.task.kind == "contribute" and bool(net.done("p1", 0))
+        )
         net.wants[1] = fetch()
         net.lost = lambda packet: isinstance(packet.message, BlobChunk)  # nobody has it but its owner
         job = net.begin(rounds=3, aggregator="p2", patience_s=60.0)
@@ -534,8 +547,12 @@ class TestKeep:
         net.wants = {1: run(0, 1, 2)}
         job = net.begin(rounds=2)
         net.finish(job)
-        child = Document(CHILD, net.names, ("store-p1", "store-p2", "store-p3"), "wait", 5.0, 0.0, "p1", "", f"{job}/1/x")
-        orphan = Document(CHILD, net.names, ("store-p1", "store-p2", "store-p3"), "wait", 5.0, 0.0, "p1", "", "job-9/1/x")
+        child = Document(
+            CHILD, net.names, ("store-p1", "store-p2", "store-p3"), "wait", 5.0, 0.0, "p1", "", f"{job}/1/x"
+        )
+        orphan = Document(
+            CHILD, net.names, ("store-p1", "store-p2", "store-p3"), "wait", 5.0, 0.0, "p1", "", "job-9/1/x"
+        )
         net.crash("p2")
         for document in (child, orphan):
             net.peers["p2"].disk.write("job", document.id, document.encode())
@@ -626,7 +643,9 @@ class TestAnotherTerm:
     def test_a_contribution_that_comes_too_late_leaves_no_note(self) -> None:
         net = DeskNet()
         net.leaves = {r: (lambda name, r=r: {"note": b"%d" % r}) for r in range(6)}  # type: ignore[misc]
-        net.hold_work = lambda name, effect: name == "p3" and effect.task.kind == "contribute" and bool(net.done("p3", 0))
+        net.hold_work = lambda name, effect: (
+            name == "p3" and effect.task.kind == "contribute" and bool(net.done("p3", 0))
+        )
         job = net.begin(rounds=3, missing="drop", deadline_s=0.5)
         net.finish(job)
         assert net.job("p3", job).desk.note == b"0"

@@ -38,6 +38,19 @@ def test_a_lost_store_comes_back_above_its_tombstone() -> None:
     assert net.core("p1").membership.members["p2"].store_id == net.peers["p2"].disk.store_id
 
 
+def test_a_store_that_was_lost_before_anybody_noticed_is_known_to_be_another_one() -> None:
+    """Both lives count from the start, so the claims are alike but for the store; and jobs name the stores that count."""
+    net = Net(3)
+    net.meet()
+    net.crash("p2", wiped=True)
+    net.start("p2")
+    now = net.peers["p2"].disk.store_id
+    net.until(lambda: {net.core(name).membership.store_id("p2") for name in net.names} == {now}, limit_s=10.0)
+    job = net.submit("p1", aggregator="p2")
+    net.until(lambda: set(net.finished(job)) == set(net.names))
+    assert net.job("p1", job).document.counts("p2", now)
+
+
 def test_a_silent_peer_dies_and_a_healed_cut_merges() -> None:
     """Dead members are tried again, so two halves that buried each other find together.
 
