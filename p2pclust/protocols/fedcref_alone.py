@@ -1,9 +1,9 @@
 """Models of clusters that are nobody else's: two for each, and each judges only the rows that it has not seen.
 
 A model that has seen a row serves it better than one that has not. A single model of an isolated cluster would keep the
-rows that it was trained on for ever, though a community may be what they belong to. So a peer trains two, one on its even
-rows and one on its odd rows; a row's error under the cluster is that of the model that did not see it. They are told to
-nobody.
+rows that it was trained on for ever, though a community may be what they belong to. So a peer trains two, each on one half of
+its rows; a row's error under the cluster is that of the model that did not see it. The halves are drawn once and stay the
+same: rows often come in some order, and every other one may be of one kind. The models are told to nobody.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Halves", "halves_of", "packed", "train_halves", "unseen_errors"]
 
-#: For a cluster the digests of the models of its even rows and of its odd rows.
+#: For a cluster the digests of the models of its rows in the one half and in the other.
 Halves = Mapping[int, tuple[bytes, bytes]]
 
 _MAX_SEED: Final = 2**62
@@ -34,7 +34,7 @@ def halves_of(note: Arrays) -> Halves:
     """Return what the note says of them."""
     if "halves" not in note:
         return {}
-    return {q: (even.tobytes(), odd.tobytes()) for q, (even, odd) in enumerate(note["halves"]) if even.any()}
+    return {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(note["halves"]) if one.any()}
 
 
 def packed(halves: Halves, n_clusters: int) -> NDArray[np.uint8]:
@@ -49,6 +49,12 @@ def packed(halves: Halves, n_clusters: int) -> NDArray[np.uint8]:
     for q, pair in halves.items():
         pairs[q] = np.frombuffer(b"".join(pair), np.uint8).reshape(2, DIGEST_BYTES)
     return pairs
+
+
+def _sides(work: AtWork) -> NDArray[np.int64]:
+    """Return for each row of the peer which half it is in, the same in all rounds of a job."""
+    drawn = np.random.default_rng([work.agreed.stream, work.desk.peer])
+    return drawn.permutation(work.local.n_samples) % 2
 
 
 def train_halves(
@@ -74,11 +80,11 @@ def train_halves(
     if not names:
         return {}
     rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(names))]
-    starts, parts = [], []
+    starts, parts, sides = [], [], _sides(work)
     for (q, half), own in zip(names, rngs, strict=True):
         before = work.decoded(known[q][half]) if q in known else None
         starts.append(ModelStack.random(work.architecture, [own]) if before is None else before)
-        parts.append(work.X[rows[q][rows[q] % 2 == half]])
+        parts.append(work.X[rows[q][sides[rows[q]] == half]])
     trained = train(
         ModelStack.concatenate(starts), parts, rngs=rngs, epochs=epochs, batch=work.job.batch,
         learning_rate=learning_rate, device=work.job.device,
@@ -87,17 +93,16 @@ def train_halves(
     for number, q in enumerate(sorted(rows)):
         pair = trained[[2 * number, 2 * number + 1]]
         if pair.finite.all():
-            even, odd = (work.desk.publish(data) for data in pair.encode(work.job.encoding))
-            found[q] = (even, odd)
+            one, other = (work.desk.publish(data) for data in pair.encode(work.job.encoding))
+            found[q] = (one, other)
     return found
 
 
 def unseen_errors(work: AtWork, halves: Halves) -> NDArray[np.float64]:
     """Return each row's error under the model of each cluster that has not seen it, shape (n, clusters)."""
-    n = work.local.n_samples
-    found = np.full((n, len(halves)), np.inf)
+    found, sides = np.full((work.local.n_samples, len(halves)), np.inf), _sides(work)
     for column, q in enumerate(sorted(halves)):
         for half, digest in enumerate(halves[q]):
-            judged = np.arange(1 - half, n, 2)
+            judged = np.flatnonzero(sides != half)
             found[judged, column] = work.errors(work.X[judged], [digest])[:, 0]
     return found

@@ -130,8 +130,9 @@ class Desk:
     kept: Arrays | None = field(default=None, init=False)
 
     def read(self, digest: bytes) -> bytes | None:
-        """Return a blob's bytes, or None if it could not be had."""
-        return self.blob(digest)
+        """Return a blob's bytes, or None if it could not be had. What was published just now lies here as well."""
+        own = next((data for data in self.published if digest_of(data) == digest), None)
+        return self.blob(digest) if own is None else own
 
     def result(self, name: str) -> JobState | None:
         """Return the last state of a job that was wanted, or None if it did not end in time, or failed."""
