@@ -122,7 +122,7 @@ class FedCRefSwarm(swarm.Swarm):
         if not note:
             return  # its store was wiped, or it was away in every round that leaves a note
         labels = engine.conclude(self.job, state, peer.local, Arrays.decode(note))["labels"]
-        index, clusters, first = self.names.index(peer.name), agreed.clusters, agreed.n_groups
+        index, clusters, first = self.names.index(peer.name), agreed.clusters, len(agreed.alive)
         own = clusters.of(index) if index < clusters.n_peers else range(0)
         assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
         told = [label - first for label in np.unique(labels).tolist() if first <= label < first + clusters.total]
