@@ -128,7 +128,7 @@ def _join(sums: Floats, first: int, second: int) -> None:
     sums[first, first] = np.inf
 
 
-def best_cut(distances: Floats, merges: Sequence[Merge]) -> Cut:
+def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) -> Cut:
     """Stop where members are nearest to their own group, compared with the next one.
 
     A member's silhouette (Rousseeuw 1987) is ``(b - a) / max(a, b)``: a is its mean distance to the others of its group,
@@ -140,6 +140,9 @@ def best_cut(distances: Floats, merges: Sequence[Merge]) -> Cut:
     distances : ndarray, shape (M, M)
         As given to :func:`average_linkage`, none negative.
     merges : sequence of Merge
+    slack : float
+        Stop earlier, at the first cut whose mean silhouette falls short of the best by no more than this share of it:
+        for those who can join two groups later, but never part one.
 
     Returns
     -------
@@ -158,14 +161,17 @@ def best_cut(distances: Floats, merges: Sequence[Merge]) -> Cut:
     >>> cut = best_cut(distances, average_linkage(distances))
     >>> cut.groups, cut.n_merges, round(cut.silhouette, 3)
     (((0, 1), (2, 3)), 2, 0.7)
+    >>> best_cut(distances, average_linkage(distances), slack=0.6).groups
+    ((0, 1),)
     """
     table = _Silhouettes(distances)
     silhouettes = [table.mean()]
     for merge in merges:
         table.merge(merge.first, merge.second)
         silhouettes.append(table.mean())
-    best = int(np.argmax(silhouettes))
-    return Cut(_groups(len(distances), merges[:best]), best, silhouettes[best], tuple(silhouettes))
+    enough = (1.0 - slack) * max(silhouettes)
+    found = next(n for n, value in enumerate(silhouettes) if value >= enough)
+    return Cut(_groups(len(distances), merges[:found]), found, silhouettes[found], tuple(silhouettes))
 
 
 def settled(

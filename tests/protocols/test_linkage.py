@@ -100,6 +100,14 @@ class TestBestCut:
         assert cut.silhouettes == pytest.approx(expected)
         assert cut.silhouette == max(cut.silhouettes) == cut.silhouettes[cut.n_merges]
 
+    @given(matrices(distinct=False), st.sampled_from([0.05, 0.3, 1.0]))
+    def test_with_slack_it_is_the_finest_that_is_good_enough(self, distances: np.ndarray, slack: float) -> None:
+        merges = average_linkage(distances)
+        best, cut = best_cut(distances, merges), best_cut(distances, merges, slack=slack)
+        assert cut.silhouettes == best.silhouettes
+        assert cut.silhouette >= (1 - slack) * best.silhouette
+        assert all(value < (1 - slack) * best.silhouette for value in cut.silhouettes[: cut.n_merges])
+
     def test_no_structure_is_no_group(self) -> None:
         cut = best_cut(np.ones((4, 4)), average_linkage(np.ones((4, 4))))
         assert (cut.groups, cut.n_merges) == ((), 0)
