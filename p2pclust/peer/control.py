@@ -159,7 +159,7 @@ class Control:
 
 
 def _max_rss_mb() -> float:
-    """The most memory that this process ever had resident.
+    """The most memory that this process ever had resident, with the pages that forks of one server share.
 
     Not `ru_maxrss` where it can be helped: on Linux a new program inherits that figure from whoever started it.
     """

@@ -40,6 +40,7 @@ from p2pclust.transport.zeromq import ZmqLinks
 __all__ = ["die_with_parent", "main", "run_peer"]
 
 _GOODBYE_S = 0.5
+_SWITCH_S = 0.0005  # how long the loop waits before it asks a worker that runs Python for its turn; usually ten times that
 _MAX_STRANGERS = 100
 
 
@@ -100,6 +101,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         watch("started", {"pid": os.getpid(), "address": links.address})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
+        sys.setswitchinterval(_SWITCH_S)
         gc.collect()
         gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
         shell.start(links, worker)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,3 +107,19 @@ def test_whatever_happens_to_one_peer_the_rest_keeps_every_promise(
     except AssertionError:
         (home / "events.jsonl").write_text("".join(json.dumps(event, default=str) + "\n" for event in result.events))
         raise
+
+
+@pytest.mark.timeout(600)
+def test_nobody_is_held_dead_while_25_peers_compute(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """More workers than any machine has cores: event loops answer probes and heartbeats all the same."""
+    rng = np.random.default_rng(0)
+    job = a_job("llf-fcm", n_clusters=20, max_rounds=50)
+    result = carry_out("processes", a_fleet([rng.random((20_000, 50)) for _ in range(25)], job, home=home))
+    seen = Counter(event["status"] for event in by_verb(result, "member"))
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n25 peers computed for {result.jobs[0].seconds:.0f} s; what was seen of members: {dict(seen)}\n"
+        )
+    assert result.failure == ""
+    assert "dead" not in seen
+    assert len(result.jobs[0].terms) == 1, "the aggregator was never missed"
