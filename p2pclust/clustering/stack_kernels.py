@@ -285,9 +285,9 @@ def errors(
         layout.pack(chunk, layout.views(packed, len(chunk)))
         for start in range(0, len(padded), block):
             here = padded[start : start + block].expand(count, -1, -1)
-            output = models.forward(here)
-            torch.ops.aten.mse_loss.out(output, here, 0, out=output)
-            torch.sum(output, -1, out=squares[:count, start : start + block])
+            for which, output in models.results(here):
+                torch.ops.aten.mse_loss.out(output, here[which], 0, out=output)
+                torch.sum(output, -1, out=squares[which, start : start + block])
         found[:, first : first + height] = squares[: len(chunk), :n_rows].T.cpu().numpy()
     found /= np.float32(architecture.n_features)
     return found

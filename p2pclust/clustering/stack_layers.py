@@ -11,7 +11,7 @@ shapes and on the processor alone, so a model's bits do not depend on its compan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -169,6 +169,17 @@ class Pass:
             hidden = layer.output
         return hidden
 
+    def results(self, X: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Give the last layer's outputs as soon as they are there: of which models, and (models, rows, width).
+
+        They may be overwritten, and are best used at once, while they are in cache.
+        """
+        hidden = X
+        for layer in self._layers[:-1]:
+            layer.forward(hidden)
+            hidden = layer.output
+        yield from self._layers[-1].results(hidden)
+
     def backward(self, take: Take | None = None) -> None:
         """Fill in the gradients of the last forward pass from `slope`, which is spent.
 
@@ -206,6 +217,10 @@ class _Layer:
         """Fill in the outputs."""
         raise NotImplementedError
 
+    def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Give outputs as they come, with the models that they are of."""
+        raise NotImplementedError
+
     def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
         """Fill in the gradients, and the slope in the layer below, before its activation."""
         raise NotImplementedError
@@ -217,6 +232,10 @@ class _Together(_Layer):
     def forward(self, inputs: torch.Tensor) -> None:
         torch.baddbmm(self.bias, inputs, self.matrix, out=self.output)
         _activate(self.kind, self.output, self.output)
+
+    def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        self.forward(inputs)
+        yield slice(0, len(self.output)), self.output
 
     def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
         torch.bmm(inputs.mT, self.slope, out=self.gradient)
@@ -238,6 +257,12 @@ class _OneByOne(_Layer):
     def forward(self, inputs: torch.Tensor) -> None:
         for X, (transposed, bias, output) in zip(inputs.unbind(), self._forward, strict=True):
             _activate(self.kind, _product(X, transposed, bias), output)
+
+    def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        for m, (X, (transposed, bias, _)) in enumerate(zip(inputs.unbind(), self._forward, strict=True)):
+            sums = _product(X, transposed, bias)
+            _activate(self.kind, sums, sums)
+            yield slice(m, m + 1), sums[None]
 
     def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
         torch.sum(self.slope, 1, keepdim=True, out=self.bias_gradient)
