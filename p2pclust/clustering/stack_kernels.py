@@ -136,13 +136,13 @@ _kept = threading.local()
 
 
 def trainer(architecture: Architecture, height: int, width: int, device: torch.device, *, keep: bool) -> Trainer:
-    """Return a trainer; if it is to be kept, for the next call in this thread that asks for the same.
+    """Return a trainer of chunks of at least this height; if it is to be kept, for the thread's next call too.
 
-    Taking memory and viewing it costs as much as a step or two, which weighs in trainings of eight. One trainer is kept
-    per thread, and goes with it.
+    Taking memory anew costs as much as several steps, which weighs in trainings of eight. One trainer is kept per
+    thread, and goes with it.
     """
-    key = (architecture, height, width, device)
-    if getattr(_kept, "key", None) == key:
+    key = (architecture, width, device)
+    if getattr(_kept, "key", None) == key and _kept.trainer.height >= height:
         found: Trainer = _kept.trainer
         return found
     made = Trainer(architecture, height, width, device)
@@ -166,7 +166,7 @@ class Trainer:
     def __init__(self, architecture: Architecture, height: int, width: int, device: torch.device) -> None:
         self._features, self._device = architecture.n_features, device
         self._fewest = _fewest(architecture)
-        height = max(height, self._fewest)
+        self.height = height = max(height, self._fewest)
         self._network = Network(architecture.shapes, architecture.activations, height, width, device)
         self._layout = Layout(architecture.shapes, self._network.wide)
         self._adam = Adam(self._layout, height, device)

@@ -1,4 +1,4 @@
-"""Train and evaluate autoencoders by the stack: checks, schedules and blocks; the products are in `stack_kernels`.
+"""Train and evaluate autoencoders by the stack: checks, schedules and blocks; the steps are in `stack_kernels`.
 
 All models of a stack go through one batched program, whoever they belong to, and a model's result does not depend on
 which others are in the stack:
@@ -10,10 +10,12 @@ which others are in the stack:
 - *All arithmetic is per model*, on operands of the same shape and alignment in every stack. Where a library would treat a
   model that is alone differently from one in company, it gets a partner.
 - *Blocks are fixed.* Errors are computed in blocks of the same number of rows, the last one padded.
+- *One torch thread computes.* With more, the libraries may share a product out in another way, with other bits. So each
+  call sets the number of torch threads of the calling thread to one, and back. To use more cores, call from several
+  threads, with some models each: torch computes without Python's lock, calls share nothing, and no bit depends on it.
 
-With one torch thread the result is then the same bits (tested on random architectures, stacks and orders). With more, the
-libraries may share a product out in another way, and results agree to rounding only. Whoever runs this sets the number of
-threads: one per worker. Everything is float32; nothing is ever trained in bfloat16, which gained nothing at these sizes.
+The result is then the same bits (tested on random architectures, stacks and orders) on the same machine. Everything is
+float32; nothing is ever trained in bfloat16, which gained nothing at these sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ __all__ = ["finite_rows", "reconstruction_errors", "reconstructions", "require_t
 Floats32 = npt.NDArray[np.float32]
 
 # How many weights are trained at once. On a CPU the models of a chunk, with their gradients and moments, should stay
-# in cache: two of FedCRef's for images, more of smaller ones. A GPU wants thousands of products at once.
+# in cache: two of FedCRef's for images, more of smaller ones. A GPU wants thousands of products at once. What fits is
+# also kept for the thread's next call.
 _CHUNK_WEIGHTS = {"cpu": 400_000, "cuda": 50_000_000}
 # Rows and models of one block of evaluation.
 _BLOCK_ROWS = {"cpu": 128, "cuda": 1024}
@@ -117,8 +120,8 @@ def train(
     order = np.argsort([-len(array) for array in rows], kind="stable")
     height = max(1, min(len(stack), _CHUNK_WEIGHTS[placed.type] // stack.architecture.n_parameters))
     width = -(-batch // _ALIGNED) * _ALIGNED
-    small = height * stack.architecture.n_parameters <= _CHUNK_WEIGHTS["cpu"]
-    trainer = kernels.trainer(stack.architecture, height, width, placed, keep=small)
+    fits = placed.type == "cpu" and height * stack.architecture.n_parameters <= _CHUNK_WEIGHTS["cpu"]
+    trainer = kernels.trainer(stack.architecture, height, width, placed, keep=fits)
     trained = stack.weights.copy()
     with kernels.one_thread():
         for start in range(0, len(stack), height):
