@@ -174,10 +174,14 @@ def _metrics(job: Job, state: JobState, contributed: Sequence[tuple[Local, DataS
     truth = [share.y for _, share in contributed if share.y is not None]
     if not truth or len(truth) < len(contributed):
         return {}
-    labels = np.concatenate([engine.conclude(job, state, local)["labels"] for local, _ in contributed])
+    own = [engine.conclude(job, state, local)["labels"] for local, _ in contributed]
     # Text where one file's labels are numbers and another's are words.
-    known = np.concatenate(truth)
-    return {"ari": adjusted_rand_index(known, labels), "accuracy": accuracy(known, labels)}
+    known, labels = np.concatenate(truth), np.concatenate(own)
+    found = {"ari": adjusted_rand_index(known, labels), "accuracy": accuracy(known, labels)}
+    if not isinstance(labelling_stage(job)[1], Clustering):
+        # As FedCRef counts: each peer by itself, under its own best matching.
+        found["peer_accuracy"] = float(np.mean([accuracy(*pair) for pair in zip(truth, own, strict=True)]))
+    return found
 
 
 def _differences(centers: Floats, by_pooling: Floats, locals_: Sequence[Local]) -> dict[str, float]:

@@ -44,7 +44,8 @@ def test_a_job_of_flows(scenario_file: Write, backend: str) -> None:
     assert (job["centers"], job["pooled"], job["gap"]) == (None, None, None)
     assert (job["converged"], job["stops"], job["rounds"]) == (True, "all its rounds are done", 7)
     assert job["parameters"]["hidden"] == [8]
-    assert set(job["metrics"]) == {"ari", "accuracy"}
+    assert set(job["metrics"]) == {"ari", "accuracy", "peer_accuracy"}
+    assert job["metrics"]["accuracy"] <= job["metrics"]["peer_accuracy"] <= 1
     assert job["replay_identical"]
     assert len(set(job["digests"].values())) == 1
     assert json.loads((out / "result.json").read_text())["jobs"][0]["centers"] is None
