@@ -55,6 +55,7 @@ _MAX_CLUSTERS = 2**12
 _MAX_UNITS = 2**16
 _MAX_STEPS = 10**6
 _MAX_ROWS = 2**38
+_MAX_BYTES = 2**32
 _STARTS = ("random", "peers")
 
 
@@ -154,7 +155,13 @@ class UIFCAProtocol(Labelling):
             raise UsageError("uifca: put range and scaling stages before it")
         if not state["declared"].all():
             state = state.without("lo", "hi", "declared")
-        models = random_flows(self.architecture(state["origin"].size), [rng] * self.n_clusters)
+        architecture = self.architecture(state["origin"].size)
+        if 4 * self.n_clusters * architecture.n_parameters > _MAX_BYTES:
+            raise UsageError(
+                f"uifca: {self.n_clusters} models of {architecture.n_parameters} weights are too large for anybody to hold: "
+                "ask for fewer or smaller layers"
+            )
+        models = random_flows(architecture, [rng] * self.n_clusters)
         models.setflags(write=False)
         state = state.without("rows", "unit", "moments")
         state = state.replace(models=models, assigning=models, steps=np.int64(0), suppressed=np.int64(0))

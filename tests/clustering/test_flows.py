@@ -232,6 +232,18 @@ def test_random_flows_depend_on_their_own_generator_only() -> None:
     assert 0.9 / np.sqrt(5) < np.abs(matrix).max() < 1 / np.sqrt(5), "masked units count in the first layer's bound"
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device here")
+def test_the_same_on_cuda() -> None:
+    weights, samples = random_flows(SMALL, rngs(0, 1)), [rows(40), rows(7)]
+    found = [
+        train_flows(SMALL, weights, samples, rngs=rngs(2, 3), steps=5, learning_rate=1e-2, device=device)
+        for device in ("cpu", "cuda")
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-4)
+    likely = [log_likelihoods(SMALL, weights, samples[0], device=device) for device in ("cpu", "cuda")]
+    np.testing.assert_allclose(likely[0], likely[1], rtol=1e-4, atol=1e-4)
+
+
 class TestArchitecture:
     def test_a_checkerboard_of_images(self) -> None:
         board = np.indices((28, 28)).sum(axis=0).ravel() % 2

@@ -298,6 +298,13 @@ def test_bad_parameters(options: dict[str, Any], line: str) -> None:
         cluster_job("uifca", n_clusters=3, **options)
 
 
+def test_models_that_nobody_could_hold_are_refused_before_memory_is_taken() -> None:
+    job = cluster_job("uifca", n_clusters=2**12, bounds=([0.0] * 784, [1.0] * 784), hidden=(2**16,) * 4, couplings=64)
+    state = engine.begin(job)
+    assert state.status == "failed"
+    assert state.reason.startswith("uifca: 4096 models of ")
+
+
 def test_its_job_is_asked_for_like_any_other_but_has_no_centers() -> None:
     job = cluster_job("uifca", n_clusters=3, scaling="minmax", hidden=(8, 4))
     assert [stage.protocol for stage in job.stages] == ["range", "minmax", "uifca"]
