@@ -25,7 +25,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.streams import dirt
 from p2pclust.scenario.schema import JobSpec
 
-__all__ = ["first_labels", "measured_communities", "own_numbers", "wrong_links"]
+__all__ = ["cluster_classes", "first_labels", "measured_communities", "own_numbers", "wrong_links"]
 
 Ints = NDArray[np.int64]
 
@@ -97,13 +97,7 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
             for name in truth
         }
         metrics["accuracy"] = float(np.mean([accuracy(y, labels[name]) for name, y in truth.items()]))
-        classes = [
-            _most(truth[found.roster[peer]], found.notes[found.roster[peer]]["entered"] == cluster)
-            if found.roster[peer] in truth
-            else None
-            for peer, cluster in association.clusters.nodes
-        ]
-        metrics["wrong_links"] = wrong_links(association, classes)
+        metrics["wrong_links"] = wrong_links(association, cluster_classes(association, found, truth))
     return {
         "communities": [[called[m] for m in members] for members in association.groups],
         "isolated": [called[m] for m in association.isolated],
@@ -113,6 +107,24 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
         "metrics": metrics,
         "note": "a community is found by its members' models; nobody holds centers",
     }
+
+
+def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:
+    """Return what most rows of each cluster of the last exchange are, shape (M,); None where nobody can tell.
+
+    Parameters
+    ----------
+    association : Association
+        Of the last exchange.
+    found : JobResult
+    truth : mapping of str to array
+        True labels by peer, of peers that finished.
+    """
+    names = [found.roster[peer] for peer, _ in association.clusters.nodes]
+    return [
+        _most(truth[name], found.notes[name]["entered"] == cluster) if name in truth else None
+        for name, (_, cluster) in zip(names, association.clusters.nodes, strict=True)
+    ]
 
 
 def _most(y: NDArray[Any], rows: NDArray[np.bool_]) -> Any:

@@ -19,7 +19,16 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 
-__all__ = ["EventLog", "default_directory", "plain", "prepare", "write_centers", "write_own_centers", "write_result"]
+__all__ = [
+    "EventLog",
+    "default_directory",
+    "plain",
+    "prepare",
+    "write_centers",
+    "write_own_centers",
+    "write_result",
+    "write_text",
+]
 
 
 def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
@@ -87,7 +96,7 @@ class EventLog:
 
 def write_result(directory: Path, result: Mapping[str, Any]) -> None:
     """Write ``result.json``."""
-    _write(directory / "result.json", json.dumps(plain(result), indent=1, allow_nan=False) + "\n")
+    write_text(directory / "result.json", json.dumps(plain(result), indent=1, allow_nan=False) + "\n")
 
 
 def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping[str, Any]) -> None:
@@ -130,10 +139,11 @@ def _write_table(path: Path, feature_names: Sequence[str], centers: Sequence[Seq
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(feature_names)
     rows.writerows([repr(float(value)) for value in center] for center in centers)
-    _write(path, text.getvalue())
+    write_text(path, text.getvalue())
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file beside its place, and rename it into it."""
     beside = path.with_name(f".{path.name}.tmp")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

@@ -115,7 +115,39 @@ def carry_out(
     report.write_result(out, result)
     report.write_centers(out, next(iter(shares.values())).feature_names, result)
     report.write_own_centers(out, owned)
+    _write_page(out, result, jobs, found, shares)
     return result
+
+
+def _write_page(
+    out: Path, result: Mapping[str, Any], jobs: Sequence[Job], found: FleetResult, shares: Mapping[str, DataSet]
+) -> None:
+    """Write ``report.html`` for jobs that have something to look at; so far these are FedCRef's."""
+    (out / "report.html").unlink(missing_ok=True)  # of an earlier run into the same directory
+    at_desks = [
+        (number, job, done)
+        for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False), start=1)
+        if job.at_desk and done.state is not None and done.state.status == "done" and done.notes
+    ]
+    if not at_desks:
+        return
+    # Heavy, and only such jobs need it.
+    from p2pclust.scenario.community_pages import Story, sections  # noqa: PLC0415
+    from p2pclust.scenario.page import write_page  # noqa: PLC0415
+
+    # Peers count over all jobs, and a peer that is lost takes its counters with it.
+    sent: int | None = sum(int(peer.get("bytes_sent") or 0) for peer in found.peers.values()) if len(jobs) == 1 else 0
+    if sent and not all(peer.get("finished") for peer in found.peers.values()):
+        sent = None
+    parts = [
+        section
+        for number, job, done in at_desks
+        for section in sections(
+            Story(job, done, shares, found.events, sent), f"Job {number}: " if len(jobs) > 1 else ""
+        )
+    ]
+    facts = f"{len(shares)} peers, {result['backend']}, seed {result['seed']}, {result['wall_seconds']:.1f} s"
+    write_page(out, result["title"] or result["scenario"], facts, parts)
 
 
 _ORDER = (

@@ -1,0 +1,73 @@
+"""What all pictures share: colours, figures, and how a figure becomes bytes that a page can hold."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "ALONE",
+    "COLOURS",
+    "GOOD",
+    "INK",
+    "LINK",
+    "WRONG",
+    "can_draw",
+    "data_address",
+    "new_figure",
+    "width_in_pixels",
+]
+
+# Of communities and curves. No red, which is for what is wrong, no grey, which is for what is alone.
+COLOURS: Final = (
+    "#4e79a7", "#f1a340", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#8cd17d", "#499894", "#d7b5d8",
+    "#a0cbe8", "#b6992d", "#5b5ea6", "#c7a76c", "#2f6b4f",
+)  # fmt: skip
+WRONG: Final = "#d62728"
+ALONE: Final = "#bdbdbd"
+GOOD: Final = "#2ca02c"
+LINK: Final = "#777777"
+INK: Final = "#333333"
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def data_address(figure: Figure, kind: str = "svg") -> str:
+    """Return a figure as an address that holds all of it, for the ``src`` of an image; the same figure, the same bytes.
+
+    Parameters
+    ----------
+    figure : Figure
+    kind : {"svg", "png"}
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
+
+    buffer = io.BytesIO()
+    # Names within an SVG are drawn by chance, if no salt is given; and both kinds would tell date or version.
+    with rc_context({"svg.hashsalt": "p2pclust"}):
+        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    mime = {"svg": "svg+xml", "png": "png"}[kind]
+    return f"data:image/{mime};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def width_in_pixels(figure: Figure) -> int:
+    """Return how wide a figure should be on a page: letters are then about as large as the page's own."""
+    return round(96 * float(figure.get_figwidth()))

@@ -1,0 +1,79 @@
+"""The paper's five curves (Figure 8) as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.scenario.pictures.canvas import COLOURS, INK, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["PANELS", "history_figure"]
+
+Floats = NDArray[np.float64]
+
+#: By the name of a curve, what it shows: the panels of the paper's Figure 8, and one that only the refined mode has.
+PANELS: Final[Mapping[str, str]] = {
+    "communities": "communities",
+    "accuracy": "accuracy (mean over peers)",
+    "wrong": "wrong associations (%)",
+    "isolated": "isolated clusters",
+    "active": "active peers",
+    "changed": "rows that changed cluster (%)",
+}
+
+
+def history_figure(
+    curves: Mapping[str, Sequence[float]], *, step: str = "iteration", wanted: Mapping[str, float] | None = None
+) -> Figure:
+    """Draw the paper's five curves (Figure 8), as far as they are known.
+
+    Parameters
+    ----------
+    curves : mapping of str to sequence of float
+        By a name of :data:`PANELS`: one number per step, the first of them before the first step; NaN where it is not
+        known. A curve that is missing, or NaN throughout, has no panel.
+    step : str
+        What a step is called.
+    wanted : mapping of str to float, optional
+        What would be right, as a dashed line: for example as many communities as there are classes.
+    """
+    shown = [name for name in PANELS if name in curves and np.isfinite(np.array(curves[name], float)).any()]
+    figure = new_figure(2.9 * max(1, len(shown)), 2.9)
+    for place, name in enumerate(shown, start=1):
+        axes = figure.add_subplot(1, len(shown), place)
+        values = np.array(curves[name], dtype=np.float64)
+        steps = np.arange(len(values))
+        there = np.isfinite(values)
+        # Dotted where nobody knows what was between.
+        gaps = not there[int(np.argmax(there)) :].all()
+        axes.plot(steps[there], values[there], ":" if gaps else "-", marker="o", markersize=4, color=COLOURS[0])
+        if wanted and name in wanted:
+            axes.axhline(wanted[name], color=INK, linestyle="--", linewidth=1)
+        _scale(axes, name, values[there], (wanted or {}).get(name))
+        axes.set_title(PANELS[name], fontsize=10)
+        axes.set_xlabel(f"{step} (0: the start)" if there[0] else step, fontsize=9)
+        axes.set_xlim(-0.3, len(values) - 0.7)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def _scale(axes: Axes, name: str, values: Floats, wanted: float | None) -> None:
+    """Choose an ordinate that begins at 0 where 0 means something, and that a few counts do not blow up."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    top = max([*values.tolist(), wanted or 0.0])
+    if name == "accuracy":
+        axes.set_ylim(min(0.5, float(values.min()) - 0.05), 1.0)
+        return
+    least = {"wrong": 5.0, "isolated": 5.0, "changed": 5.0}.get(name, 2.0)
+    axes.set_ylim(-0.03 * max(top, least), 1.12 * max(top, least))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=name not in ("wrong", "changed"), nbins=6))

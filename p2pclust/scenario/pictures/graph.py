@@ -1,0 +1,160 @@
+"""The association graph as a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG, new_figure
+from p2pclust.scenario.pictures.layout import Layout, lay_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from p2pclust.protocols.association import Association
+
+__all__ = ["association_figure", "community_names"]
+
+
+def community_names(n_groups: int) -> list[str]:
+    """Return the names of communities in pictures: A, B, ..., Z, A2, B2, ...
+
+    Examples
+    --------
+    >>> community_names(28)[-3:]
+    ['Z', 'A2', 'B2']
+    """
+    letters = [chr(ord("A") + number) for number in range(26)]
+    return [letters[n % 26] + (str(n // 26 + 1) if n >= 26 else "") for n in range(n_groups)]
+
+
+def association_figure(
+    association: Association,
+    classes: Sequence[Any] | None = None,
+    *,
+    peers: Sequence[str] | None = None,
+    title: str = "",
+) -> Figure:
+    """Draw an association graph: communities apart and in colours, isolated clusters around them.
+
+    Parameters
+    ----------
+    association : Association
+    classes : sequence, length M, optional
+        What most rows of each cluster truly are; None for a cluster of which nobody knows. Links between clusters of
+        different classes are then red, and clusters that are not of their community's class have a red edge.
+    peers : sequence of str, optional
+        What is written into the clusters of each peer, at most three letters; by default its index in the roster.
+    title : str
+        By default how many there are of everything.
+    """
+    layout = lay_out(association)
+    left, right, bottom, top = layout.page
+    figure = new_figure(11, 11 * (top - bottom) / (right - left) + 1.0)
+    axes = figure.add_subplot()
+    known = list(classes) if classes is not None else [None] * association.clusters.total
+    main = [_mode([known[m] for m in members]) for members in association.groups]
+    _draw_links(axes, association, known, layout)
+    _draw_nodes(axes, association, known, main, layout, peers)
+    for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
+        text = f"{community_names(number + 1)[-1]}: {len(members)} clusters" + _of_class(
+            kind, [known[m] for m in members]
+        )
+        x, y = layout.captions[number]
+        axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
+    axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
+    axes.axis("off")
+    axes.set_title(title or _headline(association, known), fontsize=12)
+    _legend(figure, known)
+    return figure
+
+
+def _mode(kinds: Sequence[Any]) -> Any:
+    """The most frequent of these that are known, the first of equals; None if none is."""
+    counts: dict[Any, int] = {}
+    for kind in kinds:
+        if kind is not None:
+            counts[kind] = counts.get(kind, 0) + 1
+    return max(counts, key=lambda kind: counts[kind]) if counts else None
+
+
+def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
+    """Say what the clusters of a community are, as far as it is known."""
+    told = [other for other in kinds if other is not None]
+    same = sum(other == kind for other in told)
+    if not told:
+        return ""
+    if same < len(told):
+        return f"\n{same} of class {kind}, {len(told) - same} not"
+    return f"\nall of class {kind}" if len(told) == len(kinds) else f"\n{same} of class {kind}, the others unknown"
+
+
+def _headline(association: Association, known: Sequence[Any]) -> str:
+    groups, alone = association.groups, association.isolated
+    text = f"{len(groups)} communities of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
+    text += f"{len(association.links)} links"
+    told = [(known[a], known[b]) for a, b in association.links.tolist()]
+    told = [pair for pair in told if None not in pair]
+    if told:
+        wrong = sum(a != b for a, b in told)
+        text += f", {wrong} of them wrong ({100 * wrong / len(told):.1f} %)" if wrong else ", none of them wrong"
+    return text
+
+
+def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layout: Layout) -> None:
+    from matplotlib.collections import LineCollection  # noqa: PLC0415
+
+    right: list[Any] = []
+    wrong: list[Any] = []
+    for a, b in association.links.tolist():
+        different = known[a] is not None and known[b] is not None and known[a] != known[b]
+        (wrong if different else right).append((layout.places[a], layout.places[b]))
+    # Many links of a large community together shall not be darker than the few of a small one.
+    faint = float(np.clip(6.0 / math.sqrt(max(1, len(right))), 0.25, 0.8))
+    axes.add_collection(LineCollection(right, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
+    axes.add_collection(LineCollection(wrong, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
+
+
+def _draw_nodes(
+    axes: Axes,
+    association: Association,
+    known: Sequence[Any],
+    main: Sequence[Any],
+    layout: Layout,
+    peers: Sequence[str] | None,
+) -> None:
+    from matplotlib.patches import Circle  # noqa: PLC0415
+
+    owners = association.clusters.owners.tolist()
+    # As large as the node lets it be, on a page of 11 inches.
+    font = float(np.clip(layout.node * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
+    for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
+        kind = main[group] if group >= 0 else None
+        stranger = kind is not None and known[node] is not None and known[node] != kind
+        colour = ALONE if group < 0 else COLOURS[group % len(COLOURS)]
+        edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
+        x, y = layout.places[node]
+        axes.add_patch(Circle((x, y), layout.node, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
+        text = str(peer) if peers is None else peers[peer]
+        axes.text(x, y, text, ha="center", va="center", fontsize=font, color="#111111", zorder=4)
+
+
+def _legend(figure: Figure, known: Sequence[Any]) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    def dot(face: str, edge: str, label: str) -> Line2D:
+        return Line2D([], [], marker="o", linestyle="", markersize=9, color=face, markeredgecolor=edge, label=label)
+
+    marks = [
+        dot("white", "#555555", "a cluster of one peer; the number is the peer"),
+        Line2D([], [], color=LINK, linewidth=1.2, label="associated: same colour, one community"),
+        dot(ALONE, "white", "isolated: associated with none"),
+    ]
+    if any(kind is not None for kind in known):
+        marks.append(Line2D([], [], color=WRONG, linewidth=1.2, label="wrong: most rows are of different classes"))
+        marks.append(dot("white", WRONG, "not of the class of its community"))
+    figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)

@@ -1,0 +1,184 @@
+"""Where the clusters of an association graph are drawn: communities apart from one another, the isolated ones around."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.association import Association
+
+__all__ = ["Layout", "lay_out"]
+
+Floats = NDArray[np.float64]
+
+_NODE: Final = 0.42  # radius; neighbours are at least 1 apart
+_STRETCH: Final = 1.6  # a page is wider than it is high
+_GAP: Final = 0.9  # between communities
+_CAPTION: Final = (0.125, 0.035)  # width and height of two lines above a community, as parts of the page's width
+_LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn huge
+
+
+# Compared by identity, because it holds arrays.
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Places in units of about a node's distance to the next.
+
+    Attributes
+    ----------
+    places : float64 array, shape (M, 2)
+        Of the clusters.
+    captions : float64 array, shape (G, 2)
+        For each community the lower middle of its caption.
+    page : (float, float, float, float)
+        Left, right, bottom and top.
+    node : float
+        Radius of a node.
+    """
+
+    places: Floats
+    captions: Floats
+    page: tuple[float, float, float, float]
+    node: float = _NODE
+
+
+def lay_out(association: Association) -> Layout:
+    """Return where everything is drawn; the same graph is always drawn alike.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.association import Association, Clusters
+    >>> found = lay_out(Association(Clusters((2, 1, 1)), [(0, 2), (2, 3)]))
+    >>> found.places.shape, found.captions.shape
+    ((4, 2), (1, 2))
+    """
+    groups = association.groups
+    inner = [_community(association, members) for members in groups]
+    # Of each community half its width and height, nodes included.
+    sizes = np.array([np.abs(own).max(axis=0) + _NODE for own in inner]).reshape(-1, 2)
+    half, (wide, high), middles, boxes = np.array(_LEAST), (0.0, 0.0), sizes, sizes
+    for _ in range(2):  # Letters are as large on every page: how much room they need shows when the page is known.
+        wide, high = (2 * float(half[0]) * part for part in _CAPTION)
+        boxes = np.maximum(sizes + np.array([0.0, high / 2]), [wide / 2, 0.0])
+        middles = _packed(boxes)
+        half = np.maximum((np.abs(middles) + boxes).max(axis=0) if len(groups) else 0.0, _LEAST)
+    places = np.zeros((association.clusters.total, 2))
+    captions = np.zeros((len(groups), 2))
+    for number, (members, own) in enumerate(zip(groups, inner, strict=True)):
+        middle = middles[number] - [0.0, high / 2]
+        places[list(members)] = own + middle
+        captions[number] = middle + np.array([0.0, sizes[number, 1] + 0.1])
+    alone = list(association.isolated)
+    places[alone], page = _rim(len(alone), float(half[0]), float(half[1]))
+    return Layout(places, captions, page)
+
+
+def _community(association: Association, members: tuple[int, ...]) -> Floats:
+    """Return the places of one community around its own middle, no two nodes closer than 1 if that can be."""
+    import networkx as nx  # noqa: PLC0415 - heavy, and only a picture needs it
+
+    nodes = [association.clusters.nodes[m] for m in members]
+    # In the order of the members: a subgraph's own is that of a set.
+    graph = nx.Graph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from(sorted(tuple(sorted(edge)) for edge in association.graph().subgraph(nodes).edges()))
+    if nx.density(graph) > 0.6 and len(nodes) <= 24:
+        # Nearly all are linked: nobody is in the middle.
+        angles = 2 * math.pi * np.arange(len(nodes)) / len(nodes) + math.pi / 2
+        found = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    else:
+        at = nx.kamada_kawai_layout(graph)
+        found = _level(np.array([at[node] for node in nodes]))
+    found -= (found.min(axis=0) + found.max(axis=0)) / 2
+    apart = np.hypot(*(found[:, np.newaxis] - found).transpose(2, 0, 1))
+    closest = apart[np.triu_indices(len(nodes), 1)].min()
+    # Two nodes that nearly coincide must not blow a community up.
+    most = 1.4 * math.sqrt(len(nodes)) / np.hypot(*found.T).max()
+    spread: Floats = found * min(1.0 / max(closest, 1e-9), most)
+    return spread
+
+
+def _level(places: Floats) -> Floats:
+    """Turn places so that they are widest along the page."""
+    centred = places - places.mean(axis=0)
+    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1]
+    # An eigenvector's sign is the library's choice; this one is ours.
+    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    turned: Floats = centred @ axes
+    return turned
+
+
+def _packed(boxes: Floats) -> Floats:
+    """Return middles of boxes that do not touch: in rows, in their order, as words on a page.
+
+    Parameters
+    ----------
+    boxes : float64 array, shape (G, 2)
+        Half widths and half heights.
+    """
+    full = 2 * boxes + _GAP
+    if not len(boxes):
+        return np.zeros((0, 2))
+    # As long rows as leave everything largest on a page of the wanted shape.
+    lengths = np.linspace(full[:, 0].max(), full[:, 0].sum(), 60) * 1.001
+    rows = min((_rows(full, length) for length in lengths.tolist()), key=lambda rows: _page(full, rows))
+    middles = np.zeros((len(boxes), 2))
+    top = sum(float(full[row, 1].max()) for row in rows) / 2
+    for row in rows:
+        height, widths = float(full[row, 1].max()), full[row, 0]
+        middles[row, 0] = np.cumsum(widths) - widths / 2 - widths.sum() / 2
+        middles[row, 1] = top - height / 2
+        top -= height
+    return middles
+
+
+def _rows(full: Floats, longest: float) -> list[list[int]]:
+    """Return boxes in rows no longer than this, filled one after the other."""
+    rows: list[list[int]] = []
+    for number, width in enumerate(full[:, 0].tolist()):
+        if not rows or full[rows[-1], 0].sum() + width > longest:
+            rows.append([])
+        rows[-1].append(number)
+    return rows
+
+
+def _page(full: Floats, rows: list[list[int]]) -> float:
+    """Return how wide a page of the wanted shape has to be for these rows."""
+    width = max(float(full[row, 0].sum()) for row in rows)
+    return max(width, _STRETCH * sum(float(full[row, 1].max()) for row in rows))
+
+
+def _rim(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
+    """Return places around a page of this half width and height, and the page with them.
+
+    As few as fit stand in a row below; more go all around, as often as is needed.
+    """
+    places: list[tuple[float, float]] = []
+    below = 0.0
+    if 0 < count <= 2 * width / 1.15:
+        places = [((number - (count - 1) / 2) * 1.15, -height - 0.9) for number in range(count)]
+        below = 0.9
+    while len(places) < count:
+        width, height = width + 1.15, height + 1.15
+        around = 4 * (width + height)
+        fits = min(count - len(places), int(around / 1.05))
+        places += [_on_rectangle(number * around / fits, width, height) for number in range(fits)]
+    return np.array(places).reshape(-1, 2), (-width - 0.7, width + 0.7, -height - below - 0.7, height + 0.4)
+
+
+def _on_rectangle(way: float, width: float, height: float) -> tuple[float, float]:
+    """Return the point after so long a way around, from the lower left corner on."""
+    for x, y, dx, dy, length in (
+        (-width, -height, 1, 0, 2 * width),
+        (width, -height, 0, 1, 2 * height),
+        (width, height, -1, 0, 2 * width),
+        (-width, height, 0, -1, 2 * height),
+    ):
+        if way < length:
+            return x + dx * way, y + dy * way
+        way -= length
+    return -width, -height

@@ -1,0 +1,97 @@
+"""What a run sends, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from p2pclust.scenario.pictures.canvas import COLOURS, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Cost", "bytes_figure"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The models that one round of the job moved.
+
+    Parameters
+    ----------
+    phase : str
+    step : str
+        What the round is called below its bar.
+    model_bytes : int
+        Over all peers.
+    """
+
+    phase: str
+    step: str
+    model_bytes: int
+
+
+_PHASES: Final[Mapping[str, str]] = {
+    "verdicts": "clusters' models, to everybody",
+    "train": "FedAvg within the communities",
+    "refine": "communities' models, to everybody",
+}
+
+
+def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0) -> Figure:
+    """Draw how many bytes of models each phase moved, step by step.
+
+    Parameters
+    ----------
+    costs : sequence of Cost
+        In order; phases that move no models are left out.
+    n_peers : int
+    measured : int
+        All bytes that the peers' counters say were sent; 0 where there are none.
+    """
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    figure = new_figure(11, 3.4)
+    axes = figure.add_subplot()
+    steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
+    scale, unit = _unit(max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0))
+    below = np.zeros(len(steps))
+    for number, (phase, label) in enumerate(_PHASES.items()):
+        sizes = np.array([sum(c.model_bytes for c in costs if (c.step, c.phase) == (step, phase)) for step in steps])
+        if sizes.any():
+            text = f"{label}: {_size(int(sizes.sum()))}"
+            axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=COLOURS[number], label=text)
+            below += sizes / scale
+    axes.set_xticks(range(len(steps)), steps, fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=25)) if len(steps) > 25 else None
+    axes.set_ylabel(f"{unit}, all peers", fontsize=9)
+    axes.tick_params(axis="y", labelsize=8)
+    total = sum(cost.model_bytes for cost in costs)
+    title = f"models: {_size(total)}, {_size(total // max(1, n_peers))} a peer"
+    if measured:
+        title += f"; all that the peers sent: {_size(measured)}"
+    axes.set_title(title, fontsize=11)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    if total:
+        axes.legend(fontsize=9, frameon=False)
+    return figure
+
+
+def _unit(n_bytes: int) -> tuple[float, str]:
+    return next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
+
+
+def _size(n_bytes: int) -> str:
+    """Return a number of bytes for people.
+
+    Examples
+    --------
+    >>> _size(126022080), _size(12)
+    ('126 MB', '12 bytes')
+    """
+    scale, unit = _unit(n_bytes)
+    return f"{n_bytes / scale:.3g} {unit}"
