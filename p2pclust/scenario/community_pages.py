@@ -272,7 +272,7 @@ def _traffic(story: Story, name: str) -> Section | None:
         if "model_bytes" in told:
             step = str(told["iteration"])
             if refined:
-                step = "exchange" if "refinement" not in told else str(told["refinement"] + 1)
+                step = str(told.get("refinement", 0) + 1)  # the exchange is what the first one works with
             costs.append(Cost(told["phase"], step, int(told["model_bytes"])))
     if not any(cost.model_bytes for cost in costs):
         return None
