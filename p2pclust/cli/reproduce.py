@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,7 +95,7 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None) -> dict[st
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory("reproduce", datetime.now())
     with _bar() as tell:
-        measured = measure(tables, plan, tell)
+        measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
     _save(directory, tables, measured)
     console = people()
@@ -161,13 +162,17 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
     from p2pclust.reproduce.report import comparison  # noqa: PLC0415
 
     console.print(Text(f"{item.id}: {item.shows}", style="bold"), soft_wrap=True)
-    console.print(Text(f"{published(item.id).where}; here {measured.repeats} repetitions", style="dim"), soft_wrap=True)
+    where = f"{published(item.id).where}; here {measured.repeats} repetitions"
+    where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
+    where += f"; {measured.kept} found in the output directory" if measured.kept else ""
+    console.print(Text(where, style="dim"), soft_wrap=True)
     right = [(heading, "right") for heading in ("paper", "measured", "median", "difference")]
     shown = table(("row", "left"), ("", "left"), *right)
     shown.padding = (0, 2, 0, 0)  # the rows are long
     for line in comparison(item, measured):
-        spread = f" ± {_short(line.sd)}" if not math.isnan(line.sd) else ""
-        paper_spread = f" ± {_short(line.paper_sd)}" if not math.isnan(line.paper_sd) else ""
+        ours, theirs = (line.ci, line.paper_ci) if item.interval else (line.sd, line.paper_sd)
+        spread = f" ± {_short(ours)}" if not math.isnan(ours) else ""
+        paper_spread = f" ± {_short(theirs)}" if not math.isnan(theirs) else ""
         shown.add_row(
             line.row, item.measures.get(line.measure, line.measure), _short(line.paper) + paper_spread,
             _short(line.mean) + spread, _short(line.median), _short(line.difference, sign=True),

@@ -32,7 +32,14 @@ from p2pclust.clustering.stacks import require_torch, train
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
-__all__ = ["DecResult", "DecSettings", "deep_embedded_clustering", "soft_assignments", "target_distribution"]
+__all__ = [
+    "DecResult",
+    "DecSettings",
+    "deep_embedded_clustering",
+    "pretrained",
+    "soft_assignments",
+    "target_distribution",
+]
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
@@ -122,6 +129,7 @@ def deep_embedded_clustering(
     rng: np.random.Generator,
     *,
     settings: DecSettings | None = None,
+    model: ModelStack | None = None,
     device: str = "cpu",
 ) -> DecResult:
     """Cluster rows by DEC.
@@ -135,6 +143,9 @@ def deep_embedded_clustering(
     rng : numpy.random.Generator
         The only source of randomness.
     settings : DecSettings, optional
+    model : ModelStack, optional
+        What :func:`pretrained` returned for these rows: pretraining does not look at `n_clusters`, so several numbers can
+        be tried after one.
     device : str
         "cpu", or a CUDA device.
 
@@ -166,7 +177,7 @@ def deep_embedded_clustering(
     rows = Points(X).X.astype(np.float32)
     if n_clusters < 1:
         raise UsageError(f"the number of clusters must be at least 1, not {n_clusters}")
-    model = pretrained(rows, chosen, rng, device)
+    model = pretrained(rows, chosen, rng, device) if model is None else model
     encoder = Encoder(model, len(chosen.encoder), placed(device))
     code = encoder.encode(rows).astype(np.float64)
     # Equal rows may have codes that differ in the last bit, so it is the rows that are told apart here.
@@ -215,7 +226,15 @@ def target_distribution(q: Floats) -> Floats:
 
 
 def pretrained(X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
-    """Return the pretrained autoencoder, a stack of one."""
+    """Return the pretrained autoencoder around the encoder, a stack of one.
+
+    Parameters
+    ----------
+    X : float32 array, shape (n, d)
+    settings : DecSettings
+    rng : numpy.random.Generator
+    device : str
+    """
     architecture = settings.architecture(X.shape[1])
     model = ModelStack.random(architecture, [rng])
     if settings.pretraining == "layer-wise":

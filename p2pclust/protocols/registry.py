@@ -26,6 +26,7 @@ _CLASSES = {
     "fedavg": ("p2pclust.protocols.fedavg", "FedAvgProtocol"),
     "fedcref": ("p2pclust.protocols.fedcref", "FedCRefProtocol"),
     "uifca": ("p2pclust.protocols.uifca", "UIFCAProtocol"),
+    "fedcref-perfect": ("p2pclust.protocols.perfect", "PerfectAssociations"),
     "range": ("p2pclust.protocols.scaling", "Range"),
     "none": ("p2pclust.protocols.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.scaling", "MinMaxScaling"),

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from queue import SimpleQueue
 
+from p2pclust import __version__
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.reproduce.model import Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers, stream
@@ -40,6 +43,8 @@ class Plan:
         Processes at the same time; with 1 everything happens in this one.
     quick : bool
         A part of the set-ups, few repetitions, fewer rows.
+    keep : Path or None
+        Where repetitions that take long are kept, and found again by a later run with the same version.
     """
 
     repeats: int | None = None
@@ -47,6 +52,7 @@ class Plan:
     backend: str = "in-process"
     workers: int = 1
     quick: bool = False
+    keep: Path | None = None
 
     def repeats_of(self, table: Table) -> int:
         """Return how often the set-ups of this table are repeated."""
@@ -65,6 +71,7 @@ class Task:
     seed: int
     backend: str
     quick: bool
+    keep: str = ""
 
 
 @dataclass
@@ -74,14 +81,16 @@ class Measured:
     found: Findings = field(default_factory=Findings)
     skipped: dict[str, str] = field(default_factory=dict)  # by set-up: why, and what to do
     repeats: int = 0
+    kept: int = 0  # repetitions that an earlier run had left
 
 
-def do_task(task: Task) -> Values:
+def do_task(task: Task, threads: int = 1) -> Values:
     """Do one repetition in this process."""
     of = experiment(task.experiment)
     setup = next(setup for setup in of.setups() if setup.name == task.setup)
-    rng = stream(task.seed, f"{task.experiment}/{task.setup}", task.repetition)
-    return of.repeat(setup, rng, Peers(task.backend), quick=task.quick)
+    rng = stream(task.seed, f"{task.experiment}/{setup.draws or task.setup}", task.repetition)
+    peers = Peers(task.backend, threads=threads, keep=Path(task.keep) if task.keep else None)
+    return of.repeat(setup, rng, peers, quick=task.quick)
 
 
 def measure(
@@ -115,14 +124,54 @@ def measure(
                 measured[table.id].skipped[setup.name] = why
                 continue
             for repetition in range(plan.repeats_of(table)):
-                task = Task(table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick)
+                keep = str(plan.keep) if plan.keep and table.experiment.keeps else ""
+                task = Task(table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick, keep)
                 wanted.setdefault(task, []).append(table.id)
-    tell(0, len(wanted))
-    for done, (task, values) in enumerate(_results(tuple(wanted), plan.workers), start=1):
+    there = {task: values for task in wanted if (values := kept(task)) is not None}
+    for task, values in there.items():
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
+            measured[table_id].kept += 1
+    tell(len(there), len(wanted))
+    to_do = tuple(task for task in wanted if task not in there)
+    for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
+        for table_id in wanted[task]:
+            measured[table_id].found.add(task.repetition, values)
+        _keep(task, values)
         tell(done, len(wanted))
     return measured
+
+
+def kept(task: Task) -> Values | None:
+    """Return what an earlier run of this version left of a repetition, or None."""
+    file = _file(task)
+    if file is None or not file.is_file():
+        return None
+    document = json.loads(file.read_text(encoding="utf-8"))
+    if (document["version"], document["task"]) != (__version__, asdict(task) | {"keep": ""}):
+        return None
+    values: Values = document["values"]
+    return values
+
+
+def _keep(task: Task, values: Values) -> None:
+    file = _file(task)
+    if file is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".tmp")
+    document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
+    beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    beside.replace(file)
+
+
+def _file(task: Task) -> Path | None:
+    """Return where a repetition is kept, or None if it is not: one of another seed or backend is another file."""
+    if not task.keep:
+        return None
+    name = re.sub(r"[^a-z0-9.]+", "-", task.setup.lower())
+    how = f"{task.seed}-{task.backend}{'-quick' if task.quick else ''}"
+    return Path(task.keep) / f"{task.experiment}-{name}-{task.repetition}-{how}.json"
 
 
 def missing(setup: Setup) -> str:
@@ -137,9 +186,13 @@ def missing(setup: Setup) -> str:
 def _results(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Values]]:
     if workers <= 1 or len(tasks) <= 1:
         for task in tasks:
-            yield task, do_task(task)
+            yield task, do_task(task, _cores())
     else:
         yield from _spread(tasks, min(workers, len(tasks)))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _spread(tasks: Sequence[Task], n_workers: int) -> Iterator[tuple[Task, Values]]:

@@ -37,17 +37,29 @@ class Setup:
         The registered data set without which it is skipped; empty if its data are generated.
     options : mapping
         For the experiment.
+    draws : str
+        The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
+        that they can be compared pair by pair.
     """
 
     name: str
     needs: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    draws: str = ""
 
 
 class Experiment(ABC):
-    """How numbers come about: set-ups, and one repetition of a set-up."""
+    """How numbers come about: set-ups, and one repetition of a set-up.
+
+    Attributes
+    ----------
+    id : str
+    keeps : bool
+        Whether one repetition takes so long that it is kept in the output directory, and found there by a later run.
+    """
 
     id: ClassVar[str]
+    keeps: ClassVar[bool] = False
 
     @abstractmethod
     def setups(self) -> Sequence[Setup]:
@@ -91,6 +103,15 @@ class Findings:
     def measures(self, row: str) -> tuple[str, ...]:
         """What was measured of a row, in alphabetical order."""
         return tuple(sorted(self._samples.get(row, {})))
+
+    def ci(self, row: str, measure: str) -> float:
+        """Return half the 95 % confidence interval of the mean (Student's t), NaN if there is only one repetition."""
+        from scipy.stats import t  # noqa: PLC0415 - so that listing the tables stays light
+
+        count = self.samples(row, measure).size
+        if count < 2:
+            return math.nan
+        return float(t.ppf(0.975, count - 1)) * self.sd(row, measure) / math.sqrt(count)
 
     def samples(self, row: str, measure: str) -> NDArray[np.float64]:
         """Return one number per repetition, in their order."""
@@ -168,6 +189,9 @@ class Table(ABC):
         What the table shows of each row, and the heading; curves are for the figure and the CSV only.
     repeats : int
         As in the paper.
+    interval : bool
+        Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
+        repetition. So are those shown beside them.
     """
 
     id: ClassVar[str]
@@ -177,6 +201,7 @@ class Table(ABC):
     measures: ClassVar[Mapping[str, str]]
     repeats: ClassVar[int] = 10
     quick_repeats: ClassVar[int] = 2
+    interval: ClassVar[bool] = False
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
         """Return what of the experiment is needed; in a quick run, a part of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.office import Office
 from p2pclust.protocols.runner import run_in_process
 
 __all__ = ["JobFailedError", "Peers", "seed_of", "stream"]
@@ -29,10 +31,16 @@ class Peers:
     Parameters
     ----------
     backend_name : {"in-process", "simulated", "processes"}
+    threads : int
+        How many peers of one process compute at once, where a protocol works at desks.
+    keep : Path, optional
+        Where an experiment may keep what took long to make.
     """
 
-    def __init__(self, backend_name: str = "in-process") -> None:
+    def __init__(self, backend_name: str = "in-process", *, threads: int = 1, keep: Path | None = None) -> None:
         self._backend = backend(backend_name)
+        self._threads = threads
+        self.keep = keep
 
     def run(self, job: Job, arrays: Sequence[Floats], see: Callable[[JobState], None] | None = None) -> JobState:
         """Run a job to its end.
@@ -68,9 +76,34 @@ class Peers:
                 again = run_in_process(job, [Local(X) for X in arrays], see)
                 if again.encode() != state.encode():
                     raise FleetError("the fleet's result has other bits than the same job in one process")
-        if state.status != "done":
-            raise JobFailedError(f"a job of the table failed: {state.reason}")
-        return state
+        return _done(state)
+
+    def at_desks(self, job: Job, locals: Sequence[Local], see: Callable[[JobState, Office], None]) -> JobState:
+        """Run a job whose peers keep notes; `see` is shown the state after every round, and the peers' office.
+
+        As with :meth:`run`, real peers tell nothing on their way, so the rounds are run in this process then, and the fleet
+        must end with the same bits.
+
+        Raises
+        ------
+        JobFailedError
+            If the job failed.
+        FleetError
+            If the fleet did, or has other bits than one process.
+        """
+        office = Office(self._threads)
+        state = run_in_process(job, locals, lambda state: see(state, office), office)
+        if self._backend.name != "in-process":
+            found = self._backend.result(job, locals).state
+            if found is None or found.arrays.encode() != state.arrays.encode():
+                raise FleetError("the fleet's result has other bits than the same job in one process")
+        return _done(state)
+
+
+def _done(state: JobState) -> JobState:
+    if state.status != "done":
+        raise JobFailedError(f"a job of the table failed: {state.reason}")
+    return state
 
 
 def stream(seed: int, name: str, repetition: int) -> np.random.Generator:

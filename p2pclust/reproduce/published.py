@@ -16,10 +16,11 @@ __all__ = ["Printed", "Source", "published"]
 
 @dataclass(frozen=True)
 class Printed:
-    """One number of a paper, and its standard deviation where that is known."""
+    """One number of a paper, and its standard deviation, or 95 % confidence interval, where that is known."""
 
     mean: float
     sd: float = math.nan
+    ci: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def published(table_id: str) -> Source:
     """Return the published numbers of a table.
 
     A file holds blocks of one measure each: the name of a row is ``of`` (the algorithm), the key, and the column, with
-    commas between. A number that cannot be read in the paper's text is ``nan`` there, and left out here.
+    commas between. ``of`` may be a list: the number then stands beside each of these rows. ``sd`` and ``ci`` hold spreads by
+    key. A number that cannot be read in the paper's text is ``nan`` there, and left out here.
 
     Examples
     --------
@@ -53,19 +55,26 @@ def published(table_id: str) -> Source:
     document = tomllib.loads(text)
     numbers: dict[tuple[str, str], Printed] = {}
     for block in document.get("block", ()):
-        spreads = block.get("sd", {})
+        of = block.get("of", "")
         for key, values in block["rows"].items():
             for number, column in enumerate(block["columns"]):
                 mean = float(values[number])
-                if not math.isnan(mean):
-                    sd = float(spreads[key][number]) if key in spreads else math.nan
-                    numbers[_row(block, key, column)] = Printed(mean, sd)
+                if math.isnan(mean):
+                    continue
+                sd, ci = (_spread(block, name, key, number) for name in ("sd", "ci"))
+                for algorithm in of if isinstance(of, list) else [of]:
+                    numbers[_row(block, algorithm, key, column)] = Printed(mean, sd, ci)
     return Source(document["where"], MappingProxyType(numbers))
 
 
-def _row(block: Mapping[str, Any], key: str, column: str) -> tuple[str, str]:
+def _spread(block: Mapping[str, Any], name: str, key: str, number: int) -> float:
+    spreads = block.get(name, {})
+    return float(spreads[key][number]) if key in spreads else math.nan
+
+
+def _row(block: Mapping[str, Any], algorithm: str, key: str, column: str) -> tuple[str, str]:
     """Return row and measure; where a block has no measure of its own, its columns are the measures."""
-    parts = [block.get("of", ""), key]
+    parts = [algorithm, key]
     if "measure" in block:
         return ", ".join(filter(None, [*parts, column])), block["measure"]
     return ", ".join(filter(None, parts)), column

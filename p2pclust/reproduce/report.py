@@ -28,6 +28,8 @@ class Line:
     sd: float
     median: float
     repeats: int
+    paper_ci: float = math.nan
+    ci: float = math.nan
 
     @property
     def difference(self) -> float:
@@ -48,10 +50,10 @@ def comparison(table: Table, measured: Measured) -> list[Line]:
     lines = []
     for row, measure in wanted:
         printed = numbers.get((row, measure))
-        paper, paper_sd = (printed.mean, printed.sd) if printed else (math.nan, math.nan)
+        paper, paper_sd, paper_ci = (printed.mean, printed.sd, printed.ci) if printed else (math.nan,) * 3
         repeats = found.samples(row, measure).size
-        mean, sd, median = (getattr(found, name)(row, measure) for name in ("mean", "sd", "median"))
-        lines.append(Line(row, measure, paper, paper_sd, mean, sd, median, repeats))
+        mean, sd, median, ci = (getattr(found, name)(row, measure) for name in ("mean", "sd", "median", "ci"))
+        lines.append(Line(row, measure, paper, paper_sd, mean, sd, median, repeats, paper_ci, ci))
     return lines
 
 
@@ -59,10 +61,12 @@ def write_csv(directory: Path, table: Table, measured: Measured) -> None:
     """Write ``TABLE.csv`` (the comparison) and, if there are any, ``TABLE-curves.csv`` (one line per round)."""
     with (directory / f"{table.id}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["row", "measure", "paper", "paper_sd", "mean", "sd", "median", "difference", "repeats"])
+        headings = ["row", "measure", "paper", "paper_sd", "mean", "sd", "median", "difference", "repeats"]
+        writer.writerow([*headings, "paper_ci95", "ci95"])
         for line in comparison(table, measured):
             numbers = (line.paper, line.paper_sd, line.mean, line.sd, line.median, line.difference)
-            writer.writerow([line.row, line.measure, *(_number(value) for value in numbers), line.repeats])
+            intervals = (_number(line.paper_ci), _number(line.ci))
+            writer.writerow([line.row, line.measure, *(_number(value) for value in numbers), line.repeats, *intervals])
     found = measured.found
     curves = [(row, measure) for row in found.rows for measure in found.measures(row) if found.is_curve(row, measure)]
     if not curves:
