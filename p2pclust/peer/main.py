@@ -40,7 +40,9 @@ from p2pclust.transport.zeromq import ZmqLinks
 __all__ = ["die_with_parent", "main", "run_peer"]
 
 _GOODBYE_S = 0.5
-_SWITCH_S = 0.0005  # how long the loop waits before it asks a worker that runs Python for its turn; usually ten times that
+_SWITCH_S = (
+    0.0005  # how long the loop waits before it asks a worker that runs Python for its turn; usually ten times that
+)
 _MAX_STRANGERS = 100
 
 
