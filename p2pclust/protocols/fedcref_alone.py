@@ -1,8 +1,8 @@
 """Models of clusters that are nobody else's: two for each, and each judges only the rows that it has not seen.
 
 A model that has seen a row serves it better than one that has not. A single model of an isolated cluster would keep the
-rows that it was trained on for ever, though a community may be what they belong to. So a peer trains two, each on one half of
-its rows; a row's error under the cluster is that of the model that did not see it. The halves are drawn once and stay the
+rows that it was trained on for ever, though a community may be what they belong to. So a peer trains two, each on one half
+of its rows; a row's error under the cluster is that of the model that did not see it. The halves are drawn once and stay the
 same: rows often come in some order, and every other one may be of one kind. The models are told to nobody.
 """
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.clustering.stacks import train
+from p2pclust.protocols import streams
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.verbs import DIGEST_BYTES
 
@@ -53,8 +54,7 @@ def packed(halves: Halves, n_clusters: int) -> NDArray[np.uint8]:
 
 def _sides(work: AtWork) -> NDArray[np.int64]:
     """Return for each row of the peer which half it is in, the same in all rounds of a job."""
-    drawn = np.random.default_rng([work.agreed.stream, work.desk.peer])
-    return drawn.permutation(work.local.n_samples) % 2
+    return streams.halving(work.agreed.stream, work.desk.peer).permutation(work.local.n_samples) % 2
 
 
 def train_halves(

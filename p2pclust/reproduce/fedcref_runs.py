@@ -108,8 +108,8 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     -------
     dict of str to number or list of numbers
         ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``wrong`` (percent of
-        links), ``wrong pairs`` (percent of pairs within communities), ``links``, ``isolated start``, ``isolated``, ``iterations``,
-        ``minutes``. Curves over iterations, or refinements, that begin with the start: ``acc by step``, ``communities by
+        links), ``wrong pairs`` (percent of pairs within communities), ``links``, ``isolated start``, ``isolated``,
+        ``iterations``, ``minutes``. Curves over iterations, or refinements, that begin with the start: ``acc by step``, ``communities by
         step``, ``wrong by step``, ``isolated by step``, ``active by step``. And ``acc of peers``.
     """
     locals_ = drawn(setting.world, rng, quick=quick, keep=_kept_labels(peers, name))
