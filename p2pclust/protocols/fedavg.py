@@ -179,7 +179,7 @@ class FedAvgProtocol(AtDesk):
         data: bytes | None = state["weights"].tobytes()
         if not data and self.start:
             data = desk.read(bytes.fromhex(self.start))
-            if data is None:
+            if not data:
                 raise Abstain("failed: the model to start from could not be had")
         if data:
             return ModelStack.decode(self.architecture, [data], self.encoding)
