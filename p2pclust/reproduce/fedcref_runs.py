@@ -30,7 +30,7 @@ from p2pclust.protocols.perfect import KnownLocal, majority
 from p2pclust.reproduce.model import Value
 from p2pclust.reproduce.peers import Peers, seed_of
 
-__all__ = ["METHODS", "QUICK", "Setting", "World", "drawn", "links_and_pairs", "run"]
+__all__ = ["METHODS", "QUICK", "QUICK_DEC", "Setting", "World", "drawn", "links_and_pairs", "run"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,7 +41,7 @@ QUICK: Final[Mapping[str, Any]] = {
     "epochs": 15, "batch": 8, "learning_rate": 3e-3, "hidden": [32, 16, 32],
 }  # fmt: skip
 """Parameters of a quick run: it shows that everything works, and its numbers mean nothing."""
-_QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updates=3, update_interval=20)
+QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updates=3, update_interval=20)
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,13 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     Returns
     -------
     dict of str to number or list of numbers
-        ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``wrong`` (percent of
-        links), ``wrong pairs`` (percent of pairs within communities), ``links``, ``isolated start``, ``isolated``,
-        ``iterations``, ``minutes``. Curves over iterations, or refinements, that begin with the start: ``acc by step``, ``communities by
-        step``, ``wrong by step``, ``isolated by step``, ``active by step``. And ``acc of peers``.
+        ``acc init`` and ``acc`` (means over peers), ``improvement`` (percent), ``communities``, ``links``, ``wrong``
+        (percent of them), ``wrong pairs`` (percent of pairs within communities), ``isolated start``, ``isolated``,
+        ``iterations``, ``minutes``, and ``acc of peers``. Curves over iterations, or refinements, that begin with the start:
+        ``acc by step`` and likewise of ``communities``, ``wrong``, ``isolated`` and ``active``.
     """
-    locals_ = drawn(setting.world, rng, quick=quick, keep=_kept_labels(peers, name))
+    keep = str(peers.keep / f"dec-{name}{'-quick' if quick else ''}.npz") if peers.keep and name else ""
+    locals_ = drawn(setting.world, rng, quick=quick, keep=keep)
     job = _job(setting, locals_[0].n_features, seed_of(rng), quick=quick)
     watch = _Watch(locals_)
     began = time.perf_counter()
@@ -120,9 +121,7 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     return watch.record(state, time.perf_counter() - began)
 
 
-def drawn(
-    world: World, rng: np.random.Generator, *, quick: bool, keep: str = ""
-) -> list[KnownLocal]:  # fmt: skip
+def drawn(world: World, rng: np.random.Generator, *, quick: bool, keep: str = "") -> list[KnownLocal]:
     """Return the peers of a world, with rows in [0, 1], their true classes, and K_i.
 
     Parameters
@@ -143,7 +142,7 @@ def drawn(
     rows = [X[share.rows] / float(X.max()) for share in shares]
     if world.start == "dec":
         numbers = [len(share.classes) for share in shares]
-        labels = list(_dec_labels(rows, numbers, rng, _QUICK_DEC if quick else None, keep))
+        labels = list(_dec_labels(rows, numbers, rng, QUICK_DEC if quick else None, keep))
     return [
         KnownLocal(
             own, np.searchsorted(names, share.classes)[share.labels], labels=start, n_clusters=len(share.classes)
@@ -180,16 +179,17 @@ def _dec_labels(
     return found
 
 
-def _kept_labels(peers: Peers, name: str) -> str:
-    return str(peers.keep / f"dec-{name}.npz") if peers.keep and name else ""
-
-
 def _job(setting: Setting, n_features: int, seed: int, *, quick: bool) -> Job:
     # A start that was made here is given to the peers.
     initial = "kmeans" if setting.world.start == "kmeans" else "given"
-    parameters: dict[str, Any] = {"initial": initial, **(QUICK if quick else {}), **setting.parameters}
+    parameters: dict[str, Any] = {"initial": initial}
     if quick:
-        parameters |= {"max_refinements": 2} if setting.method == "refined" else {"rounds": 3, "max_iterations": 2}
+        # So few rows differ so much that the usual θ would associate nothing.
+        few = (
+            {"max_refinements": 2} if setting.method == "refined" else {"rounds": 3, "max_iterations": 2, "theta": 0.45}
+        )
+        parameters |= {**QUICK, **few}
+    parameters |= setting.parameters
     protocol = "fedcref-perfect" if setting.method == "perfect" else "fedcref"
     if protocol == "fedcref":
         parameters["mode"] = setting.method

@@ -100,6 +100,20 @@ class Findings:
         """The rows that were measured, in alphabetical order, numbers in theirs."""
         return tuple(sorted(self._samples, key=_natural))
 
+    def renamed(self, rows: Mapping[str, str]) -> Findings:
+        """Return these rows only, under other names: what is one row of two tables may be called as each calls it.
+
+        Examples
+        --------
+        >>> found = Findings()
+        >>> found.add(0, {"usual": {"acc": 0.9}})
+        >>> found.renamed({"usual": "α 75"}).mean("α 75", "acc")
+        0.9
+        """
+        other = Findings()
+        other._samples = {name: self._samples[row] for row, name in rows.items() if row in self._samples}
+        return other
+
     def measures(self, row: str) -> tuple[str, ...]:
         """What was measured of a row, in alphabetical order."""
         return tuple(sorted(self._samples.get(row, {})))

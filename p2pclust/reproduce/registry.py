@@ -28,6 +28,20 @@ _TABLES = {
     "003-figure4": ("fkm", "FkmFigure4"),
     "003-figure5": ("fkm", "FkmFigure5"),
     "003-figure6": ("fkm", "FkmFigure6"),
+    "004-table3": ("fedcref_tables", "FedCRefTable3"),
+    "004-table4": ("fedcref_tables", "FedCRefTable4"),
+    "004-table5": ("fedcref_tables", "FedCRefTable5"),
+    "004-table6": ("fedcref_tables", "FedCRefTable6"),
+    "004-table7": ("fedcref_tables", "FedCRefTable7"),
+    "004-table8": ("fedcref_tables", "FedCRefTable8"),
+    "004-table9": ("fedcref_tables", "FedCRefTable9"),
+    "004-table10": ("fedcref_tables", "FedCRefTable10"),
+    "004-table11": ("fedcref_tables", "FedCRefTable11"),
+    "004-table12": ("fedcref_tables", "FedCRefTable12"),
+    "004-figure7": ("fedcref_figures", "FedCRefFigure7"),
+    "004-figure8": ("fedcref_figures", "FedCRefFigure8"),
+    "004-figure9": ("fedcref_figures", "FedCRefFigure9"),
+    "004-figure10": ("fedcref_figures", "FedCRefFigure10"),
 }
 
 _EXPERIMENTS = {
@@ -39,6 +53,7 @@ _EXPERIMENTS = {
     "lossless-dirichlet": ("lossless", "LosslessDirichlet"),
     "lossless-seeded": ("lossless", "LosslessSeeded"),
     "vertical": ("vertical", "Vertical"),
+    "fedcref": ("fedcref", "FedCRefExperiment"),
     "fkm-grid": ("fkm", "Grid"),
     "fkm-uneven": ("fkm", "Uneven"),
     "fkm-writers": ("fkm", "Writers"),
