@@ -77,7 +77,8 @@ class FedCRef(LabellingEstimator):
         Below ``len(communities_)``: the community, with the same meaning at every peer. From there on: an own cluster of
         the peer that belongs to no community. -1: a row of a cluster that was too small, and not yet assigned.
     communities_ : tuple of tuples of (peer, cluster)
-        Which of the peers' clusters were found to be the same, in the last exchange.
+        Which of the peers' clusters were found to be the same, in the last exchange; communities that no row belongs to in
+        the end are not among them.
     isolated_ : tuple of (peer, cluster)
         Clusters of that exchange that belong to no community.
     association_graph_ : networkx.Graph
@@ -272,15 +273,16 @@ class FedCRef(LabellingEstimator):
         agreed = Agreed.of(state.arrays)
         association = agreed.association
         nodes = association.clusters.nodes
-        self.communities_ = tuple(tuple(nodes[m] for m in members) for members in association.groups)
+        groups = [association.groups[group] for group in agreed.alive.tolist()]
+        self.communities_ = tuple(tuple(nodes[m] for m in members) for members in groups)
         self.isolated_ = tuple(nodes[m] for m in association.isolated)
         self.association_graph_ = association.graph()
         self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
         self.n_iterations_ = agreed.iteration
         self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
-        have = [group for group in range(agreed.n_groups) if agreed.group_model(group) in blobs]
-        self.model_communities_ = np.array(have, np.int64)
-        data = [blobs[agreed.group_model(group)] for group in have]
+        digests = [agreed.group_model(group) for group in agreed.alive.tolist()]
+        self.model_communities_ = np.flatnonzero([digest in blobs for digest in digests])
+        data = [blobs[digest] for digest in digests if digest in blobs]
         # Those of the job: a parameter that is set after the fit is for the next one.
         self.models_ = ModelStack.decode(protocol.architecture(state.arrays), data, protocol.encoding)
         self._device = protocol.device

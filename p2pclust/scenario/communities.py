@@ -99,7 +99,7 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
         metrics["accuracy"] = float(np.mean([accuracy(y, labels[name]) for name, y in truth.items()]))
         metrics["wrong_links"] = wrong_links(association, cluster_classes(association, found, truth))
     return {
-        "communities": [[called[m] for m in members] for members in association.groups],
+        "communities": [[called[m] for m in association.groups[group]] for group in agreed.alive.tolist()],
         "isolated": [called[m] for m in association.isolated],
         "links": len(association.links),
         "refinements": [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history],
