@@ -82,12 +82,12 @@ def test_a_worker_that_dies_is_noticed(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
     pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
-    ended = cli("simulate", "--seeds", "1:2", "--protocol", "fedcref", "--json")
+    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--json")
     assert ended.code == 0, ended.out
     assert json.loads(ended.out)["counts"]["finished within"] > 0
-    ended = cli("simulate", "--seeds", "1:2", "--protocol", "fedcref", "--mutant", "note-not-synced")
+    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--mutant", "note-not-synced")
     assert ended.code == 1
-    assert "replay it: p2pclust simulate --seeds 1:2 --protocol fedcref --mutant note-not-synced\n" in ended.err
+    assert "replay it: p2pclust simulate --seeds 3:4 --protocol fedcref --mutant note-not-synced\n" in ended.err
 
 
 @pytest.mark.parametrize(
