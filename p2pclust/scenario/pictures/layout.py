@@ -167,7 +167,7 @@ def _rim(count: int, width: float, height: float) -> tuple[Floats, tuple[float, 
         around = 4 * (width + height)
         fits = min(count - len(places), int(around / 1.05))
         places += [_on_rectangle(number * around / fits, width, height) for number in range(fits)]
-    return np.array(places).reshape(-1, 2), (-width - 0.7, width + 0.7, -height - below - 0.7, height + 0.4)
+    return np.array(places).reshape(-1, 2), (-width - 0.7, width + 0.7, -height - below - 0.7, height + 0.7)
 
 
 def _on_rectangle(way: float, width: float, height: float) -> tuple[float, float]:

@@ -1,0 +1,151 @@
+"""Pictures are tested by what is in them, not by how they look."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.patches import Circle, Rectangle
+
+from p2pclust.protocols.association import Association, Clusters
+from p2pclust.scenario.pictures.canvas import GOOD, WRONG, data_address, new_figure, width_in_pixels
+from p2pclust.scenario.pictures.curves import history_figure
+from p2pclust.scenario.pictures.graph import association_figure, community_names
+from p2pclust.scenario.pictures.layout import lay_out
+from p2pclust.scenario.pictures.models import reconstruction_figure
+from p2pclust.scenario.pictures.traffic import Cost, bytes_figure
+
+# Two communities, {0, 2, 4} and {1, 3}, and one isolated cluster.
+GRAPH = Association(Clusters((2, 2, 1, 1)), [(0, 2), (2, 4), (0, 4), (1, 3)])
+CLASSES = ["a", "b", "a", "b", "b", "c"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Association:
+    clusters = Clusters(tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=12))))
+    pairs = [(a, b) for a in range(clusters.total) for b in range(a) if clusters.owners[a] != clusters.owners[b]]
+    links = draw(st.lists(st.sampled_from(pairs), max_size=30)) if pairs else []
+    return Association(clusters, links)
+
+
+@given(graphs())
+def test_everything_is_on_the_page_and_apart(graph: Association) -> None:
+    layout = lay_out(graph)
+    left, right, bottom, top = layout.page
+    assert layout.places.shape == (graph.clusters.total, 2)
+    x, y = layout.places.T
+    assert ((x - layout.node > left) & (x + layout.node < right)).all()
+    assert ((y - layout.node > bottom) & (y + layout.node < top)).all()
+    group_of = graph.group_of
+    apart = np.hypot(*(layout.places[:, np.newaxis] - layout.places).transpose(2, 0, 1))
+    different = (group_of[:, np.newaxis] != group_of) | ((group_of < 0) & ~np.eye(len(group_of), dtype=bool))
+    assert (apart[different] > 2 * layout.node).all(), "nodes of different communities do not touch"
+    for members, (_, caption) in zip(graph.groups, layout.captions, strict=True):
+        assert caption > layout.places[list(members), 1].max() + layout.node, "captions stand above"
+
+
+def test_the_same_graph_is_drawn_alike() -> None:
+    one, other = (lay_out(Association(GRAPH.clusters, GRAPH.links[::-1])) for _ in range(2))
+    np.testing.assert_array_equal(one.places, other.places)
+    np.testing.assert_array_equal(one.places, lay_out(GRAPH).places)
+
+
+def test_wrong_links_and_strangers_are_red() -> None:
+    axes = association_figure(GRAPH, CLASSES).axes[0]
+    right, wrong = (c for c in axes.collections if isinstance(c, LineCollection))
+    assert len(right.get_segments()) == 2
+    assert len(wrong.get_segments()) == 2
+    assert to_hex(wrong.get_color()[0]) == WRONG
+    circles = [patch for patch in axes.patches if isinstance(patch, Circle)]
+    red = [node for node, circle in enumerate(circles) if to_hex(circle.get_edgecolor()) == WRONG]
+    assert red == [4]
+    assert axes.get_title() == "2 communities of 5 clusters, 1 isolated; 4 links, 2 of them wrong (50.0 %)"
+    texts = [text.get_text() for text in axes.texts]
+    assert texts[:6] == ["0", "0", "1", "1", "2", "3"], "whose clusters they are"
+    assert texts[6:] == ["A: 3 clusters\n2 of class a, 1 not", "B: 2 clusters\nall of class b"]
+
+
+def test_without_labels_nothing_is_called_wrong() -> None:
+    axes = association_figure(GRAPH, peers=["w", "x", "y", "z"]).axes[0]
+    assert axes.get_title() == "2 communities of 5 clusters, 1 isolated; 4 links"
+    assert [text.get_text() for text in axes.texts][-2:] == ["A: 3 clusters", "B: 2 clusters"]
+    assert axes.texts[2].get_text() == "x"
+    assert len(axes.collections[1].get_segments()) == 0
+
+
+def test_what_is_known_of_some_clusters_only() -> None:
+    axes = association_figure(GRAPH, ["a", None, "a", "b", None, None]).axes[0]
+    assert axes.get_title().endswith("none of them wrong")
+    assert axes.texts[6].get_text() == "A: 3 clusters\n2 of class a, the others unknown"
+
+
+def test_names_go_on_after_z() -> None:
+    names = community_names(60)
+    assert len(set(names)) == 60
+    assert names[25:27] == ["Z", "A2"]
+
+
+def test_a_curve_has_a_panel_if_anything_of_it_is_known() -> None:
+    nan = float("nan")
+    figure = history_figure(
+        {"accuracy": [0.7, nan, 0.9], "isolated": [9, 3, 2], "wrong": [nan, nan, nan], "communities": [nan, 4, 5]},
+        wanted={"communities": 5.0},
+    )
+    assert [axes.get_title() for axes in figure.axes] == [
+        "communities", "accuracy (mean over peers)", "isolated clusters",
+    ]  # fmt: skip
+    communities, score, isolated = (axes.lines[0] for axes in figure.axes)
+    assert communities.get_xdata().tolist() == [1, 2]
+    assert score.get_xdata().tolist() == [0, 2]
+    assert (score.get_linestyle(), isolated.get_linestyle()) == (":", "-")
+    assert figure.axes[0].lines[1].get_ydata() == [5.0, 5.0]
+
+
+def test_the_best_reconstruction_is_outlined() -> None:
+    rows = np.array([[0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.0, 1.0]])
+    drawn = np.stack([np.stack([rows[0] + 0.1, rows[1] + 0.2]), np.stack([rows[0] + 0.3, rows[1]])])
+    axes = reconstruction_figure(rows, ["class 0", "class 1"], drawn, ["A", "B"]).axes[0]
+    assert len(axes.images) == 6, "two rows, each with two reconstructions, of 2 x 2 pixels"
+    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert [to_hex(box.get_edgecolor()) for box in boxes] == [GOOD, GOOD]
+    texts = {text.get_text(): text for text in axes.texts}
+    assert {text for text, drawn_text in texts.items() if drawn_text.get_color() == GOOD} == {"0.010", "0.000"}
+    assert {"0.040", "0.090"} <= set(texts)
+    assert boxes[0].get_x() < boxes[1].get_x()
+
+
+def test_rows_that_are_no_pictures_are_lines() -> None:
+    rows = np.array([[0.0, 0.5, 1.0]])
+    axes = reconstruction_figure(rows, ["A"], rows[np.newaxis], ["A"]).axes[0]
+    assert not axes.images
+    assert len(axes.lines) == 3, "the row, and the reconstruction over the row"
+
+
+def test_bytes_by_phase() -> None:
+    costs = [Cost("models", "1", 0), Cost("verdicts", "1", 3_000_000), Cost("train", "1", 1_000_000)]
+    axes = bytes_figure([*costs, Cost("train", "2", 2_000_000)], 4, measured=7_000_000).axes[0]
+    assert axes.get_title() == "models: 6 MB, 1.5 MB a peer; all that the peers sent: 7 MB"
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["clusters' models, to everybody: 3 MB", "FedAvg within the communities: 3 MB"]
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == [3.0, 0.0, 1.0, 2.0]
+    assert bytes_figure([], 1).axes[0].get_title() == "models: 0 bytes, 0 bytes a peer"
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_the_same_figure_has_the_same_bytes(kind: str) -> None:
+    addresses = set()
+    for _ in range(2):
+        figure = new_figure(2, 1)
+        figure.add_subplot().plot([0, 1], [0, 1])
+        addresses.add(data_address(figure, kind))
+        assert width_in_pixels(figure) == 192
+    (address,) = addresses
+    head, _, data = address.partition(",")
+    assert head == f"data:image/{'svg+xml' if kind == 'svg' else 'png'};base64"
+    assert base64.b64decode(data)[:5] in (b"<?xml", b"\x89PNG\r")
