@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from p2pclust.reproduce.drawing import bars
 from p2pclust.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers
+from p2pclust.reproduce.published import published
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +26,7 @@ __all__ = ["FedCRefExperiment", "FedCRefTable", "digits", "setups_of"]
 DIRT: Final = (0.0, 0.3, 0.5)
 OVERLAPS: Final = (0.0, 0.3, 0.5)
 GRID: Final = ((75, 0.2), (75, 0.1), (75, 0.3), (85, 0.2), (90, 0.2))
+_COLOURS: Final = {"paper": "#4e79a7", "refined": "#59a14f", "perfect": "#edc948"}
 _FASHION: Final[dict[str, Any]] = {"epochs": 30}
 
 
@@ -156,18 +157,28 @@ class FedCRefTable(Table):
         return f"{method}, {label}, {self.called.get(what, what)}"
 
     def draw(self, figure: Figure, found: Findings) -> None:
-        shown = self.summary(found)
-        figure.set_size_inches(5.5 * len(self.panels) + 1, 4.5)
-        what = [self.called.get(name, name) for name in self.what]
-        groups = [f"{m}, {label}" for label in self.labels() for m in self.methods]
-        groups = [g for g in groups if any(shown.has(f"{g}, {w}", self.panels[0]) for w in what)]
+        shown, numbers = self.summary(found), published(self.id).numbers
+        rows = [row for row in self.drawn(shown) if shown.has(row, self.panels[0])][::-1]
+        figure.set_size_inches(3.2 * len(self.panels) + 3.5, 0.32 * len(rows) + 1.4)
+        colours = [_COLOURS.get(row.partition(", ")[0], "#9c9c9c") for row in rows]
         for place, measure in enumerate(self.panels, start=1):
             axes = figure.add_subplot(1, len(self.panels), place)
-            bars(axes, shown, groups, what, measure)
-            axes.set_xticks(range(len(groups)), [g.replace(", ", "\n") for g in groups], fontsize=8)
-            axes.set_ylabel(self.measures[measure])
-            if place == len(self.panels):
-                axes.legend(fontsize=8)
+            spreads = np.nan_to_num([shown.ci(row, measure) for row in rows])
+            axes.barh(
+                range(len(rows)), [shown.mean(row, measure) for row in rows], xerr=spreads, color=colours, height=0.7
+            )
+            known = [(y, numbers[row, measure].mean) for y, row in enumerate(rows) if (row, measure) in numbers]
+            axes.plot([x for _, x in known], [y for y, _ in known], "kD", markersize=5, label="the paper")
+            axes.set_yticks(range(len(rows)), rows if place == 1 else [], fontsize=8)
+            axes.set_xlabel(self.measures[measure])
+            axes.set_xlim(left=0)
+        if rows:
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", fontsize=8)
+
+    def drawn(self, shown: Findings) -> Sequence[str]:
+        """Return the rows of the picture, from the top."""
+        names = [self.row(*setup.name.split(", ", 2)) for setup in self.setups(quick=False) if ", " in setup.draws]
+        return [row for row in names if row in shown.rows]
 
     # -- what must hold ---------------------------------------------------------------------------------------------------
 
