@@ -2,8 +2,9 @@
 
 Run by hand::
 
-    python benchmarks/autoencoders.py            # about a minute
+    python benchmarks/autoencoders.py            # about half a minute
     python benchmarks/autoencoders.py --features 64
+    python benchmarks/autoencoders.py --both-cores
     python benchmarks/autoencoders.py --device cuda --models 286
 
 24 models d-100-64-32-64-100-d with d = 784 (or ``--features``), 500 rows each, two epochs in minibatches of 64; then all
@@ -13,10 +14,10 @@ model after the other. Work is counted by formula (products only). The rate of p
 same process, between the measurements: of torch.mm, which the loop multiplies by, and of oneDNN's product, which large
 layers of a stack are given to.
 
-The first table is on one thread, in turns; its times are those of the calling thread, so that other work on the machine
-weighs less. The second is wall time on two cores, which must be idle: stacked training and evaluation in a pool of two
-threads, eight models a call, beside the loop with two torch threads. The least and the median of the repeats are shown,
-and the load of the machine at the beginning. On CUDA, times are wall times, and there is no second table.
+All run on one thread, in turns. Times are those of the calling thread, so that other work on the machine weighs less;
+on CUDA they are wall times. ``--both-cores`` adds a table of wall times on two cores, which must be idle: stacked training
+and evaluation in a pool of two threads, eight models a call, beside the loop with two torch threads. The least and the
+median of the repeats are shown, and the load of the machine at the beginning.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=24)
     parser.add_argument("--features", type=int, default=FEATURES)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--both-cores", action="store_true")
     chosen = parser.parse_args()
     work = Work(chosen.models, chosen.features, chosen.device)
     clock = time.thread_time if chosen.device == "cpu" else wall_of_gpu
@@ -69,7 +71,7 @@ def main() -> int:
     print("products of 512 x 512: " + ", ".join(f"{name} {rate:.0f} GFLOP/s" for name, rate in rates.items()))
     show(tasks, seconds, rates)
 
-    if chosen.device == "cpu":
+    if chosen.both_cores:
         with ThreadPoolExecutor(2) as pool:
             both: Tasks = {
                 "training, stacked, two threads": (lambda: work.in_calls(pool, work.train), work.training_flops),
