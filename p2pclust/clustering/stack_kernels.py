@@ -191,7 +191,7 @@ class Trainer:
         padded = max(n_models, self._fewest)
         scales = torch.zeros((len(picks), padded, picks.shape[2], 1), device=self._device)
         scales[:, :n_models] = torch.from_numpy(_scales(schedule, self._features))
-        np.take(weights, chunk, axis=0, out=dense)
+        np.take(weights, chunk, axis=0, out=dense, mode="clip")  # other modes take memory
         self._layout.pack(dense, self._first(n_models).weights)
         self._adam.restart(learning_rate)
         moving = (schedule.filled > 0).sum(axis=1)
