@@ -203,23 +203,24 @@ class FedCRef(LabellingEstimator):
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the community whose model reconstructs each row best, shape (n,)."""
+        """Return the community whose model reconstructs each row best, shape (n,); -1 where no community was found."""
         errors = self.reconstruction_errors(X)
+        if not errors.shape[1]:
+            return np.full(len(errors), -1, np.int64)
         found: NDArray[np.int64] = self.model_communities_[errors.argmin(axis=1)]
         return found
 
     def reconstruction_errors(self, X: ArrayLike) -> Floats:
         """Return the mean squared error of each row under each model of `models_`, shape (n, M), in working units."""
         check_is_fitted(self)
-        given = self._fitting(X)
+        rows = in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_).X
         if not len(self.models_):
-            raise FleetError("no community was found, so there is no model: nothing can be predicted")
-        rows = in_working_coordinates(np.ascontiguousarray(given), self.origin_, self.scale_).X
+            return np.empty((len(rows), 0))
         return reconstruction_errors(self.models_, rows, device=self._device).astype(np.float64)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Return the negative mean error of the rows under their best models: greater is better."""
-        return -float(self.reconstruction_errors(X).min(axis=1).mean())
+        """Return the negative mean error of the rows under their best models: greater is better, -inf without a model."""
+        return -float(self.reconstruction_errors(X).min(axis=1, initial=np.inf).mean())
 
     def _job_for(self, n_features: int, seed: int) -> Job:
         given = not isinstance(self.initial, str)

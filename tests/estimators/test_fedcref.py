@@ -95,3 +95,13 @@ def test_one_array_is_dealt_out() -> None:
 def test_bad_parameters(options: dict[str, Any], error: type[Exception], line: str) -> None:
     with pytest.raises(error, match=line):
         fitted(**options)
+
+
+def test_without_a_community_no_row_has_one() -> None:
+    X, _ = peers()
+    alone = FedCRef(n_local_clusters=2, random_state=0, **SMALL).fit(X[:1])
+    assert alone.communities_ == ()
+    assert len(alone.isolated_) == 2
+    assert set(alone.predict(X[0]).tolist()) == {-1}
+    assert alone.score(X[0]) == -np.inf
+    assert len(set(alone.labels_[0].tolist())) == 2

@@ -50,6 +50,8 @@ class Driver:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        # They are killed with it, one after the other: the server with its parent, the peers with the server.
+        until(lambda: not set(self.pids.values()) & set(processes_alive(self.home)), 20.0, "orphans")
         assert self.process.stdout is not None
         self.process.stdout.close()
         for pid in processes_alive(self.home):
