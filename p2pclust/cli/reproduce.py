@@ -57,7 +57,8 @@ def reproduce(
 
     Leaves a CSV file and a picture of each table in the output directory. Exits with 1 if something that must hold did
     not; a quick run decides only what holds for any data. What needs a data set that is not there is left out, and the
-    command that fetches it is shown.
+    command that fetches it is shown. Repetitions that take minutes are kept in the output directory: a later run with the
+    same --out goes on with what is there.
 
     \b
     Examples:
@@ -94,7 +95,8 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None) -> dict[st
 
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory("reproduce", datetime.now())
-    with _bar() as tell:
+    long = any(item.experiment.keeps for item in tables) and not plan.quick
+    with _bar(lines=long) as tell:
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
     _save(directory, tables, measured)
@@ -126,11 +128,11 @@ def _list(tables: Sequence[Table], *, as_json: bool) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal; elsewhere nothing."""
+def _bar(*, lines: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on a terminal; elsewhere a line per repetition where these take minutes, else nothing."""
     console = people()
     if not console.is_terminal:
-        yield lambda done, of: None
+        yield lambda done, of: console.print(f"{done} of {of} repetitions") if lines else None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 

@@ -47,7 +47,7 @@ def real_cli(tmp_path: Path) -> Cli:
 
     def call(*arguments: object) -> Ended:
         command = [sys.executable, "-m", "p2pclust", *map(str, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
         return Ended(done.returncode, done.stdout, done.stderr)
 
     return call
