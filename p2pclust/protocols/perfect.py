@@ -1,9 +1,9 @@
 """FedCRef with perfect associations: the paper's upper bound, which looks at true labels by design.
 
-M. Nardi, L. Valerio, A. Passarella: Federated Clustering (FedCRef), Section 6.2: "a baseline (ACC Perfect Association) where
-clients are provided with ground-truth cluster associations, eliminating errors from the association step". Everything else
-is mode "paper". For evaluation only: it needs peers that know their true labels, so it is no protocol that a person asks
-for, and nothing else in this package looks at them.
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions (FedCRef), Section 6.2: a baseline whose peers are given the true associations of their clusters, so that no
+error comes from the association step. Everything else is mode "paper". For evaluation only: it needs peers that know their
+true labels, so it is no protocol that a person asks for, and nothing else in this package looks at them.
 
 Departures, and why
 -------------------

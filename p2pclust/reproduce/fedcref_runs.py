@@ -117,7 +117,8 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     job = _job(setting, locals_[0].n_features, seed_of(rng), quick=quick)
     watch = _Watch(locals_)
     began = time.perf_counter()
-    state = peers.at_desks(job, locals_, watch)
+    # True labels are known in this process, and nowhere else.
+    state = peers.at_desks(job, locals_, watch, only_here=setting.method == "perfect")
     return watch.record(state, time.perf_counter() - began)
 
 

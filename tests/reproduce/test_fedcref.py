@@ -184,3 +184,13 @@ def test_every_world_is_in_the_experiment_once() -> None:
     assert len(set(names)) == len(names)
     wanted = {setup.name for name in TABLES for setup in table(name).setups(quick=False)}
     assert wanted == set(names), "no run that no table shows"
+
+
+@pytest.mark.slow
+def test_simulated_peers_find_the_same(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedcref_runs, "QUICK", {**fedcref_runs.QUICK, "epochs": 2})
+    setting = Setting(World("mnist"), "refined", {"max_refinements": 1})
+    one, other = (
+        run(setting, stream(0, "x", 0), Peers(backend), quick=True) for backend in ("in-process", "simulated")
+    )
+    assert {**one, "minutes": 0.0} == {**other, "minutes": 0.0}
