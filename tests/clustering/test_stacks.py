@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -18,8 +20,23 @@ from p2pclust.clustering.stacks import reconstruction_errors, reconstructions, t
 from p2pclust.errors import DataError, UsageError
 
 torch = pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+stack_kernels = importlib.import_module("p2pclust.clustering.stack_kernels")
+stack_layers = importlib.import_module("p2pclust.clustering.stack_layers")
 
 SMALL = Architecture(13, hidden=(11, 5, 11))
+
+
+@contextmanager
+def multiplied(one_by_one: bool) -> Iterator[None]:
+    """Give all products to oneDNN one by one, where there is AVX-512, or none."""
+    before = stack_layers._WIDE_FLOPS
+    stack_layers._WIDE_FLOPS = 1 if one_by_one else sys.maxsize
+    stack_kernels._kept.__dict__.clear()
+    try:
+        yield
+    finally:
+        stack_layers._WIDE_FLOPS = before
+        stack_kernels._kept.__dict__.clear()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,17 +94,16 @@ def trained_by_torch(stack, samples, generators, *, epochs, batch, learning_rate
 
 @pytest.mark.parametrize("output", ["sigmoid", "relu", "linear"])
 @pytest.mark.parametrize("code", ["relu", "linear"])
-def test_gradients_are_autograd_s(output, code):
-    from p2pclust.clustering.stack_layers import Layout, Network
-
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_gradients_are_autograd_s(output, code, one_by_one):
     architecture = Architecture(13, hidden=(11, 5, 9), output=output, code=code)
     stack = ModelStack.random(architecture, rngs(1, 2))
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
-    layout, cpu = Layout(architecture.shapes), torch.device("cpu")
+    layout, cpu = stack_layers.Layout(architecture.shapes), torch.device("cpu")
     weights, gradients = (layout.views(layout.rows(2, cpu), 2) for _ in range(2))
     layout.pack(stack.weights, weights)
-    with torch.no_grad():
-        network = Network(architecture.shapes, architecture.activations, 2, 16, cpu)
+    with torch.no_grad(), multiplied(one_by_one):
+        network = stack_layers.Network(architecture.shapes, architecture.activations, 2, 16, cpu)
         models = network.bound(weights, gradients)
         models.slope[...] = 2.0 * (models.forward(X) - X) / (16 * 13)
         models.backward()
@@ -102,12 +118,14 @@ def test_gradients_are_autograd_s(output, code):
 
 
 @pytest.mark.parametrize("batch", [8, 10, 64])
-def test_training_is_torch_s_own_loop(batch):
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_training_is_torch_s_own_loop(batch, one_by_one):
     # Of different sizes, with last minibatches of every kind, one of a single row; one model has a single row at all.
     samples = [rows(n, seed) for seed, n in enumerate([30, 41, 8, 1])]
     stack = ModelStack.random(SMALL, rngs(1, 2, 3, 4))
     how = {"epochs": 3, "batch": batch, "learning_rate": 0.01}
-    found = train(stack, samples, rngs=rngs(5, 6, 7, 8), **how).weights
+    with multiplied(one_by_one):
+        found = train(stack, samples, rngs=rngs(5, 6, 7, 8), **how).weights
     expected = trained_by_torch(stack, samples, rngs(5, 6, 7, 8), **how)
     assert np.abs(found - stack.weights).max() > 0.01
     assert found == pytest.approx(expected, abs=2e-4)
@@ -119,21 +137,23 @@ def test_training_is_torch_s_own_loop(batch):
     d=st.integers(1, 20),
     hidden=st.lists(st.integers(1, 20), min_size=1, max_size=3),
     batch=st.integers(1, 20),
+    one_by_one=st.booleans(),
     data=st.data(),
 )
-def test_a_model_does_not_depend_on_its_stack(sizes, d, hidden, batch, data):
+def test_a_model_does_not_depend_on_its_stack(sizes, d, hidden, batch, one_by_one, data):
     architecture = Architecture(d, hidden=tuple(hidden))
     n = len(sizes)
     chosen = data.draw(st.permutations(range(n)))[: data.draw(st.integers(1, n))]
     stack = ModelStack.random(architecture, rngs(*range(n)))
     samples = [rows(size, seed, d) for seed, size in enumerate(sizes)]
-    together = train(stack, samples, rngs=rngs(*range(n)), epochs=2, batch=batch, learning_rate=0.01)
-    some = train(
-        stack[chosen], [samples[m] for m in chosen], rngs=rngs(*chosen), epochs=2, batch=batch, learning_rate=0.01
-    )
-    assert some.weights.tobytes() == together.weights[chosen].tobytes()
-    X = rows(data.draw(st.integers(1, 150)), 99, d)
-    assert np.array_equal(reconstruction_errors(some, X), reconstruction_errors(together, X)[:, chosen])
+    with multiplied(one_by_one):
+        together = train(stack, samples, rngs=rngs(*range(n)), epochs=2, batch=batch, learning_rate=0.01)
+        some = train(
+            stack[chosen], [samples[m] for m in chosen], rngs=rngs(*chosen), epochs=2, batch=batch, learning_rate=0.01
+        )
+        assert some.weights.tobytes() == together.weights[chosen].tobytes()
+        X = rows(data.draw(st.integers(1, 150)), 99, d)
+        assert np.array_equal(reconstruction_errors(some, X), reconstruction_errors(together, X)[:, chosen])
 
 
 def test_the_paper_s_models_do_not_depend_on_their_stack_or_its_chunks(monkeypatch):
@@ -169,8 +189,6 @@ def test_threads_train_at_the_same_time_without_a_word_in_each_other_s_bits(d):
 
 
 def test_everything_is_computed_with_one_torch_thread_and_the_setting_is_left_as_it_is(monkeypatch):
-    from p2pclust.clustering import stack_kernels
-
     stack, X = ModelStack.random(SMALL, rngs(1)), rows(20)
     seen = []
 
