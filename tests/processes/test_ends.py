@@ -51,7 +51,7 @@ class Driver:
         self.process.kill()
         self.process.wait()
         # They are killed with it, one after the other: the server with its parent, the peers with the server.
-        until(lambda: not set(self.pids.values()) & set(processes_alive(self.home)), 20.0, "orphans")
+        until(lambda: not processes_alive(self.home), 20.0, "orphans")
         assert self.process.stdout is not None
         self.process.stdout.close()
         for pid in processes_alive(self.home):
