@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import settings
+import os
+
+# Before anything loads torch: two workers on two cores, each with a pool of two threads, wait for each other for minutes.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 settings.register_profile("deterministic", derandomize=True, deadline=None)
 settings.load_profile("deterministic")
