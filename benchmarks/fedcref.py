@@ -52,7 +52,7 @@ def measured(n_peers: int, mode: str, rows: int, seed: int) -> str:
     state = run_in_process(job, locals_, told, office)
     total = time.perf_counter() - began
     scores = [
-        accuracy(d.labels, engine.conclude(job, state, local, office.notes[peer])["labels"])
+        accuracy(d.labels, engine.conclude(job, state, local, office.desk(peer))["labels"])
         for peer, (d, local) in enumerate(zip(drawn, locals_, strict=True))
     ]
     phases = "  ".join(f"{seconds[name]:8.1f}" for name in ("models", "verdicts", "graph", "train", "refine"))

@@ -16,7 +16,6 @@ from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
 from p2pclust.estimators.inputs import Floats, Rows, seed_from
 from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
@@ -24,6 +23,7 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
 from p2pclust.protocols.office import Office
 from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.verbs import Desk
 
 __all__ = ["FedCRef"]
 
@@ -192,12 +192,12 @@ class FedCRef(LabellingEstimator):
         arrays, parts = self._held(X, y, seed)
         job = self._job_for(arrays[0].shape[1], seed)
         locals = self._locals(arrays, parts)
-        state, notes, blobs = self._run(job, locals)
+        state, desks, blobs = self._run(job, locals)
         self._learn_rounds(job, state)
         self._learn_communities(job, state, blobs)
         found = [
-            np.array(engine.conclude(job, state, local, note)["labels"])
-            for local, note in zip(locals, notes, strict=True)
+            np.array(engine.conclude(job, state, local, desk)["labels"])
+            for local, desk in zip(locals, desks, strict=True)
         ]
         self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
         return self
@@ -252,21 +252,20 @@ class FedCRef(LabellingEstimator):
             numbers = [*whole]
         return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
 
-    def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Arrays], Mapping[bytes, bytes]]:
-        """Return the last state, each peer's note, and the models of groups by digest."""
+    def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Desk], Mapping[bytes, bytes]]:
+        """Return the last state, each peer's desk, and the models of groups by digest."""
         if self.fleet is None:
             office = Office(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-            state = run_in_process(job, locals, None, office)
-            notes, blobs = office.notes, dict(office.blobs)
+            state: JobState | None = run_in_process(job, locals, None, office)
+            desks, blobs = [office.desk(peer) for peer in range(len(locals))], dict(office.blobs)
         else:
             found = backend_of(self.fleet).result(job, locals)
-            if found.state is None:
-                raise FleetError("no peer finished the job")
-            state, blobs = found.state, dict(found.blobs)
-            notes = {index: found.notes[name] for index, name in enumerate(found.roster) if name in found.notes}
+            state, desks, blobs = found.state, [found.desk(name) for name in found.roster], dict(found.blobs)
+        if state is None:
+            raise FleetError("no peer finished the job")
         if state.status != "done":
             raise FleetError(state.reason or f"the job ended as {state.status!r}")
-        return state, [notes.get(index, Arrays()) for index in range(len(locals))], blobs
+        return state, desks, blobs
 
     def _learn_communities(self, job: Job, state: JobState, blobs: Mapping[bytes, bytes]) -> None:
         protocol = job.protocols[-1]

@@ -14,6 +14,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.verbs import Desk
 
 __all__ = ["Event", "Fault", "FleetResult", "FleetSpec", "JobRequest", "JobResult", "Link", "OnEvent", "PeerSpec"]
 
@@ -114,6 +115,10 @@ class JobResult:
     seconds: float  # from handing in to the last peer's end
     notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what peers kept for themselves, by name
     blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)  # that are part of the result, by digest
+
+    def desk(self, name: str) -> Desk:
+        """Return a peer's desk as the job left it."""
+        return Desk(self.roster.index(name), self.notes.get(name, Arrays()), self.blobs.get)
 
 
 @dataclass(frozen=True)

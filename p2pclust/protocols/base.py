@@ -61,7 +61,7 @@ class Protocol(ABC):
         Whether :meth:`combine_remembering` is called in place of :meth:`combine`.
     at_desk : bool
         Whether a contribution may need blobs, other jobs, and the peer's own note: then :meth:`wants` is asked first,
-        :meth:`contribute_at` is called in place of :meth:`contribute`, and :meth:`conclude_from` in place of
+        :meth:`contribute_at` is called in place of :meth:`contribute`, and :meth:`conclude_at` in place of
         :meth:`conclude`; see :mod:`p2pclust.protocols.verbs`.
     by_peer : bool
         Whether :meth:`combine` is handed pairs of a roster index and that peer's contribution; not additive only.
@@ -199,8 +199,8 @@ class Protocol(ABC):
         """Return what the peer keeps of the job, for example its rows' labels."""
         return Arrays()
 
-    def conclude_from(self, state: State, note: Arrays) -> Arrays:
-        """Return what the peer keeps of the job, from its own note."""
+    def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
+        """Return what the peer keeps of the job, from its note and the blobs of :meth:`results`."""
         return Arrays()
 
     def results(self, state: State) -> tuple[bytes, ...]:

@@ -259,14 +259,16 @@ def _advance(
     return _within_limit(job, stepped)
 
 
-def conclude(job: Job, state: JobState, local: Local, note: Arrays | None = None) -> Arrays:
+def conclude(job: Job, state: JobState, local: Local, desk: Desk | None = None) -> Arrays:
     """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit.
 
-    What works at a desk concludes from the peer's own note.
+    What works at a desk concludes from its note, and from the blobs of :func:`results`.
     """
     protocol = job.protocols[state.stage]
     if protocol.at_desk:
-        return protocol.conclude_from(state.arrays, Arrays() if note is None else note)
+        assert desk is not None
+        rng = streams.lazily(streams.peer_round, job.seed, desk.peer, state.round)
+        return protocol.conclude_at(state.arrays, local, rng, desk)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
         with np.errstate(all="ignore"):
             return protocol.conclude(state.arrays, local)

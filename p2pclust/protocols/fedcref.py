@@ -55,7 +55,7 @@ from p2pclust.protocols.fedavg import architecture_of
 from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
 from p2pclust.protocols.fedcref_news import news
 from p2pclust.protocols.fedcref_parameters import INITIALS, MODES, MOST_OF_A_PEER, FedCRefParameters
-from p2pclust.protocols.fedcref_peer import AtWork, final_labels, kept_models
+from p2pclust.protocols.fedcref_peer import AtWork, kept_models
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.stability import stop_reason
@@ -324,6 +324,7 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
         agreed = Agreed.of(state)
         return tuple(digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group)))
 
-    def conclude_from(self, state: State, note: Arrays) -> Arrays:
+    def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
         """Return ``labels`` (n,) of the peer's rows: communities, then own clusters; see :func:`final_labels`."""
-        return Arrays(labels=final_labels(Agreed.of(state), note)) if "labels" in note else Arrays()
+        work = AtWork(self, self.architecture(state), state, Agreed.of(state), local, desk)
+        return Arrays(labels=work.conclude(rng))

@@ -8,6 +8,7 @@ its model. Label ``n_groups + q`` is the peer's own cluster q. UNASSIGNED rows w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -139,29 +140,33 @@ class AtWork:
 
     def _note(
         self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool, iteration: int,
-        enters: bool = False, halves: Halves | None = None,
+        enters: bool = False, refines: bool = False, halves: Halves | None = None,
     ) -> None:  # fmt: skip
-        """Keep the partition, the iteration that its numbers are of, and the own models.
+        """Keep the partition, the iteration that its numbers are of, how many refinements it has seen, and the own models.
 
         `trained`: the models are of this very partition.
         """
         entered = labels if enters or "entered" not in self.desk.note else self.desk.note["entered"]
-        digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
         self.desk.keep(
             Arrays(
                 labels=labels,
                 entered=entered,
                 n_groups=np.int64(n_groups),
                 wanted=np.int64(wanted),
-                models=digests,
+                models=self._digests(models),
                 halves=packed(halves or {}, len(models)),
                 trained=np.bool_(trained),
                 iteration=np.int64(iteration),
+                refinements=np.int64(len(self.agreed.history) + refines),
                 peer=np.int64(self.desk.peer),
                 origin=self.state["origin"],
                 scale=self.state["scale"],
             )
         )
+
+    @staticmethod
+    def _digests(models: Sequence[bytes]) -> NDArray[np.uint8]:
+        return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
 
     def decoded(self, digest: bytes) -> ModelStack | None:
         """Return a model, or None if it could not be had or is none: whoever sent it is not worth stopping for."""
@@ -228,7 +233,7 @@ class AtWork:
     @staticmethod
     def _entry(clusters: Ints, models: Sequence[bytes]) -> Contribution:
         rows = np.bincount(clusters[clusters != UNASSIGNED], minlength=len(models)).astype(np.int64)
-        return Arrays(rows=rows, models=np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES))
+        return Arrays(rows=rows, models=AtWork._digests(models))
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
@@ -264,8 +269,7 @@ class AtWork:
                 models.append(self.desk.publish(state.arrays["weights"].tobytes()))
         if self.job.mode == "refined":
             self._train_alone(rng)
-        digests = np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
-        return Arrays(groups=np.array(groups, np.int64), models=digests)
+        return Arrays(groups=np.array(groups, np.int64), models=self._digests(models))
 
     def _train_alone(self, rng: np.random.Generator) -> None:
         """Go on training the models of own clusters that are nobody else's."""
@@ -304,7 +308,9 @@ class AtWork:
         kept = float(np.mean(before == after)) if comparable else agreement(before, after)
         same = n_before == n_groups and bool((before == after).all())
         trained = self._known and bool(self.desk.note["trained"]) and same
-        self._note(after, n_groups, wanted, models, trained=trained, iteration=iteration, halves=halves)
+        self._note(
+            after, n_groups, wanted, models, trained=trained, iteration=iteration, refines=True, halves=halves
+        )  # fmt: skip
         members = np.zeros(agreed.n_groups, np.int64)
         if iteration == agreed.iteration and n_groups == agreed.n_groups:
             members += np.bincount(after[(after >= 0) & (after < n_groups)], minlength=n_groups)
@@ -319,6 +325,30 @@ class AtWork:
     def _rests(self) -> bool:
         resting = self.agreed.resting
         return self.desk.peer < len(resting) and bool(resting[self.desk.peer])
+
+    def conclude(self, rng: np.random.Generator) -> Ints:
+        """Return this peer's labels at the end, as :func:`final_labels` tells them.
+
+        Who missed the last refinement partitions its rows now: the models of the communities are part of the result.
+        """
+        note, agreed = self.desk.note, self.agreed
+        if not self._known or int(note["refinements"]) != len(agreed.history):
+            note = self._afterwards(rng)
+        return final_labels(agreed, note) if "labels" in note else np.full(self.local.n_samples, UNASSIGNED, np.int64)
+
+    def _afterwards(self, rng: np.random.Generator) -> Arrays:
+        """Return the note of a refinement by what was agreed on at last; the note that there is, if there can be none."""
+        note, agreed, given = self.desk.note, self.agreed, self.local.labels
+        models, halves = (self._models, halves_of(note)) if self._current else ([], {})
+        found = None
+        with suppress(Abstain):
+            if not self.local.refusal(self.state):
+                known = int(note["wanted"]) if self._known else None if given is None else np.unique(given).size
+                found = self._refined(models, halves, self._wanted(rng, known))
+        if found is None:
+            return note if self._known else Arrays()
+        now = {"n_groups": agreed.n_groups, "iteration": agreed.iteration, "peer": self.desk.peer}
+        return Arrays(labels=found, models=self._digests(models), **now)
 
     def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
         """Return labels: communities first, then own clusters; None without any model that could be had."""

@@ -51,6 +51,10 @@ class Office:
         with ThreadPoolExecutor(self.threads) as pool:
             return list(pool.map(function, items))
 
+    def desk(self, peer: int) -> Desk:
+        """Return a peer's desk with its note, and with all blobs."""
+        return Desk(peer, self.notes.get(peer, Arrays()), self.blobs.get)
+
     def desks(
         self, job: Job, state: JobState, peers: Sequence[int], n_peers: int, run: Callable[[Run, Office], JobState]
     ) -> dict[int, Desk]:
@@ -66,7 +70,7 @@ class Office:
         """
         if not job.protocols[state.stage].at_desk:
             return {}
-        made = {peer: Desk(peer, self.notes.get(peer, Arrays()), self.blobs.get) for peer in peers}
+        made = {peer: self.desk(peer) for peer in peers}
         wanted = {peer: engine.wants(job, state, desk, n_peers) for peer, desk in made.items()}
         # Nobody asks for the others any more: they were of rounds before.
         in_use = {fetch.digest for wants in wanted.values() for fetch in wants.fetches}

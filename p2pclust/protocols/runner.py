@@ -103,11 +103,10 @@ def _run_child(run: Run, office: Office, locals: Sequence[Local]) -> JobState:
     return _run(run.job, [locals[peer] for peer in run.roster], None, office)
 
 
-def conclude(job: Job, state: JobState, locals: Sequence[Local], notes: Sequence[Arrays] | None = None) -> list[Arrays]:
+def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
     """Return what each of these peers keeps of a finished job; see :func:`p2pclust.protocols.engine.conclude`."""
-    given = [None] * len(locals) if notes is None else list(notes)
     with _one_thread():
-        return [engine.conclude(job, state, local, note) for local, note in zip(locals, given, strict=True)]
+        return [engine.conclude(job, state, local) for local in locals]
 
 
 def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> JobState:

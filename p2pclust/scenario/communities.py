@@ -25,7 +25,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.streams import dirt
 from p2pclust.scenario.schema import JobSpec
 
-__all__ = ["cluster_classes", "first_labels", "measured_communities", "own_numbers", "wrong_links"]
+__all__ = ["cluster_classes", "final_labels", "first_labels", "measured_communities", "own_numbers", "wrong_links"]
 
 Ints = NDArray[np.int64]
 
@@ -89,13 +89,10 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
     agreed = Agreed.of(found.state.arrays)
     association = agreed.association
     called = [[found.roster[peer], cluster] for peer, cluster in association.clusters.nodes]
-    truth = {name: share.y for name, share in shares.items() if share.y is not None and name in found.notes}
+    truth = {name: share.y for name, share in shares.items() if share.y is not None and name in found.digests}
     metrics: dict[str, float] = {}
     if truth:
-        labels = {
-            name: engine.conclude(job, found.state, Local(shares[name].X), found.notes[name])["labels"]
-            for name in truth
-        }
+        labels = final_labels(job, found, shares)
         metrics["accuracy"] = float(np.mean([accuracy(y, labels[name]) for name, y in truth.items()]))
         metrics["wrong_links"] = wrong_links(association, cluster_classes(association, found, truth))
     return {
@@ -103,9 +100,18 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
         "isolated": [called[m] for m in association.isolated],
         "links": len(association.links),
         "refinements": [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history],
-        "n_rows": sum(shares[name].n_rows for name in found.notes),
+        "n_rows": sum(shares[name].n_rows for name in found.digests),
         "metrics": metrics,
         "note": "a community is found by its members' models; nobody holds centers",
+    }
+
+
+def final_labels(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
+    """Return what the peers that finished call their rows, shape (n,) each, by name."""
+    assert found.state is not None
+    return {
+        name: engine.conclude(job, found.state, Local(shares[name].X), found.desk(name))["labels"]
+        for name in sorted(found.digests)
     }
 
 
@@ -122,7 +128,7 @@ def cluster_classes(association: Association, found: JobResult, truth: Mapping[s
     """
     names = [found.roster[peer] for peer, _ in association.clusters.nodes]
     return [
-        _most(truth[name], found.notes[name]["entered"] == cluster) if name in truth else None
+        _most(truth[name], found.notes[name]["entered"] == cluster) if name in truth and name in found.notes else None
         for name, (_, cluster) in zip(names, association.clusters.nodes, strict=True)
     ]
 

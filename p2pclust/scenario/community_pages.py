@@ -18,13 +18,11 @@ from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, JobResult
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import engine
 from p2pclust.protocols.association import Association, Clusters
 from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.job import Job
-from p2pclust.protocols.local import Local
-from p2pclust.scenario.communities import cluster_classes, wrong_links
+from p2pclust.scenario.communities import cluster_classes, final_labels, wrong_links
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_figure
@@ -100,7 +98,7 @@ class Story:
     @cached_property
     def truth(self) -> dict[str, NDArray[Any]]:
         """True labels of peers that finished, where there are any."""
-        known = {name: share.y for name, share in self.shares.items() if name in self.found.notes}
+        known = {name: share.y for name, share in self.shares.items() if name in self.found.digests}
         return {name: y for name, y in known.items() if y is not None}
 
     @cached_property
@@ -111,15 +109,11 @@ class Story:
     @cached_property
     def labels(self) -> dict[str, Ints]:
         """What the peers that finished call their rows."""
-        assert self.found.state is not None
-        return {
-            name: engine.conclude(self.job, self.found.state, Local(self.shares[name].X), note)["labels"]
-            for name, note in sorted(self.found.notes.items())
-        }
+        return final_labels(self.job, self.found, self.shares)
 
     def score(self, labels: Mapping[str, Ints]) -> float:
         """Return the mean accuracy over peers, or NaN where no true labels are known."""
-        scores = [accuracy(y, labels[name]) for name, y in self.truth.items()]
+        scores = [accuracy(y, labels[name]) for name, y in self.truth.items() if name in labels]
         return float(np.mean(scores)) if scores else float("nan")
 
     @cached_property
@@ -130,7 +124,7 @@ class Story:
         steps = len(history)
         first = {number: graph.clusters.total for number, graph in self.exchanges}.get(1)
         # The partition that an iteration began with is known of the last one only.
-        entered = {name: self.found.notes[name]["entered"] for name in self.truth}
+        entered = {name: note["entered"] for name, note in self.found.notes.items() if name in self.truth}
         began = self.score(entered) if self.agreed.iteration == 1 else nan
         graph = self.agreed.association
         wrong = 100 * wrong_links(graph, self.classes) if self.truth and len(graph.links) else nan

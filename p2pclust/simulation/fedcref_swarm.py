@@ -22,6 +22,7 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.fedcref_agreed import Agreed
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.verbs import Desk, digest_of
 from p2pclust.simulation import swarm
 from p2pclust.simulation.world import Observer, Peer, World
 
@@ -111,6 +112,11 @@ class FedCRefSwarm(swarm.Swarm):
         for peer in self.world.peers.values():
             self._judge_peer(peer, state, agreed)
 
+    def _blob(self, digest: bytes) -> bytes | None:
+        """Whoever has it tells."""
+        found = (b"".join(peer.disk.blob(digest)) for peer in self.world.peers.values())
+        return next((data for data in found if digest_of(data) == digest), None)
+
     def _judge_peer(self, peer: Peer, state: JobState, agreed: Agreed) -> None:
         assert peer.core is not None
         jobs = peer.core.jobs.jobs
@@ -119,10 +125,10 @@ class FedCRefSwarm(swarm.Swarm):
         left = {table: [key for key in rows if key != self.marks.job] for table, rows in tables.items()}
         assert not any(left.values()), f"L6: {peer.name} has rows on disk that nobody needs: {left}"
         note = jobs[self.marks.job].desk.note
-        if not note:
-            return  # its store was wiped, or it was away in every round that leaves a note
-        labels = engine.conclude(self.job, state, peer.local, Arrays.decode(note))["labels"]
-        index, clusters, first = self.names.index(peer.name), agreed.clusters, len(agreed.alive)
+        index = self.names.index(peer.name)
+        desk = Desk(index, Arrays.decode(note) if note else Arrays(), self._blob)
+        labels = engine.conclude(self.job, state, peer.local, desk)["labels"]
+        clusters, first = agreed.clusters, len(agreed.alive)
         own = clusters.of(index) if index < clusters.n_peers else range(0)
         assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
         told = [label - first for label in np.unique(labels).tolist() if first <= label < first + clusters.total]

@@ -165,8 +165,7 @@ class Hand:
 
     def labels(self, peer: int) -> NDArray[np.int64]:
         """What the peer keeps of the job."""
-        note = self.office.notes[peer]
-        return engine.conclude(self.job, self.state, self.locals[peer], note)["labels"]
+        return engine.conclude(self.job, self.state, self.locals[peer], self.office.desk(peer))["labels"]
 
     def changed(self, **changes: Any) -> JobState:
         """The present state with other agreed values."""

@@ -654,6 +654,24 @@ class TestAway:
         assert not set(np.unique(mine)) & set(np.unique(others))
         assert accuracy(note["labels"], mine) == 1.0, "the same partition under numbers of its own"
 
+    @pytest.mark.parametrize("mode", ["paper", "refined"])
+    @pytest.mark.parametrize("wiped", [False, True])
+    def test_who_missed_the_last_refinement_partitions_its_rows_at_the_end(self, mode: str, wiped: bool) -> None:
+        h = hand(KINDS, mode, dirt=DIRT, **({"max_iterations": 1} if mode == "paper" else {"max_refinements": 1}))
+        h.until("refine")
+        if mode == "refined":
+            h.until("refine", again=True)
+        if wiped:
+            h.office.notes.pop(3)
+        while h.state.status == "running":
+            h.round([0, 1, 2])
+        truth = [peer.truth for peer in planted(KINDS, dirt=DIRT)]
+        assert accuracy(truth[3], h.labels(3)) > 0.95
+        assert (h.labels(3) < len(h.agreed.alive)).all(), "communities, which mean the same at all peers"
+        if mode == "refined":
+            everybody = np.concatenate([h.labels(peer) for peer in range(4)])
+            assert accuracy(np.concatenate(truth), everybody) > 0.95
+
     def test_a_peer_with_an_empty_disk_gets_its_labels_from_the_groups(self) -> None:
         h = at("train")
         del h.office.notes[2]
