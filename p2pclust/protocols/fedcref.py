@@ -127,7 +127,10 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
     # -- the rounds ---------------------------------------------------------------------------------------------------
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        scaling = Arrays(origin=state["origin"], scale=state["scale"])
+        # Declared bounds stay: rows outside of them take no part in any round.
+        declared = "declared" in state and bool(state["declared"].all())
+        names = ("origin", "scale", *(("lo", "hi", "declared") if declared else ()))
+        scaling = Arrays({name: state[name] for name in names})
         return Agreed(stream=int(rng.integers(MAX_SEED))).into(scaling)
 
     def expects(self, state: State) -> Mapping[str, Slot]:

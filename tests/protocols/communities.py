@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.errors import WireError
 from p2pclust.fleet.spec import PeerSpec
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays, Contribution
@@ -140,7 +141,12 @@ class Hand:
         for peer, told in sorted(answers.items()):
             if isinstance(told, Arrays):
                 n_peers = len(self.locals)
-                given.append((peer, engine.decode_contribution(self.job, self.state, told.encode(), n_peers=n_peers)))
+                try:
+                    part = engine.decode_contribution(self.job, self.state, told.encode(), n_peers=n_peers)
+                except WireError as error:
+                    abstained[peer] = f"malformed: {error}"
+                else:
+                    given.append((peer, part))
         self.state = engine.advance(self.job, self.state, given, abstained, n_peers=len(self.locals))
         assert engine.decode_state(self.job, self.state.encode()) == self.state, "others can read it"
         return self.state
