@@ -111,6 +111,10 @@ class Story:
         """What the peers that finished call their rows."""
         return final_labels(self.job, self.found, self.shares)
 
+    def label_of(self, group: int) -> int:
+        """Return what rows of a community that has a model are called in the end: those that were dropped do not count."""
+        return int(self.agreed.alive.tolist().index(group))
+
     def score(self, labels: Mapping[str, Ints]) -> float:
         """Return the mean accuracy over peers, or NaN where no true labels are known."""
         scores = [accuracy(y, labels[name]) for name, y in self.truth.items() if name in labels]
@@ -184,7 +188,14 @@ def _graphs(story: Story, name: str) -> Section:
         )
         if story.truth and not last:
             caption += " Which links are wrong is known of the last iteration only."
-        figure = association_figure(graph, classes, peers=peers)
+        dropped = set(range(len(graph.groups))) - set(story.agreed.alive.tolist())
+        gone = sorted(dropped) if last and story.protocol.mode == "refined" else []
+        if gone:
+            caption += (
+                " A kind of rows may begin as several communities; training leaves one of them, and the others are "
+            )
+            caption += "dropped when no row belongs to them any more."
+        figure = association_figure(graph, classes, peers=peers, gone=gone)
         made.append(_picture(figure, caption, f"association graph of iteration {number}"))
     many = f"{len(made) - 1} earlier iterations" if len(made) > 2 else "the iteration before"
     return Section(f"{name}Which clusters are the same", pictures=made[-1:], folded=made[:-1], fold=many)
@@ -207,7 +218,7 @@ def _history(story: Story, name: str) -> Section:
 def _models(story: Story, name: str) -> Section | None:
     agreed = story.agreed
     there = [g for g in range(agreed.n_groups) if agreed.group_model(g) in story.found.blobs]
-    rows = [sum(int((labels == g).sum()) for labels in story.labels.values()) for g in there]
+    rows = [sum(int((labels == story.label_of(g)).sum()) for labels in story.labels.values()) for g in there]
     shown = sorted(np.array(there, np.int64)[np.argsort(-np.array(rows), kind="stable")[:_MOST_MODELS]].tolist())
     samples = _samples(story, shown)
     if not shown or not samples:
@@ -235,7 +246,7 @@ def _models(story: Story, name: str) -> Section | None:
 
 
 def _of_class(story: Story, group: int) -> str:
-    own = [y[story.labels[name] == group] for name, y in story.truth.items()]
+    own = [y[story.labels[name] == story.label_of(group)] for name, y in story.truth.items()]
     known = np.concatenate(own) if own else np.empty(0)
     if not known.size:
         return ""
@@ -247,16 +258,17 @@ def _samples(story: Story, shown: Sequence[int]) -> list[tuple[str, NDArray[np.f
     """Return rows in working coordinates, and what each is: one of each class, or of each community."""
     assert story.found.state is not None
     found: dict[Any, NDArray[np.float64]] = {}
+    numbers = {story.label_of(group): group for group in shown}
     for name, labels in story.labels.items():
         kinds = story.truth.get(name, labels)
         X = story.shares[name].X
         for kind in np.unique(kinds).tolist():
-            if kind not in found and (name in story.truth or kind in shown):
+            if kind not in found and (name in story.truth or kind in numbers):
                 found[kind] = X[int(np.flatnonzero(kinds == kind)[0])]
     arrays, letters = story.found.state.arrays, community_names(story.agreed.n_groups)
     working = {kind: (row - arrays["origin"]) / arrays["scale"] for kind, row in found.items()}
     ordered = sorted(working.items(), key=lambda item: str(item[0]).zfill(9))[:_MOST_ROWS]
-    return [(f"class {str(kind)[:12]}" if story.truth else letters[kind], row) for kind, row in ordered]
+    return [(f"class {str(kind)[:12]}" if story.truth else letters[numbers[kind]], row) for kind, row in ordered]
 
 
 def _traffic(story: Story, name: str) -> Section | None:

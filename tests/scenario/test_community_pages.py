@@ -95,6 +95,9 @@ def test_curves_of_the_refined_mode(scenario_file: Callable[..., str]) -> None:
     assert np.isnan(curves["accuracy"][1:-1]).all()
     assert "active" not in curves
     assert len({len(curve) for curve in curves.values()}) == 1
+    alive = told.agreed.alive.tolist()
+    called = {label for labels in told.labels.values() for label in labels.tolist() if label < len(alive)}
+    assert called == {told.label_of(group) for group in alive}
     assert len(told.exchanges) == 1
     assert told.exchanges[0][1].digest == told.agreed.association.digest
 

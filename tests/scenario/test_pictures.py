@@ -70,6 +70,12 @@ def test_wrong_links_and_strangers_are_red() -> None:
     assert texts[6:] == ["A: 3 clusters\n2 of class a, 1 not", "B: 2 clusters\nall of class b"]
 
 
+def test_communities_that_were_dropped_are_named() -> None:
+    axes = association_figure(GRAPH, gone=[1]).axes[0]
+    assert axes.get_title().startswith("2 communities (1 left in the end) of 5 clusters")
+    assert axes.texts[-1].get_text() == "B: 2 clusters, dropped later"
+
+
 def test_without_labels_nothing_is_called_wrong() -> None:
     axes = association_figure(GRAPH, peers=["w", "x", "y", "z"]).axes[0]
     assert axes.get_title() == "2 communities of 5 clusters, 1 isolated; 4 links"

@@ -37,6 +37,7 @@ def association_figure(
     classes: Sequence[Any] | None = None,
     *,
     peers: Sequence[str] | None = None,
+    gone: Sequence[int] = (),
     title: str = "",
 ) -> Figure:
     """Draw an association graph: communities apart and in colours, isolated clusters around them.
@@ -49,6 +50,8 @@ def association_figure(
         different classes are then red, and clusters that are not of their community's class have a red edge.
     peers : sequence of str, optional
         What is written into the clusters of each peer, at most three letters; by default its index in the roster.
+    gone : sequence of int
+        Communities that were dropped later, for no row belongs to them any more.
     title : str
         By default how many there are of everything.
     """
@@ -61,14 +64,14 @@ def association_figure(
     _draw_links(axes, association, known, layout)
     _draw_nodes(axes, association, known, main, layout, peers)
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
-        text = f"{community_names(number + 1)[-1]}: {len(members)} clusters" + _of_class(
-            kind, [known[m] for m in members]
-        )
+        text = f"{community_names(number + 1)[-1]}: {len(members)} clusters"
+        text += ", dropped later" if number in gone else ""
+        text += _of_class(kind, [known[m] for m in members])
         x, y = layout.captions[number]
         axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
-    axes.set_title(title or _headline(association, known), fontsize=12)
+    axes.set_title(title or _headline(association, known, len(gone)), fontsize=12)
     _legend(figure, known)
     return figure
 
@@ -93,9 +96,10 @@ def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
     return f"\nall of class {kind}" if len(told) == len(kinds) else f"\n{same} of class {kind}, the others unknown"
 
 
-def _headline(association: Association, known: Sequence[Any]) -> str:
+def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:
     groups, alone = association.groups, association.isolated
-    text = f"{len(groups)} communities of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
+    left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
+    text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
     text += f"{len(association.links)} links"
     told = [(known[a], known[b]) for a, b in association.links.tolist()]
     told = [pair for pair in told if None not in pair]
