@@ -259,11 +259,11 @@ def _samples(story: Story, shown: Sequence[int]) -> list[tuple[str, NDArray[np.f
     assert story.found.state is not None
     found: dict[Any, NDArray[np.float64]] = {}
     numbers = {story.label_of(group): group for group in shown}
-    for name, labels in story.labels.items():
-        kinds = story.truth.get(name, labels)
+    # Where some peers have true labels, rows of these peers are shown.
+    for name, kinds in (story.truth or story.labels).items():
         X = story.shares[name].X
         for kind in np.unique(kinds).tolist():
-            if kind not in found and (name in story.truth or kind in numbers):
+            if kind not in found and (story.truth or kind in numbers):
                 found[kind] = X[int(np.flatnonzero(kinds == kind)[0])]
     arrays, letters = story.found.state.arrays, community_names(story.agreed.n_groups)
     working = {kind: (row - arrays["origin"]) / arrays["scale"] for kind, row in found.items()}

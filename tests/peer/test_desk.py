@@ -1,24 +1,18 @@
-"""The desk of a job at a peer: what its rounds fetch, run, publish and keep, by hand and in virtual time.
-
-The toy job's states are readable as in every test of this folder. What a contribution to a round wants, and what it leaves,
-is said by a test: `Net.wants[round]` and `Net.leaves[round]`, each a function of the peer's name.
-"""
+"""The desk of a job at a peer: what its rounds fetch, run, publish and keep, by hand and in virtual time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
 import pytest
-from harness import Net, Packet, toy
+from desks import CHILD, MODEL, DeskNet, Leaves, fetch, publishes, run
+from harness import Packet, toy
 
 from p2pclust.peer.desk import Wanted
 from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Compute, Task
-from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.facts import Fact
-from p2pclust.peer.job import Job
 from p2pclust.peer.messages import (
     Adopted,
     BlobChunk,
@@ -30,88 +24,7 @@ from p2pclust.peer.messages import (
     Message,
     Open,
 )  # fmt: skip
-from p2pclust.peer.timing import Limits
 from p2pclust.protocols.verbs import digest_of
-
-Wants = Callable[[str], Wanted]
-Leaves = Callable[[str], Mapping[str, Any]]
-
-MODEL = b"model of p1 " * 20
-SMALL = Limits(chunk_bytes=60)  # four chunks
-CHILD = toy(1)
-
-
-def nothing(name: str) -> Wanted:
-    return Wanted()
-
-
-def fetch(data: bytes = MODEL, *owners: int) -> Wants:
-    return lambda name: Wanted(fetches=((digest_of(data), len(data), owners or (0,)),))
-
-
-def run(*roster: int, aggregator: int = 0, name: str = "g", mathematics: bytes = CHILD) -> Wants:
-    """A job among some; who is not among them wants nothing."""
-    wanted = Wanted(runs=((name, mathematics, roster, aggregator),))
-    return lambda peer: wanted if int(peer[1:]) - 1 in roster else Wanted()
-
-
-class DeskNet(Net):
-    """A fleet whose submitted job works at a desk, and whose jobs within it are toys as ever."""
-
-    def __init__(self, n: int = 3, **options: Any) -> None:
-        super().__init__(n, **({"limits": SMALL} | options))
-        self.parent = b""
-        self.wants: dict[int, Wants] = {}
-        self.leaves: dict[int, Leaves] = {}
-        self.tasks_done: list[tuple[str, int, Task]] = []  # contributions with everything on the desk
-
-    def begin(self, rounds: int = 3, at: str = "p1", **fields: Any) -> str:
-        """All see all, and the job is handed in."""
-        self.meet()
-        self.parent = toy(rounds)
-        return self.submit(at, self.parent, **fields)
-
-    def _work(self, name: str, life: int, effect: Compute) -> None:
-        task, peer = effect.task, self.peers[name]
-        if task.kind != "contribute" or task.job != self.parent or peer.core is None or peer.life != life:
-            super()._work(name, life, effect)
-            return
-        assert task.state is not None
-        assert task.state.payload is not None
-        round_ = int(task.state.payload[1:].split(b"[")[0])
-        wanted = self.wants.get(round_, nothing)(name)
-        if task.at_hand is None and (wanted.fetches or wanted.runs):
-            self.step(name, Computed(effect.token, None, "", {"wanted": wanted}))
-            return
-        self.tasks_done.append((name, round_, task))
-        left = dict(self.leaves.get(round_, lambda name: {})(name))
-        info: dict[str, Any] = {"note": left["note"]} if "note" in left else {}
-        for data in left.get("publishes", ()):
-            peer.disk.store_blob(digest_of(data), data, self.limits.chunk_bytes)
-            info.setdefault("published", []).append((digest_of(data), len(data)))
-        payload = b"c%d of %s" % (task.me, task.state.payload)
-        self.step(name, Computed(effect.token, Ref(digest_of(payload), len(payload), payload), "", info))
-
-    def done(self, name: str, round_: int) -> list[Task]:
-        """What this peer had on its desk each time that it contributed to the round."""
-        return [task for who, at, task in self.tasks_done if (who, at) == (name, round_)]
-
-    def within(self, name: str) -> list[Job]:
-        """The jobs within the job that the peer has now."""
-        return [job for job in self.core(name).jobs.jobs.values() if job.document.parent]
-
-    def rows(self, name: str) -> dict[str, list[str]]:
-        """What of jobs is on the peer's disk: by table, the jobs."""
-        tables = self.peers[name].disk.load().tables
-        return {table: sorted(rows) for table, rows in tables.items() if rows}
-
-    def finish(self, job: str, names: tuple[str, ...] | None = None, limit_s: float = 60.0) -> None:
-        self.until(lambda: set(self.finished(job)) >= set(names or self.names), limit_s)
-
-
-def publishes(data: bytes = MODEL, by: str = "p1") -> Leaves:
-    return lambda name: {"publishes": [data], "note": b"note of " + name.encode()} if name == by else {}
-
 
 # -- fetching ---------------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,12 @@
 To regenerate after a change that you can explain: ``pytest tests/peer/test_transcripts.py --rewrite``. Read the diff before
 you commit it.
 
-Commands: ``cores N``, ``submit PEER [rounds=N] [one] [KEY=VALUE]...``, ``deliver [FILTER]...``, ``drop [FILTER]...``,
-``advance SECONDS``, ``until-elected``, ``crash PEER``, ``wipe PEER``, ``restart PEER``, ``states``. A filter is a kind of
-message, ``PEER->``, ``->PEER`` or ``PEER->PEER``. Messages of elections and rounds wait until they are delivered;
+Commands: ``cores N``, ``submit PEER [rounds=N] [one] [within=ROUND:PEER,PEER...] [KEY=VALUE]...``, ``deliver [FILTER]...``,
+``drop [FILTER]...``, ``advance SECONDS``, ``until-elected [within]``, ``crash PEER``, ``wipe PEER``, ``restart PEER``, ``states``.
+A filter is a kind of message, ``PEER->``, ``->PEER``, ``PEER->PEER`` or ``within``. With ``within`` that round of the job
+runs a job of one round among those peers, of whom the first aggregates; its messages are marked.
+
+Messages of elections and rounds wait until they are delivered;
 heartbeats, membership, facts and work take no time and are not shown. States read ``s2[0,1]``: round 2, combined from
 the contributions of the roster's first and second peer.
 """
@@ -16,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Net, Packet, is_of_job, toy
+from desks import DeskNet, run
+from harness import Packet, is_of_job, toy
 
 from p2pclust.peer.messages import (
     Adopted,
@@ -33,10 +37,11 @@ from p2pclust.peer.messages import (
     Synced,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.timing import Limits
 
 FILES = sorted((Path(__file__).parent.parent / "transcripts").glob("*.txt"))
 _HIDDEN = ("phase", "job", "submitted", "pulling")
-_LEFT_OUT = ("job", "digest", "stage", "final", "asked", "one")
+_LEFT_OUT = ("job", "within", "digest", "stage", "final", "asked", "one")
 
 
 def _shown(message: Message) -> bool:
@@ -75,7 +80,7 @@ class Stage:
     """Performs commands and tells what they made happen."""
 
     def __init__(self) -> None:
-        self.net = Net(1)
+        self.net = DeskNet(1)
         self.job = ""
         self._seen = (0, 0)
 
@@ -86,7 +91,7 @@ class Stage:
         return self._news() if printed is None else printed
 
     def do_cores(self, n: str) -> list[str]:
-        self.net = Net(int(n), manual=_shown)
+        self.net = DeskNet(int(n), manual=_shown, limits=Limits())
         self.net.meet()
         self._seen = (len(self.net.sent), len(self.net.reports))
         return [f"{', '.join(self.net.names)} see one another"]
@@ -94,6 +99,11 @@ class Stage:
     def do_submit(self, at: str, *options: str) -> None:
         given = dict(option.partition("=")[::2] for option in options)
         job = toy(int(given.pop("rounds", "1")), one=given.pop("one", None) is not None)
+        if "within" in given:
+            round_, _, names = given.pop("within").partition(":")
+            roster = [self.net.names.index(name) for name in names.split(",")]
+            self.net.parent = job
+            self.net.wants[int(round_)] = run(*sorted(roster), aggregator=roster[0])
         fields: dict[str, Any] = {k: float(v) if k.endswith("_s") else v for k, v in given.items()}
         self.job = self.net.submit(at, job, **fields)
 
@@ -103,18 +113,21 @@ class Stage:
     def do_drop(self, *filters: str) -> list[str]:
         dropped = self.net.drop(self._fits(filters))
         assert dropped, "nothing to drop"
-        return [f"lost: {packet.source}->{packet.target} {render(packet.message)}" for packet in dropped]
+        return [f"lost: {packet.source}->{packet.target} {self._told(packet.message)}" for packet in dropped]
 
     def do_advance(self, seconds: str) -> None:
         self.net.advance(float(seconds))
 
-    def do_until_elected(self) -> None:
+    def do_until_elected(self, *where: str) -> None:
         """Elections need no hand here: their messages are delivered as time passes."""
         elections = (PreVote, PreVoteReply, RequestVote, VoteReply)
+        living = [name for name in self.net.names if self.net.peers[name].core is not None]
+        inner = [job.id for name in living for job in self.net.within(name)]
+        job = inner[0] if where == ("within",) else self.job
 
         def elected() -> bool:
             self.net.deliver(lambda packet: isinstance(packet.message, elections))
-            return self.net.aggregator(self.job) != ""
+            return self.net.aggregator(job) != ""
 
         self.net.until(elected)
 
@@ -134,10 +147,13 @@ class Stage:
             for name, state in self.net.states(self.job).items()
         ]
 
-    @staticmethod
-    def _fits(filters: tuple[str, ...]) -> Any:
+    def _fits(self, filters: tuple[str, ...]) -> Any:
         def fits(packet: Packet) -> bool:
             for wanted in filters:
+                if wanted == "within":
+                    if not self._within(packet.message):
+                        return False
+                    continue
                 source, arrow, target = wanted.partition("->")
                 if arrow and (source not in ("", packet.source) or target not in ("", packet.target)):
                     return False
@@ -147,20 +163,26 @@ class Stage:
 
         return fits
 
+    def _within(self, message: Message) -> bool:
+        return message.job != self.job  # type: ignore[attr-defined]
+
+    def _told(self, message: Message) -> str:
+        return f"{'within: ' if self._within(message) else ''}{render(message)}"
+
     def _news(self) -> list[str]:
         sent, reports = self.net.sent[self._seen[0] :], self.net.reports[self._seen[1] :]
         self._seen = (len(self.net.sent), len(self.net.reports))
         lines = [self._report(name, r.verb, dict(r.fields)) for name, r in reports if r.verb not in _HIDDEN]
-        lines += [f"{p.source}->{p.target} {render(p.message)}" for p in sent if _shown(p.message)]
+        lines += [f"{p.source}->{p.target} {self._told(p.message)}" for p in sent if _shown(p.message)]
         return lines or ["nothing"]
 
-    @staticmethod
-    def _report(name: str, verb: str, fields: dict[str, Any]) -> str:
+    def _report(self, name: str, verb: str, fields: dict[str, Any]) -> str:
         if verb == "member":
             return f"{name}: {fields['member']} {fields['before']} -> {fields['status']}({fields['incarnation']})"
         kept = {k: v for k, v in fields.items() if k not in _LEFT_OUT}
         shown = (f"{k}={','.join(v) if isinstance(v, list) else v}" for k, v in kept.items())
-        return f"{name}: {' '.join([verb, *shown])}"
+        within = "within: " if fields.get("job", self.job) != self.job else ""
+        return f"{name}: {within}{' '.join([verb, *shown])}"
 
 
 def replayed(text: str) -> str:

@@ -300,7 +300,7 @@ def test_a_state_is_refused_or_can_be_worked_with(mode: str) -> None:
         if h.state.status == "done":
             assert engine.results(h.job, h.state) is not None
             for peer in range(4):
-                engine.conclude(h.job, h.state, h.locals[peer], notes[peer])
+                engine.conclude(h.job, h.state, h.locals[peer], Desk(peer, notes[peer]))
             return
         answers = {}
         for peer in (0, 3):

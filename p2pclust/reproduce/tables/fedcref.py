@@ -87,7 +87,8 @@ def _worlds() -> Iterable[Setup]:
     yield from _runs(label, data, "k-means start", _TWO, start="kmeans")
     for kind, name in (("central", "central DEC"), ("uifca", "UIFCA")):
         options = {"kind": kind, "world": {"data": data, "start": "kmeans"}, "row": f"{name}, {label}"}
-        yield Setup(f"{name}, {label}", data, options)
+        # The rows of the same peers as are compared with.
+        yield Setup(f"{name}, {label}", data, options, draws=f"{label}, DEC start")
 
 
 class FedCRefExperiment(Experiment):
@@ -177,7 +178,8 @@ class FedCRefTable(Table):
 
     def drawn(self, shown: Findings) -> Sequence[str]:
         """Return the rows of the picture, from the top."""
-        names = [self.row(*setup.name.split(", ", 2)) for setup in self.setups(quick=False) if ", " in setup.draws]
+        runs = [setup for setup in self.setups(quick=False) if setup.options["kind"] == "run"]
+        names = [self.row(*setup.name.split(", ", 2)) for setup in runs]
         return [row for row in names if row in shown.rows]
 
     # -- what must hold ---------------------------------------------------------------------------------------------------

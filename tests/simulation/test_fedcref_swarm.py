@@ -1,0 +1,89 @@
+"""Swarm tests of jobs within jobs; see `p2pclust.simulation.fedcref_swarm`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from p2pclust.simulation import fedcref_swarm, swarm
+from p2pclust.simulation.mutants import DESK_MUTANTS, planted
+
+pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+
+FEW = range(16)
+MANY = range(150)
+
+#: What the many seeds must have met at all.
+MET = (
+    "aggregator crashed while closing", "aggregator crashed while combining", "aggregator crashed while opening",
+    "another aggregator within", "blackout", "blob pulled", "contributed without", "cut", "finished within", "groups",
+    "groups without a model", "minority waited", "pause", "peer crashed while adopting", "peer left out",
+    "restart with lost writes", "wiped store",
+)  # fmt: skip
+
+#: The bug -> a seed that finds it, and what is said then.
+FOUND_BY = {
+    "wiped-store-hoped-for": (28, "L3"),
+    "note-not-synced": (0, "S6"),
+    "jobs-within-kept": (0, "L6"),
+    "jobs-within-dropped-at-once": (89, "S7"),
+}
+
+
+def replay_command(seed: int, mutant: str = "") -> str:
+    command = f"p2pclust simulate --seeds {seed}:{seed + 1} --protocol fedcref"
+    return command + (f" --mutant {mutant}" if mutant else "")
+
+
+def check(seeds: range) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        outcome = fedcref_swarm.run(seed)
+        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay it: {replay_command(seed)}"
+        counts += outcome.counts
+    return counts
+
+
+@pytest.mark.slow
+def test_a_few_seeds_break_no_promise() -> None:
+    counts = check(FEW)
+    assert counts["finished within"] > 50
+    assert counts["finished"] == len(FEW)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_many_seeds_break_no_promise_and_meet_every_misfortune() -> None:
+    counts = check(MANY)
+    missing = [what for what in MET if not counts[what]]
+    assert not missing, f"never met: {missing}"
+    assert counts["finished"] >= 0.95 * len(MANY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", DESK_MUTANTS)
+def test_a_planted_bug_is_found_and_said(mutant: str) -> None:
+    seed, name = FOUND_BY[mutant]
+    with planted(mutant):
+        failure = fedcref_swarm.run(seed).failure
+    assert failure.startswith(f"{name}: "), f"{replay_command(seed, mutant)} finds: {failure.splitlines()[:1]}"
+    assert not fedcref_swarm.run(seed).failure, f"without the bug: {replay_command(seed)}"
+
+
+def test_every_planted_bug_is_looked_for() -> None:
+    assert set(FOUND_BY) == set(DESK_MUTANTS)
+
+
+@pytest.mark.slow
+def test_a_seed_is_the_same_run_a_second_time() -> None:
+    once, again = fedcref_swarm.run(5), fedcref_swarm.run(5)
+    assert (once.trace, once.n_events, once.counts) == (again.trace, again.n_events, again.counts)
+
+
+def test_a_plan_is_a_function_of_the_seed_and_leaves_the_other_swarm_as_it_was() -> None:
+    assert fedcref_swarm.draw(8) == fedcref_swarm.draw(8)
+    other = swarm.draw(8)
+    assert (other.protocol, other.blackouts, other.deadline_s) == ("llf-fcm", (), 2.0) or other.protocol == "llf-cm"
+    assert {fedcref_swarm.draw(seed).init for seed in range(20)} == {"refined", "paper"}
+    assert any(fedcref_swarm.draw(seed).blackouts for seed in range(40))
