@@ -4,8 +4,8 @@ To regenerate after a change that you can explain: ``pytest tests/peer/test_tran
 you commit it.
 
 Commands: ``cores N``, ``submit PEER [rounds=N] [one] [within=ROUND:PEER,PEER...] [KEY=VALUE]...``, ``deliver [FILTER]...``,
-``drop [FILTER]...``, ``advance SECONDS``, ``until-elected [within]``, ``crash PEER``, ``wipe PEER``, ``restart PEER``, ``states``.
-A filter is a kind of message, ``PEER->``, ``->PEER``, ``PEER->PEER`` or ``within``. With ``within`` that round of the job
+``drop [FILTER]...``, ``advance SECONDS``, ``until-elected [within]``, ``crash PEER``, ``wipe PEER``, ``restart PEER``,
+``states``. A filter is a kind of message, ``PEER->``, ``->PEER``, ``PEER->PEER`` or ``within``. With ``within`` that round of the job
 runs a job of one round among those peers, of whom the first aggregates; its messages are marked.
 
 Messages of elections and rounds wait until they are delivered;
