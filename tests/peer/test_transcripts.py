@@ -5,12 +5,11 @@ you commit it.
 
 Commands: ``cores N``, ``submit PEER [rounds=N] [one] [within=ROUND:PEER,PEER...] [KEY=VALUE]...``, ``deliver [FILTER]...``,
 ``drop [FILTER]...``, ``advance SECONDS``, ``until-elected [within]``, ``crash PEER``, ``wipe PEER``, ``restart PEER``,
-``states``. A filter is a kind of message, ``PEER->``, ``->PEER``, ``PEER->PEER`` or ``within``. With ``within`` that round of the job
-runs a job of one round among those peers, of whom the first aggregates; its messages are marked.
+``states``. A filter is a kind of message, ``PEER->``, ``->PEER``, ``PEER->PEER`` or ``within``. With ``submit ... within``
+that round of the job runs a job of one round among those peers, of whom the first aggregates; its messages are marked.
 
-Messages of elections and rounds wait until they are delivered;
-heartbeats, membership, facts and work take no time and are not shown. States read ``s2[0,1]``: round 2, combined from
-the contributions of the roster's first and second peer.
+Messages of elections and rounds wait until they are delivered; heartbeats, membership, facts and work take no time and are
+not shown. States read ``s2[0,1]``: round 2, combined from the contributions of the roster's first and second peer.
 """
 
 from __future__ import annotations
