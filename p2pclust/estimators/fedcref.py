@@ -40,9 +40,9 @@ class FedCRef(LabellingEstimator):
     ----------
     mode : {"refined", "paper"}, default "refined"
         As the paper has it, or with a better association and federated expectation-maximisation.
-    initial : {"kmeans", "dec"} or list of int arrays, default "kmeans"
-        Each peer's first partition: principal components and k-means, DEC, or labels that are given (-1 is a cluster like
-        any other).
+    initial : {"mixture", "kmeans", "dec"} or list of int arrays, default "mixture"
+        Each peer's first partition: principal components and a mixture of Gaussians, or k-means; DEC; or labels that are
+        given (-1 is a cluster like any other).
     n_local_clusters : int or list of int, optional
         How many clusters each peer has. By default as many as its given labels, or what its rows look like by silhouette.
     alpha, theta, tau, normalisation, max_iterations
@@ -108,7 +108,7 @@ class FedCRef(LabellingEstimator):
         self,
         *,
         mode: str = "refined",
-        initial: Any = "kmeans",
+        initial: Any = "mixture",
         n_local_clusters: int | Sequence[int] | None = None,
         alpha: float | None = None,
         theta: float | None = None,

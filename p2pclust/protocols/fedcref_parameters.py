@@ -14,7 +14,7 @@ from p2pclust.protocols.fedavg import ENCODINGS, architecture_of
 __all__ = ["INITIALS", "MODES", "MOST_OF_A_PEER", "FedCRefParameters"]
 
 MODES = ("refined", "paper")
-INITIALS = ("kmeans", "dec", "given")
+INITIALS = ("mixture", "kmeans", "dec", "given")
 _OF_PAPER: Mapping[str, Any] = {
     "alpha": 75.0, "theta": 0.2, "tau": 0.8, "normalisation": "pair", "max_iterations": 20,
 }  # fmt: skip
@@ -37,9 +37,9 @@ class FedCRefParameters:
     n_local_clusters : int, optional
         K_i, the same for all peers. By default each peer's own: that which its device was given, or as many as its
         starting labels, or the best by silhouette from 2 to ``most_local_clusters``.
-    initial : {"kmeans", "dec", "given"}
-        Where the first partition of a peer comes from: principal components and k-means, DEC, or the labels that the
-        device was given.
+    initial : {"mixture", "kmeans", "dec", "given"}
+        Where the first partition of a peer comes from: principal components and a mixture of Gaussians, or k-means; DEC; or
+        the labels that the device was given.
     alpha, theta, normalisation : float, float, str
         Of the paper's test; see :mod:`mutual_test`. Like ``tau`` and ``max_iterations`` of mode "paper" only.
     tau : float
@@ -73,7 +73,7 @@ class FedCRefParameters:
 
     mode: str = "refined"
     n_local_clusters: int | None = None
-    initial: str = "kmeans"
+    initial: str = "mixture"
     alpha: float | None = None
     theta: float | None = None
     tau: float | None = None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.dec import deep_embedded_clustering
-from p2pclust.clustering.local_starts import number_of_clusters, pca_kmeans
+from p2pclust.clustering.local_starts import number_of_clusters, pca_kmeans, pca_mixture
 from p2pclust.clustering.stacks import reconstruction_errors, train
 from p2pclust.errors import WireError
 from p2pclust.protocols import affinity, mutual_test
@@ -129,7 +129,8 @@ class AtWork:
         if self.job.initial == "dec":
             found = deep_embedded_clustering(self.X, wanted, rng, device=self.job.device).labels
             return np.unique(found, return_inverse=True)[1].astype(np.int64), 0, wanted
-        return pca_kmeans(self.X, wanted, rng), 0, wanted
+        start = pca_kmeans if self.job.initial == "kmeans" else pca_mixture
+        return start(self.X, wanted, rng), 0, wanted
 
     def _wanted(self, rng: np.random.Generator, found: int | None) -> int:
         """Return K_i: the job's, the device's, that of the labels it was given, or what the rows look like."""

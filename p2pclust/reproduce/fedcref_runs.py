@@ -56,9 +56,9 @@ class World:
         N.
     rows_per_class : int
         S, of each class that a peer sees.
-    start : {"dirty", "kmeans", "dec"}
-        Where a peer's first partition comes from: true labels with some made wrong, principal components and k-means, or
-        DEC.
+    start : {"dirty", "mixture", "kmeans", "dec"}
+        Where a peer's first partition comes from: true labels with some made wrong, principal components and a mixture of
+        Gaussians or k-means, or DEC.
     dirtiness : float
         For "dirty".
     overlap : float
@@ -182,7 +182,7 @@ def _dec_labels(
 
 def _job(setting: Setting, n_features: int, seed: int, *, quick: bool) -> Job:
     # A start that was made here is given to the peers.
-    initial = "kmeans" if setting.world.start == "kmeans" else "given"
+    initial = setting.world.start if setting.world.start in ("mixture", "kmeans") else "given"
     parameters: dict[str, Any] = {"initial": initial}
     if quick:
         # So few rows differ so much that the usual θ would associate nothing.

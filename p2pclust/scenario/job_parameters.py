@@ -34,7 +34,7 @@ class OwnParameters(Table):
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
     #: Of FedCRef. ``n_local_clusters = "classes"``: as many as a device's rows have labels; for experiments.
     mode: Literal["refined", "paper"] | None = None
-    initial: Literal["kmeans", "dec", "given"] | None = None
+    initial: Literal["mixture", "kmeans", "dec", "given"] | None = None
     #: For initial = "given": from the labels, of which such a share is moved to a wrong cluster of the device.
     dirtiness: Annotated[float, Field(ge=0, le=1)] | None = None
     alpha: Annotated[float, Field(gt=0, le=100)] | None = None

@@ -134,8 +134,9 @@ class TestModels:
             assert int(twin.office.notes[0]["wanted"]) == wanted
         h.locals[0].n_clusters = 3
 
-    def test_principal_components_and_k_means_where_nothing_is_given(self) -> None:
-        h = hand([[0, 1], [1, 2]], initial="kmeans").until("models")
+    @pytest.mark.parametrize("initial", ["mixture", "kmeans"])
+    def test_principal_components_where_nothing_is_given(self, initial: str) -> None:
+        h = hand([[0, 1], [1, 2]], initial=initial).until("models")
         h.round()
         for peer in (0, 1):
             labels = h.office.notes[peer]["labels"]

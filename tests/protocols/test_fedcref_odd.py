@@ -52,7 +52,7 @@ class TestOddRows:
         others_found(h)
 
     @MODES
-    @pytest.mark.parametrize("initial", ["given", "kmeans"])
+    @pytest.mark.parametrize("initial", ["given", "kmeans", "mixture"])
     def test_constant_features(self, mode: str, initial: str) -> None:
         X = np.full((40, D), 0.5)
         h = with_peer(Local(X, labels=np.arange(40) % 2, n_clusters=2), mode, initial=initial)

@@ -85,6 +85,7 @@ def _worlds() -> Iterable[Setup]:
         yield from _runs(label, data, what, _ALL, n_peers=n_peers, rows_per_class=rows)
     yield from _runs(label, data, "DEC start", _TWO, start="dec")
     yield from _runs(label, data, "k-means start", _TWO, start="kmeans")
+    yield from _runs(label, data, "mixture start", _TWO, start="mixture")
     for kind, name in (("central", "central DEC"), ("uifca", "UIFCA")):
         options = {"kind": kind, "world": {"data": data, "start": "kmeans"}, "row": f"{name}, {label}"}
         # The rows of the same peers as are compared with.
