@@ -2,7 +2,7 @@
 labels made dirty on purpose.
 
 Both cost next to nothing. k-means (a quarter of a second for 2500 images) is about as good a start on images of digits as
-DEC (see :mod:`p2pclust.clustering.dec`); a mixture takes twice as long and errs half as often. Needs numpy only.
+DEC (see :mod:`p2pclust.clustering.dec`); a mixture errs a third less often. Needs numpy only.
 """
 
 from __future__ import annotations
