@@ -1,0 +1,27 @@
+"""Overlays: who is linked to whom, as values. To choose, to read from a file, and to measure.
+
+Names are imported when they are first used. At module level there is only NumPy: NetworkX and SciPy are imported by the
+functions that need them, so a running peer has neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p2pclust.topology.overlay import Overlay
+
+__all__ = ["Overlay"]
+
+_HOMES = {"Overlay": "overlay"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
