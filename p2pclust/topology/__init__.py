@@ -10,11 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pclust.topology.files import read_overlay, write_overlay
     from p2pclust.topology.overlay import Overlay
 
-__all__ = ["Overlay"]
+__all__ = ["Overlay", "read_overlay", "write_overlay"]
 
-_HOMES = {"Overlay": "overlay"}
+_HOMES = {"Overlay": "overlay", "read_overlay": "files", "write_overlay": "files"}
 
 
 def __getattr__(name: str) -> Any:

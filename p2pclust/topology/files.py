@@ -1,0 +1,239 @@
+"""Overlays in files: GraphML (``.graphml``), edge list (``.edges``) and adjacency list (``.adj``).
+
+A file is read by this module's own parsers, not by NetworkX's: those merge a peer that is there twice, make another
+of a misspelt name, and tell no line. What is written is what NetworkX writes and reads, too.
+
+``.edges``
+    One link per line, two names. A line with one name is a peer; if there are such lines, they are all the peers, in their
+    order. ``#`` begins a comment; attributes in braces, as NetworkX writes them, are passed over.
+``.adj``
+    One line per peer: its name, then its neighbours, each link on one line at least. ``#`` begins a comment.
+``.graphml``
+    One undirected graph. The ids of nodes are the names; node attributes named x and y are positions. A DOCTYPE is
+    refused: no overlay needs one, and entities in it can make a small file endless.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from p2pclust.errors import UsageError
+from p2pclust.topology.convert import graph_of
+from p2pclust.topology.graphml import GraphMLReader
+from p2pclust.topology.overlay import Overlay, Position, shown, unknown
+
+__all__ = ["SUFFIXES", "read_overlay", "write_overlay"]
+
+SUFFIXES: Final = (".graphml", ".edges", ".adj")
+
+# A full mesh of 1,000 peers takes about 30 MB of GraphML.
+_BYTES_MAX = 64 * 2**20
+
+
+@dataclass
+class _Found:
+    """What a file says, and in which lines.
+
+    Attributes
+    ----------
+    peers : dict of str to int
+        The line that names each.
+    links : list of (str, str, int)
+    positions : dict of str to (float, float)
+    """
+
+    where: str
+    peers: dict[str, int] = field(default_factory=dict)
+    links: list[tuple[str, str, int]] = field(default_factory=list)
+    positions: dict[str, Position] = field(default_factory=dict)
+
+    def refuse(self, line: int, problem: str) -> NoReturn:
+        raise UsageError(f"{self.where}: line {line}: {problem}")
+
+    def peer(self, name: str, line: int) -> None:
+        if name in self.peers:
+            self.refuse(line, f"peer {shown(name)} is there already, in line {self.peers[name]}: leave one of them out")
+        self.peers[name] = line
+
+
+def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> Overlay:
+    """Read an overlay from a file; the suffix tells its format.
+
+    Parameters
+    ----------
+    path : path
+        Ends with one of `SUFFIXES`.
+    names : sequence of str, optional
+        The fleet's peers: the file must have these and no others, and their order is kept. By default the file's own.
+
+    Returns
+    -------
+    Overlay
+        Of kind ``file``; connected or not.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or is no such overlay: names the file and, where there is one, the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "two.edges"
+    ...     _ = file.write_text("meter-2 meter-1\\n")
+    ...     read_overlay(file).links
+    (('meter-1', 'meter-2'),)
+    """
+    file = Path(path)
+    read = _READERS.get(file.suffix.lower())
+    if read is None:
+        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    found = _Found(str(file))
+    read(_bytes(file), found)
+    if not found.peers:
+        raise UsageError(f"{file}: no peers: expected at least one")
+    return _overlay(found, names)
+
+
+def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
+    """Write an overlay to a file; the suffix tells its format. Positions are kept in GraphML only.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written, or a name cannot stand in such a file.
+    """
+    file = Path(path)
+    write = _WRITERS.get(file.suffix.lower())
+    if write is None:
+        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    _check_names(overlay.names, file)
+    text = "".join(f"{line}\n" for line in write(overlay))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{file}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror or error})") from error
+    if len(content) > _BYTES_MAX:
+        raise UsageError(f"{file}: larger than {_BYTES_MAX // 2**20} MB: expected an overlay")
+    return content
+
+
+def _overlay(found: _Found, names: Sequence[str] | None) -> Overlay:
+    known: Mapping[str, object] = found.peers if names is None else dict.fromkeys(names)
+    for name, line in found.peers.items():
+        if name not in known:
+            found.refuse(line, unknown(name, known))
+    for a, b, line in found.links:
+        for name in (a, b):
+            if name not in found.peers:
+                found.refuse(line, unknown(name, found.peers))
+        if a == b:
+            found.refuse(line, f"peer {shown(a)} is linked to itself: leave that link out")
+    missing = [name for name in known if name not in found.peers]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise UsageError(f"{found.where}: peer {shown(missing[0])}{more} of the fleet missing: add it with its links")
+    without = next((name for name in found.peers if name not in found.positions), None)
+    if found.positions and without is not None:
+        line = found.peers[without]
+        found.refuse(line, f"peer {shown(without)} has no x and y, others have: give them to all peers, or to none")
+    links = tuple((a, b) for a, b, _ in found.links)
+    return Overlay(tuple(known), links, found.positions or None, "file")
+
+
+def _lines(content: bytes, found: _Found) -> Iterable[tuple[int, list[str]]]:
+    """Yield the words of each line that has some, with its number."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found.refuse(content.count(b"\n", 0, error.start) + 1, "not UTF-8 text: save it as such")
+    for number, line in enumerate(text.split("\n"), start=1):
+        words = line.partition("#")[0].split()
+        if words:
+            yield number, words
+
+
+def _read_edges(content: bytes, found: _Found) -> None:
+    for line, words in _lines(content, found):
+        if len(words) > 2 and not words[2].startswith("{"):
+            found.refuse(line, f"expected two names, found {len(words)}")
+        if len(words) == 1:
+            found.peer(words[0], line)
+        else:
+            found.links.append((words[0], words[1], line))
+    if not found.peers:  # then whoever is linked is a peer
+        for a, b, line in found.links:
+            for name in (a, b):
+                found.peers.setdefault(name, line)
+
+
+def _read_adjacency(content: bytes, found: _Found) -> None:
+    for line, (name, *neighbours) in _lines(content, found):
+        found.peer(name, line)
+        found.links += [(name, other, line) for other in neighbours]
+
+
+def _read_graphml(content: bytes, found: _Found) -> None:
+    reader = GraphMLReader(found.refuse)
+    reader.read(content)
+    for name, line in reader.nodes:
+        found.peer(name, line)
+    found.links += reader.edges
+    found.positions.update(reader.positions)
+
+
+def _write_edges(overlay: Overlay) -> Iterable[str]:
+    yield "# the peers, one per line, then their links"
+    yield from overlay.names
+    yield from (f"{a} {b}" for a, b in overlay.links)
+
+
+def _write_adjacency(overlay: Overlay) -> Iterable[str]:
+    yield "# each peer, and those of its neighbours that have no earlier line"
+    seen: set[str] = set()
+    for name in overlay.names:
+        yield " ".join((name, *(other for other in overlay.neighbours(name) if other not in seen)))
+        seen.add(name)
+
+
+def _write_graphml(overlay: Overlay) -> Iterable[str]:
+    import networkx as nx  # noqa: PLC0415 - heavy, and a running peer writes no overlay
+
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield from nx.generate_graphml(graph_of(overlay))
+
+
+def _check_names(names: Sequence[str], file: Path) -> None:
+    """Refuse names that could not be read again."""
+    for name in names:
+        words = name.split()
+        if words != [name] or "#" in name or name.startswith("{") or not name.isprintable():
+            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without #")
+
+
+_READERS: Final[Mapping[str, Callable[[bytes, _Found], None]]] = {
+    ".graphml": _read_graphml,
+    ".edges": _read_edges,
+    ".adj": _read_adjacency,
+}
+_WRITERS: Final[Mapping[str, Callable[[Overlay], Iterable[str]]]] = {
+    ".graphml": _write_graphml,
+    ".edges": _write_edges,
+    ".adj": _write_adjacency,
+}

@@ -1,0 +1,135 @@
+"""GraphML's peers, links and positions, with the lines they are in. The format: http://graphml.graphdrawing.org."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NoReturn
+from xml.parsers import expat
+
+from p2pclust.topology.overlay import Position, shown
+
+__all__ = ["GraphMLReader"]
+
+Refuse = Callable[[int, str], NoReturn]
+
+_SPACE = " "  # between an element's namespace and its name
+
+
+class GraphMLReader:
+    """Reads one document.
+
+    Parameters
+    ----------
+    refuse : callable
+        Called with a line and what is wrong there; raises.
+
+    Attributes
+    ----------
+    nodes : list of (str, int)
+        Ids and lines, in order; an id may be there twice.
+    edges : list of (str, str, int)
+        Source, target and line.
+    positions : dict of str to (float, float)
+        Of the nodes that have x and y.
+
+    Examples
+    --------
+    >>> def refuse(line: int, problem: str) -> NoReturn:
+    ...     raise ValueError(f"line {line}: {problem}")
+    >>> reader = GraphMLReader(refuse)
+    >>> reader.read(b'<graphml><graph edgedefault="undirected"><node id="a"/></graph></graphml>')
+    >>> reader.nodes
+    [('a', 1)]
+    """
+
+    def __init__(self, refuse: Refuse) -> None:
+        self.nodes: list[tuple[str, int]] = []
+        self.edges: list[tuple[str, str, int]] = []
+        self.positions: dict[str, Position] = {}
+        self._refuse = refuse
+        self._open: list[str] = []
+        self._graphs = 0
+        # The ids of the attributes x and y, and those of the node that is being read.
+        self._axes: dict[str, str] = {}
+        self._place: dict[str, float] = {}
+        self._axis = ""
+        self._text = ""
+
+    def read(self, content: bytes) -> None:
+        """Read all of it."""
+        parser = self._parser = expat.ParserCreate(namespace_separator=_SPACE)
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        # Before an entity can be declared, and thus before any can expand into others.
+        parser.StartDoctypeDeclHandler = self._doctype
+        try:
+            parser.Parse(content, True)
+        except expat.ExpatError as error:
+            self._refuse(error.lineno, f"not XML ({expat.ErrorString(error.code)})")
+        if not self._graphs:
+            self._refuse(1, "no <graph> in it: expected GraphML")
+
+    @property
+    def _line(self) -> int:
+        return self._parser.CurrentLineNumber
+
+    def _doctype(self, *_: object) -> None:
+        self._refuse(self._line, "a DOCTYPE: leave it out, no overlay needs one")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        element = tag.rpartition(_SPACE)[2]
+        if not self._open and element != "graphml":
+            self._refuse(self._line, f"<{element[:20]}>: expected <graphml>")
+        self._open.append(element)
+        if element == "key" and attributes.get("for") in ("node", "all") and attributes.get("attr.name") in ("x", "y"):
+            self._axes[self._needed(attributes, "id", element)] = attributes["attr.name"]
+        elif element == "graph":
+            self._graph(attributes)
+        elif element == "node":
+            self.nodes.append((self._needed(attributes, "id", element), self._line))
+            self._place = {}
+        elif element == "edge":
+            if attributes.get("directed") == "true":
+                self._refuse(self._line, "a directed link: links of an overlay go both ways: expected directed='false'")
+            ends = (self._needed(attributes, end, element) for end in ("source", "target"))
+            self.edges.append((*ends, self._line))  # type: ignore[arg-type]
+        elif element == "hyperedge":
+            self._refuse(self._line, "a <hyperedge>: a link has two ends: expected <edge>")
+        elif element == "data" and self._open[-2:-1] == ["node"]:
+            self._axis = self._axes.get(attributes.get("key", ""), "")
+            self._text = ""
+
+    def _graph(self, attributes: dict[str, str]) -> None:
+        self._graphs += 1
+        if self._graphs > 1:
+            self._refuse(self._line, "a second <graph>: expected one")
+        if attributes.get("edgedefault") != "undirected":
+            self._refuse(
+                self._line, "a directed graph: links of an overlay go both ways: expected edgedefault='undirected'"
+            )
+
+    def _needed(self, attributes: dict[str, str], name: str, element: str) -> str:
+        if not attributes.get(name):
+            self._refuse(self._line, f"<{element}> without {name}")
+        return attributes[name]
+
+    def _characters(self, text: str) -> None:
+        if self._axis:
+            self._text += text
+
+    def _end(self, tag: str) -> None:
+        element = self._open.pop()
+        if element == "data" and self._axis:
+            name = self.nodes[-1][0]
+            try:
+                number = float(self._text)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                self._refuse(self._line, f"peer {shown(name)}: {self._axis} = {shown(self._text)}: expected a number")
+            self._place[self._axis] = number
+            self._axis = ""
+        elif element == "node" and len(self._place) == 2:
+            self.positions[self.nodes[-1][0]] = (self._place["x"], self._place["y"])
