@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from p2pclust.topology.files import read_overlay, write_overlay
+    from p2pclust.topology.generate import make_overlay
+    from p2pclust.topology.kinds import KINDS
     from p2pclust.topology.overlay import Overlay
 
-__all__ = ["Overlay", "read_overlay", "write_overlay"]
+__all__ = ["KINDS", "Overlay", "make_overlay", "read_overlay", "write_overlay"]
 
-_HOMES = {"Overlay": "overlay", "read_overlay": "files", "write_overlay": "files"}
+_HOMES = {
+    "KINDS": "kinds",
+    "Overlay": "overlay",
+    "make_overlay": "generate",
+    "read_overlay": "files",
+    "write_overlay": "files",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,212 @@
+"""The kinds of overlays and their options, as data: for help texts, refusals, and the scenario's schema."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from p2pclust.errors import UsageError
+
+__all__ = ["KINDS", "Kind", "Option", "Value", "kind_of", "options_of"]
+
+Value = int | float | bool | str
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a kind.
+
+    Attributes
+    ----------
+    type : type
+        int, float, bool or str.
+    default : int, float, bool, str or None
+        Numbers of links are lowered to what a small overlay has room for, if they are not given. None: `otherwise` says.
+    what : str
+        One line.
+    least, most : float or None
+        Of a number, whatever the peers.
+    otherwise : str
+        What a default of None means; empty if the option must be given.
+    """
+
+    type: type
+    default: Value | None
+    what: str
+    least: float | None = None
+    most: float | None = None
+    otherwise: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of overlay.
+
+    Attributes
+    ----------
+    what : str
+        One line.
+    options : mapping of str to Option
+    fewest : int
+        Peers that it needs.
+    """
+
+    what: str
+    options: Mapping[str, Option]
+    fewest: int = 1
+
+    def told(self) -> str:
+        """Return the options and their defaults in a few words.
+
+        Examples
+        --------
+        >>> KINDS["small-world"].told()
+        'neighbours=4, rewire=0.1'
+        >>> KINDS["hierarchical"].told(), KINDS["ring"].told()
+        ('gateways=(the square root of their number)', '')
+        """
+        return ", ".join(f"{name}={_written(option)}" for name, option in self.options.items())
+
+
+def _links(default: int, what: str, least: int = 1) -> Option:
+    return Option(int, default, what, least=least)
+
+
+KINDS: Mapping[str, Kind] = {
+    "full": Kind("everybody is linked to everybody", {}),
+    "ring": Kind("each peer is linked to the next, the last to the first", {}),
+    "line": Kind("each peer is linked to the next", {}),
+    "star": Kind(
+        "everybody is linked to one peer",
+        {"center": Option(str, None, "the name of that peer", otherwise="the first peer")},
+    ),
+    "grid": Kind(
+        "rows and columns, as near to a square as can be; the last row may be short",
+        {"torus": Option(bool, False, "link the ends of each row and of each column")},
+    ),
+    "tree": Kind("the first peer is the root, every peer has so many below it", {"children": _links(2, "of each peer")}),
+    "regular": Kind(
+        "random, with equally many links at every peer", {"neighbours": _links(6, "links of each peer", least=1)}
+    ),
+    "random": Kind(
+        "each pair is linked with the same probability (Erdős and Rényi), drawn until connected",
+        {"neighbours": Option(float, 6.0, "links of a peer on average", least=0.0)},
+    ),
+    "small-world": Kind(
+        "a ring with links to the nearest, some of them rewired at random (Watts and Strogatz)",
+        {
+            "neighbours": _links(4, "links of each peer on average, half to either side: an even number", least=2),
+            "rewire": Option(float, 0.1, "the probability with which a link is rewired", least=0.0, most=1.0),
+        },
+        fewest=3,
+    ),
+    "scale-free": Kind(
+        "peers come one by one and link to those with many links (Barabási and Albert)",
+        {"neighbours": _links(2, "links of each newcomer")},
+    ),
+    "geometric": Kind(
+        "peers at random places in a square of side 1, linked where they are in range of each other",
+        {
+            "radius": Option(
+                float, None, "the range", least=0.0, otherwise="1.2 times the least that links all"
+            )
+        },
+    ),
+    "hierarchical": Kind(
+        "the first peers are gateways, all linked to each other; every other peer is linked to one of them",
+        {"gateways": Option(int, None, "how many", least=1, otherwise="the square root of their number")},
+    ),
+    "hypercube": Kind("peers whose numbers differ in one binary digit are linked; their number is a power of 2", {}),
+    "expander": Kind(
+        "random and regular, drawn until no cut is a bottleneck: as good as a Ramanujan graph",
+        {"neighbours": _links(6, "links of each peer", least=3)},
+        fewest=4,
+    ),
+    "file": Kind(
+        "read from a file: GraphML, edges or adjacency", {"path": Option(str, None, "ends with .graphml, .edges or .adj")}
+    ),
+}  # fmt: skip
+"""By name; the options in the order in which people are told of them."""
+
+_LARGEST = 1e9
+_EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def kind_of(name: str) -> Kind:
+    """Return a kind by its name.
+
+    Raises
+    ------
+    UsageError
+        If there is none: says which is meant, or which there are.
+
+    Examples
+    --------
+    >>> kind_of("rign")
+    Traceback (most recent call last):
+    p2pclust.errors.UsageError: overlay: unknown kind 'rign' (did you mean 'ring'?)
+    """
+    if name in KINDS:
+        return KINDS[name]
+    near = difflib.get_close_matches(name, KINDS, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(KINDS)}"
+    raise UsageError(f"overlay: unknown kind {name!r}{hint}")
+
+
+def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a kind has, those that were given with their types checked; None where none was.
+
+    Parameters
+    ----------
+    name : str
+        Of the kind.
+    given : mapping of str to int, float, bool or str
+        None as a value is as if it were not given.
+
+    Raises
+    ------
+    UsageError
+        If the kind has no such option, or the value is not of its type or out of its range.
+
+    Examples
+    --------
+    >>> options_of("small-world", {"neighbours": 6})
+    {'neighbours': 6, 'rewire': None}
+    """
+    kind = kind_of(name)
+    for option in given:
+        if option not in kind.options:
+            its = f"it has {', '.join(kind.options)}" if kind.options else "it has none"
+            raise UsageError(f"overlay {name!r}: no option {option!r}: {its}")
+    found: dict[str, Any] = {}
+    for option, described in kind.options.items():
+        value = given.get(option)
+        if value is None and described.default is None and not described.otherwise:
+            raise UsageError(f"overlay {name!r}: {option} is missing: {described.what}")
+        found[option] = None if value is None else _checked(f"overlay {name!r}: {option}", described, value)
+    return found
+
+
+def _checked(where: str, option: Option, value: Any) -> Value:
+    if option.type in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        # Compared rather than converted: a whole number may be too large for a float. NaN is not below it either.
+        right = (whole or (option.type is float and isinstance(value, float))) and -_LARGEST < value < _LARGEST
+    else:
+        right = isinstance(value, option.type)
+    if not right:
+        raise UsageError(f"{where} = {value!r}: expected {_EXPECTED[option.type]}")
+    if option.least is not None and value < option.least:
+        raise UsageError(f"{where} = {value!r}: expected at least {option.least:g}")
+    if option.most is not None and value > option.most:
+        raise UsageError(f"{where} = {value!r}: expected at most {option.most:g}")
+    checked: Value = option.type(value)
+    return checked
+
+
+def _written(option: Option) -> str:
+    if option.default is None:
+        return f"({option.otherwise or option.what})"
+    return str(option.default).lower() if isinstance(option.default, bool) else f"{option.default:g}"
