@@ -12,15 +12,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from p2pclust.topology.files import read_overlay, write_overlay
     from p2pclust.topology.generate import make_overlay
+    from p2pclust.topology.gossip import gossip_rounds
     from p2pclust.topology.kinds import KINDS
+    from p2pclust.topology.matrices import betweenness, closeness, metropolis_hastings
+    from p2pclust.topology.measures import Measures, measure
     from p2pclust.topology.overlay import Overlay
 
-__all__ = ["KINDS", "Overlay", "make_overlay", "read_overlay", "write_overlay"]
+__all__ = [
+    "KINDS",
+    "Measures",
+    "Overlay",
+    "betweenness",
+    "closeness",
+    "gossip_rounds",
+    "make_overlay",
+    "measure",
+    "metropolis_hastings",
+    "read_overlay",
+    "write_overlay",
+]
 
 _HOMES = {
     "KINDS": "kinds",
+    "Measures": "measures",
     "Overlay": "overlay",
+    "betweenness": "matrices",
+    "closeness": "matrices",
+    "gossip_rounds": "gossip",
     "make_overlay": "generate",
+    "measure": "measures",
+    "metropolis_hastings": "matrices",
     "read_overlay": "files",
     "write_overlay": "files",
 }

@@ -246,7 +246,7 @@ def test_chance_that_is_never_kind(
 ) -> None:
     monkeypatch.setattr("p2pclust.topology.generate._DRAWS", 1)
     refusals = set()
-    for seed in range(10):
+    for seed in range(40):
         try:
             made(kind, 300, seed, **options)
         except UsageError as error:

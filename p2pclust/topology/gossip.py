@@ -1,0 +1,77 @@
+"""How many rounds a rumour takes to reach everybody on an overlay, by trying."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.topology.matrices import hops, sparse
+from p2pclust.topology.overlay import Overlay
+
+__all__ = ["gossip_rounds"]
+
+Ints = NDArray[np.int64]
+
+
+def gossip_rounds(overlay: Overlay, rng: np.random.Generator, *, draws: int = 32, fanout: int = 3) -> Ints:
+    """Return how many synchronous rounds of push gossip it takes until everybody knows.
+
+    One peer knows at first, drawn anew each time. In a round everybody who knew before it tells so many of its neighbours,
+    drawn anew without repetition; all of them, if it has no more.
+
+    Parameters
+    ----------
+    overlay : Overlay
+    rng : numpy.random.Generator
+    draws : int
+        How often it is tried.
+    fanout : int
+        How many neighbours a peer tells in a round.
+
+    Returns
+    -------
+    ndarray of shape (draws,), int64
+
+    Raises
+    ------
+    UsageError
+        If the overlay is not connected: it would never end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> star = Overlay(tuple("abcd"), [("a", "b"), ("a", "c"), ("a", "d")])
+    >>> sorted(set(gossip_rounds(star, np.random.default_rng(0)).tolist()))
+    [1, 2]
+    """
+    overlay.require_connected()
+    starts = rng.integers(overlay.n_peers, size=draws)
+    if overlay.degrees.max() <= fanout:
+        # Everybody tells everybody: the rumour goes as fast as it can, nothing is left to chance.
+        return np.asarray(hops(overlay)[starts].max(axis=1), dtype=np.int64)
+    links = sparse(overlay, np.int64)
+    first, neighbours = links.indptr.astype(np.int64), links.indices.astype(np.int64)
+    knows = np.zeros((overlay.n_peers, draws), dtype=np.bool_)
+    knows[starts, np.arange(draws)] = True
+    rounds = np.zeros(draws, dtype=np.int64)
+    while not knows.all():
+        rounds += ~knows.all(axis=0)
+        # Who has nobody left to tell changes nothing, and draws nothing.
+        peers, tries = np.nonzero(knows & (links @ (~knows).astype(np.int64) > 0))
+        places = _chosen(overlay.degrees[peers], fanout, rng)
+        told, number = np.nonzero(places >= 0)
+        knows[neighbours[first[peers[told]] + places[told, number]], tries[told]] = True
+    return rounds
+
+
+def _chosen(degrees: Ints, fanout: int, rng: np.random.Generator) -> Ints:
+    """Draw for each peer so many different ones of its neighbours' places, shape (n, fanout); -1 where it has no more."""
+    chosen = np.full((len(degrees), fanout), -1, dtype=np.int64)
+    for number in range(fanout):
+        left = degrees - number
+        place = (rng.random(len(degrees)) * left).astype(np.int64)
+        # The place counts those that were not chosen yet: every earlier one at or before it, in order, moves it on by one.
+        for earlier in np.sort(chosen[:, :number], axis=1).T:
+            place += place >= earlier
+        chosen[:, number] = np.where(left > 0, place, -1)
+    return chosen
