@@ -13,7 +13,7 @@ from p2pclust.topology.gossip import gossip_rounds
 from p2pclust.topology.matrices import adjacency, hops, metropolis_hastings, sparse
 from p2pclust.topology.overlay import Overlay
 
-__all__ = ["Measures", "edge_connectivity", "measure", "node_connectivity"]
+__all__ = ["Measures", "cut_vertices", "edge_connectivity", "measure", "node_connectivity"]
 
 _GOSSIP_DRAWS = 32
 _GOSSIP_FANOUT = 3
@@ -103,13 +103,11 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
     >>> found.diameter, found.radius, found.cut_vertices, found.node_connectivity
     (2, 1, ('b',), 1)
     """
-    import networkx as nx  # noqa: PLC0415 - heavy, and a running peer measures nothing
-
     overlay.require_connected()
     away = hops(overlay)
     farthest = away.max(axis=1)
     second = _second_eigenvalue(overlay)
-    cut = frozenset(nx.articulation_points(graph_of(overlay)))
+    robust = node_connectivity(overlay)
     rounds = gossip_rounds(overlay, rng, draws=_GOSSIP_DRAWS, fanout=_GOSSIP_FANOUT)
     n_peers, degrees = overlay.n_peers, overlay.degrees
     return Measures(
@@ -127,12 +125,26 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
         second_eigenvalue=second,
         spectral_gap=1.0 - second,
         edge_connectivity=edge_connectivity(overlay),
-        node_connectivity=node_connectivity(overlay),
-        cut_vertices=tuple(name for name in overlay.names if name in cut),
+        node_connectivity=robust,
+        cut_vertices=() if robust is not None and robust > 1 else cut_vertices(overlay),
         gossip_mean=float(rounds.mean()),
         gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
         log2_peers=float(np.log2(n_peers)),
     )
+
+
+def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
+    """Return the peers without which the others of their part fall into parts, in the overlay's order.
+
+    Examples
+    --------
+    >>> cut_vertices(Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")]))
+    ('b',)
+    """
+    import networkx as nx  # noqa: PLC0415 - heavy, and a running peer measures nothing
+
+    found = frozenset(nx.articulation_points(graph_of(overlay)))
+    return tuple(name for name in overlay.names if name in found)
 
 
 def _clustering(overlay: Overlay) -> float:
@@ -171,8 +183,9 @@ def edge_connectivity(overlay: Overlay) -> int | None:
     if overlay.n_peers == 1 or len(overlay.components()) > 1:
         return 0
     least = int(overlay.degrees.min())
-    # With at most two links between any two peers, the least number of neighbours is it (Plesník, 1975).
-    if least == 1 or hops(overlay).max() <= 2:
+    # With at most two links between any two peers the least number of neighbours is it (Plesník, 1975), and there are never
+    # more if everybody is linked to half of the others (Chartrand, 1966).
+    if least == 1 or least >= overlay.n_peers // 2 or hops(overlay).max() <= 2:
         return least
     if (overlay.n_peers - 1) * overlay.n_links > _FLOW_WORK:
         return None

@@ -19,6 +19,7 @@ __all__ = [
     "WRONG",
     "can_draw",
     "data_address",
+    "image_bytes",
     "new_figure",
     "width_in_pixels",
 ]
@@ -50,8 +51,8 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def data_address(figure: Figure, kind: str = "svg") -> str:
-    """Return a figure as an address that holds all of it, for the ``src`` of an image; the same figure, the same bytes.
+def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
+    """Return a figure as an image; the same figure, the same bytes.
 
     Parameters
     ----------
@@ -64,8 +65,13 @@ def data_address(figure: Figure, kind: str = "svg") -> str:
     # Names within an SVG are drawn by chance, if no salt is given; and both kinds would tell date or version.
     with rc_context({"svg.hashsalt": "p2pclust"}):
         figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    return buffer.getvalue()
+
+
+def data_address(figure: Figure, kind: str = "svg") -> str:
+    """Return a figure as an address that holds all of it, for the ``src`` of an image; see `image_bytes`."""
     mime = {"svg": "svg+xml", "png": "png"}[kind]
-    return f"data:image/{mime};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    return f"data:image/{mime};base64,{base64.b64encode(image_bytes(figure, kind)).decode('ascii')}"
 
 
 def width_in_pixels(figure: Figure) -> int:
