@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "scenarios" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [
+    *(ROOT / folder / "README.md" for folder in (".", "scenarios", "topology")),
+    *sorted((ROOT / "docs").glob("**/*.md")),
+]
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "MAX_SEED", "aggregating", "dirt", "fresh_seed", "halving", "lazily", "of_column", "opening", "participants",
-    "peer_round", "proposers", "splitting",
+    "MAX_SEED", "aggregating", "dirt", "fresh_seed", "gossiping", "halving", "lazily", "linking", "of_column", "opening",
+    "participants", "peer_round", "proposers", "splitting",
 ]  # fmt: skip
 
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.
-_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES = range(9)
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES, _LINKS, _GOSSIP = range(11)
 
 
 def _stream(seed: int, *name: int) -> np.random.Generator:
@@ -125,6 +125,16 @@ def dirt(seed: int, peer: int) -> np.random.Generator:
 def halving(drawn: int, peer: int) -> np.random.Generator:
     """Return the stream that parts a peer's rows in two, the same in all rounds; `drawn` as for :func:`aggregating`."""
     return _stream(drawn, _HALVES, peer)
+
+
+def linking(seed: int) -> np.random.Generator:
+    """Return the stream that draws an overlay."""
+    return _stream(seed, _LINKS)
+
+
+def gossiping(seed: int) -> np.random.Generator:
+    """Return the stream that tries gossip on an overlay, to measure it."""
+    return _stream(seed, _GOSSIP)
 
 
 def fresh_seed() -> int:

@@ -80,7 +80,7 @@ def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **op
         from p2pclust.topology.files import read_overlay  # noqa: PLC0415 - most overlays are read from no file
 
         found = read_overlay(checked["path"], names or None)
-        found.require_connected()
+        found.require_connected(checked["path"])
         return found
     overlay = Overlay(tuple(names), ())  # refuses names that are none
     if overlay.n_peers < KINDS[kind].fewest:

@@ -39,6 +39,12 @@ class Option:
     most: float | None = None
     otherwise: str = ""
 
+    def told(self) -> str:
+        """Return the default in a few words."""
+        if self.default is None:
+            return self.otherwise or "(needed)"
+        return str(self.default).lower() if isinstance(self.default, bool) else f"{self.default:g}"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -56,18 +62,6 @@ class Kind:
     what: str
     options: Mapping[str, Option]
     fewest: int = 1
-
-    def told(self) -> str:
-        """Return the options and their defaults in a few words.
-
-        Examples
-        --------
-        >>> KINDS["small-world"].told()
-        'neighbours=4, rewire=0.1'
-        >>> KINDS["hierarchical"].told(), KINDS["ring"].told()
-        ('gateways=(the square root of their number)', '')
-        """
-        return ", ".join(f"{name}={_written(option)}" for name, option in self.options.items())
 
 
 def _links(default: int, what: str, least: int = 1) -> Option:
@@ -110,13 +104,13 @@ KINDS: Mapping[str, Kind] = {
         "peers at random places in a square of side 1, linked where they are in range of each other",
         {
             "radius": Option(
-                float, None, "the range", least=0.0, otherwise="1.2 times the least that links all"
+                float, None, "the range; the least links all just so", least=0.0, otherwise="1.2 times the least"
             )
         },
     ),
     "hierarchical": Kind(
         "the first peers are gateways, all linked to each other; every other peer is linked to one of them",
-        {"gateways": Option(int, None, "how many", least=1, otherwise="the square root of their number")},
+        {"gateways": Option(int, None, "how many", least=1, otherwise="the square root of N")},
     ),
     "hypercube": Kind("peers whose numbers differ in one binary digit are linked; their number is a power of 2", {}),
     "expander": Kind(
@@ -204,9 +198,3 @@ def _checked(where: str, option: Option, value: Any) -> Value:
         raise UsageError(f"{where} = {value!r}: expected at most {option.most:g}")
     checked: Value = option.type(value)
     return checked
-
-
-def _written(option: Option) -> str:
-    if option.default is None:
-        return f"({option.otherwise or option.what})"
-    return str(option.default).lower() if isinstance(option.default, bool) else f"{option.default:g}"

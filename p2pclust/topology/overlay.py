@@ -131,8 +131,13 @@ class Overlay:
             parts.setdefault(part_of[name], []).append(name)
         return tuple(sorted((tuple(part) for part in parts.values()), key=len, reverse=True))
 
-    def require_connected(self) -> None:
+    def require_connected(self, where: str = "overlay") -> None:
         """Refuse an overlay on which not everybody can be reached from everywhere.
+
+        Parameters
+        ----------
+        where : str
+            What the refusal begins with, such as the file that it is from.
 
         Raises
         ------
@@ -147,7 +152,7 @@ class Overlay:
         """
         parts = self.components()
         if len(parts) > 1:
-            raise UsageError(f"overlay: not connected, but in {_parts(parts)}: link them")
+            raise UsageError(f"{where}: not connected, but in {_parts(parts)}: link them")
 
     def without(self, names: Collection[str]) -> Overlay:
         """Return what is left when some peers are gone, and their links with them.

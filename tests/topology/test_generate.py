@@ -142,8 +142,11 @@ def test_from_a_file(tmp_path: Path) -> None:
     assert (overlay.names, overlay.links) == (("c", "b", "a"), (("a", "b"), ("b", "c")))
     assert make_overlay("file", [], np.random.default_rng(0), path=str(file)).names == ("a", "b", "c")
     file.write_text("a b\nc d\n")
-    with pytest.raises(UsageError, match=r"^overlay: not connected, but in 2 parts"):
+    with pytest.raises(UsageError) as error:
         make_overlay("file", [], np.random.default_rng(0), path=str(file))
+    assert str(error.value) == (
+        f"{file}: not connected, but in 2 parts, of 2 peers ('a', ...) and 2 ('c', ...): link them"
+    )
 
 
 REFUSED = {
@@ -268,9 +271,18 @@ def test_none_is_as_if_not_given() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_is_told_in_lines(kind: str) -> None:
-    assert "\n" not in KINDS[kind].what + KINDS[kind].told()
+    assert "\n" not in KINDS[kind].what
     for option in KINDS[kind].options.values():
+        assert "\n" not in option.what + option.told()
         assert option.type in (int, float, bool, str)
         assert option.what
         if option.default is not None:
             assert type(option.default) is option.type
+
+
+def test_defaults_in_words() -> None:
+    told = {f"{kind}.{name}": option.told() for kind in KINDS for name, option in KINDS[kind].options.items()}
+    assert told["small-world.rewire"] == "0.1"
+    assert told["grid.torus"] == "false"
+    assert told["star.center"] == "the first peer"
+    assert told["file.path"] == "(needed)"
