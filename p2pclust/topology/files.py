@@ -32,6 +32,9 @@ SUFFIXES: Final = (".graphml", ".edges", ".adj")
 
 # A full mesh of 1,000 peers takes about 30 MB of GraphML.
 _BYTES_MAX = 64 * 2**20
+# An adjacency list of as many peers may have each link twice.
+_LINKS_MAX = 1_000_000
+_PEERS_MAX = 10_000
 
 
 @dataclass
@@ -57,7 +60,14 @@ class _Found:
     def peer(self, name: str, line: int) -> None:
         if name in self.peers:
             self.refuse(line, f"peer {shown(name)} is there already, in line {self.peers[name]}: leave one of them out")
+        if len(self.peers) == _PEERS_MAX:
+            self.refuse(line, f"more than {_PEERS_MAX} peers")
         self.peers[name] = line
+
+    def link(self, a: str, b: str, line: int) -> None:
+        if len(self.links) == _LINKS_MAX:
+            self.refuse(line, f"more than {_LINKS_MAX} links")
+        self.links.append((a, b, line))
 
 
 def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> Overlay:
@@ -176,25 +186,24 @@ def _read_edges(content: bytes, found: _Found) -> None:
         if len(words) == 1:
             found.peer(words[0], line)
         else:
-            found.links.append((words[0], words[1], line))
+            found.link(words[0], words[1], line)
     if not found.peers:  # then whoever is linked is a peer
         for a, b, line in found.links:
             for name in (a, b):
-                found.peers.setdefault(name, line)
+                if name not in found.peers:
+                    found.peer(name, line)
 
 
 def _read_adjacency(content: bytes, found: _Found) -> None:
     for line, (name, *neighbours) in _lines(content, found):
         found.peer(name, line)
-        found.links += [(name, other, line) for other in neighbours]
+        for other in neighbours:
+            found.link(name, other, line)
 
 
 def _read_graphml(content: bytes, found: _Found) -> None:
-    reader = GraphMLReader(found.refuse)
+    reader = GraphMLReader(found.peer, found.link, found.refuse)
     reader.read(content)
-    for name, line in reader.nodes:
-        found.peer(name, line)
-    found.links += reader.edges
     found.positions.update(reader.positions)
 
 

@@ -12,7 +12,10 @@ from p2pclust.topology.overlay import Position, shown
 __all__ = ["GraphMLReader"]
 
 Refuse = Callable[[int, str], NoReturn]
+Peer = Callable[[str, int], None]
+Link = Callable[[str, str, int], None]
 
+_DIGITS = 60  # longer numbers are none
 _SPACE = " "  # between an element's namespace and its name
 
 
@@ -21,15 +24,15 @@ class GraphMLReader:
 
     Parameters
     ----------
+    peer : callable
+        Called with the id and the line of each node, in order; an id may come twice.
+    link : callable
+        Called with source, target and line of each edge.
     refuse : callable
         Called with a line and what is wrong there; raises.
 
     Attributes
     ----------
-    nodes : list of (str, int)
-        Ids and lines, in order; an id may be there twice.
-    edges : list of (str, str, int)
-        Source, target and line.
     positions : dict of str to (float, float)
         Of the nodes that have x and y.
 
@@ -37,21 +40,19 @@ class GraphMLReader:
     --------
     >>> def refuse(line: int, problem: str) -> NoReturn:
     ...     raise ValueError(f"line {line}: {problem}")
-    >>> reader = GraphMLReader(refuse)
-    >>> reader.read(b'<graphml><graph edgedefault="undirected"><node id="a"/></graph></graphml>')
-    >>> reader.nodes
-    [('a', 1)]
+    >>> document = b'<graphml><graph edgedefault="undirected"><node id="a"/></graph></graphml>'
+    >>> GraphMLReader(print, print, refuse).read(document)
+    a 1
     """
 
-    def __init__(self, refuse: Refuse) -> None:
-        self.nodes: list[tuple[str, int]] = []
-        self.edges: list[tuple[str, str, int]] = []
+    def __init__(self, peer: Peer, link: Link, refuse: Refuse) -> None:
         self.positions: dict[str, Position] = {}
-        self._refuse = refuse
+        self._peer, self._link, self._refuse = peer, link, refuse
         self._open: list[str] = []
         self._graphs = 0
-        # The ids of the attributes x and y, and those of the node that is being read.
+        # The ids of the attributes x and y, and what the node that is being read has of them.
         self._axes: dict[str, str] = {}
+        self._name = ""
         self._place: dict[str, float] = {}
         self._axis = ""
         self._text = ""
@@ -88,13 +89,13 @@ class GraphMLReader:
         elif element == "graph":
             self._graph(attributes)
         elif element == "node":
-            self.nodes.append((self._needed(attributes, "id", element), self._line))
-            self._place = {}
+            self._name, self._place = self._needed(attributes, "id", element), {}
+            self._peer(self._name, self._line)
         elif element == "edge":
             if attributes.get("directed") == "true":
                 self._refuse(self._line, "a directed link: links of an overlay go both ways: expected directed='false'")
-            ends = (self._needed(attributes, end, element) for end in ("source", "target"))
-            self.edges.append((*ends, self._line))  # type: ignore[arg-type]
+            source, target = (self._needed(attributes, end, element) for end in ("source", "target"))
+            self._link(source, target, self._line)
         elif element == "hyperedge":
             self._refuse(self._line, "a <hyperedge>: a link has two ends: expected <edge>")
         elif element == "data" and self._open[-2:-1] == ["node"]:
@@ -118,18 +119,22 @@ class GraphMLReader:
     def _characters(self, text: str) -> None:
         if self._axis:
             self._text += text
+            if len(self._text) > _DIGITS:
+                self._no_number()
+
+    def _no_number(self) -> NoReturn:
+        self._refuse(self._line, f"peer {shown(self._name)}: {self._axis} = {shown(self._text)}: expected a number")
 
     def _end(self, tag: str) -> None:
         element = self._open.pop()
         if element == "data" and self._axis:
-            name = self.nodes[-1][0]
             try:
                 number = float(self._text)
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                self._refuse(self._line, f"peer {shown(name)}: {self._axis} = {shown(self._text)}: expected a number")
+                self._no_number()
             self._place[self._axis] = number
             self._axis = ""
         elif element == "node" and len(self._place) == 2:
-            self.positions[self.nodes[-1][0]] = (self._place["x"], self._place["y"])
+            self.positions[self._name] = (self._place["x"], self._place["y"])

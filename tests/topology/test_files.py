@@ -238,6 +238,31 @@ def test_a_deep_document_is_no_harm(tmp_path: Path) -> None:
     assert read_overlay(file).names == ("a",)
 
 
+@pytest.mark.parametrize(
+    ("limit", "text", "line"),
+    [
+        ("_PEERS_MAX", "a\nb\nc\nd\n", "line 4: more than 3 peers"),
+        ("_PEERS_MAX", "a b\nc b\nc d\n", "line 3: more than 3 peers"),
+        ("_LINKS_MAX", "a b\nb c\na c\nb a\n", "line 4: more than 3 links"),
+    ],
+)
+def test_more_than_any_fleet_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: str, line: str
+) -> None:
+    monkeypatch.setattr(f"p2pclust.topology.files.{limit}", 3)
+    (tmp_path / "o.edges").write_text(text)
+    with pytest.raises(UsageError) as error:
+        read_overlay(tmp_path / "o.edges")
+    assert str(error.value) == f"{tmp_path / 'o.edges'}: {line}"
+
+
+def test_a_number_without_end_is_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "long.graphml"
+    file.write_text(HEAD + KEYS + GRAPH + '<node id="a"><data key="k0">' + 2_000_000 * "1\n" + "</data></node>" + TAIL)
+    with pytest.raises(UsageError, match=r"long\.graphml: line 35: peer 'a': x = '1\\n1.*\.\.\.: expected a number$"):
+        read_overlay(file)
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "large.edges").open("wb") as file:
         file.truncate(64 * 2**20 + 1)  # takes no room on the disk
