@@ -19,7 +19,7 @@ _GOSSIP_DRAWS = 32
 _GOSSIP_FANOUT = 3
 
 # Flows times links that are worth waiting for: about half a minute.
-_FLOW_WORK = 2e8
+_FLOW_WORK = 5e8
 
 
 @dataclass(frozen=True)
