@@ -70,7 +70,7 @@ class _SimulatedFleet:
         self._world = World(
             {peer.name: peer.local() for peer in spec.peers}, network, self._timing, Limits(),
             np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
-            {peer.name: peer.fitness for peer in spec.peers},
+            {peer.name: peer.fitness for peer in spec.peers}, spec.overlay,
         )  # fmt: skip
         self._world.crash_point = self._at_phase
 

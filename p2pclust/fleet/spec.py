@@ -98,6 +98,7 @@ class FleetSpec:
     jobs: tuple[JobRequest, ...]
     timing: str = "fast"
     seed: int = 0
+    overlay: Mapping[str, tuple[str, ...]] | None = None  # each peer's neighbours; a full mesh by default
     faults: tuple[Fault, ...] = ()
     directory: Path | None = None  # where peers keep their stores and logs; a temporary one by default
     give_up_s: float = 120.0  # after this long without any progress the fleet is given up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.effects import Compute, DropBlob, SendChunk, StoreChunk, Task
@@ -11,6 +12,11 @@ from p2pclust.peer.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.protocols.verbs import digest_of
 
 __all__ = ["Blobs", "digest_of"]
+
+#: How many chunk time-outs a blob that was passed on is kept after somebody asked for it last.
+_PASSING_TIMEOUTS: Final = 10
+#: Of those who have a blob, so many are named to a neighbour.
+_MOST_HOLDERS: Final = 8
 
 
 @dataclass
@@ -47,6 +53,9 @@ class Blobs:
                 self._partial[digest] = dict.fromkeys(indices)
                 self._recovered[digest] = None
         self._pulls: dict[bytes, _Pull] = {}
+        # What neighbours asked for that only others have: until when it is kept, and who waits for which chunks.
+        self._passing: dict[bytes, float] = {}
+        self._askers: dict[bytes, dict[tuple[str, int], None]] = {}
 
     def fetching(self, digest: bytes) -> bool:
         """Whether the blob is on its way, or being checked."""
@@ -77,8 +86,11 @@ class Blobs:
 
         What a former life left is kept as long as there are unfinished jobs, to be resumed.
         """
+        for digest in [digest for digest, until in self._passing.items() if until < self._ctx.now]:
+            del self._passing[digest]
+            self._askers.pop(digest, None)
         for digest in [*self._complete, *self._partial]:
-            if digest not in in_use and not (unfinished and digest in self._recovered):
+            if digest not in in_use and digest not in self._passing and not (unfinished and digest in self._recovered):
                 self._forget(digest)
 
     def _forget(self, digest: bytes) -> None:
@@ -122,14 +134,27 @@ class Blobs:
         """A message about blobs came."""
         match message:
             case BlobRequest():
-                if self.has(message.digest):
-                    self._ctx.effects.append(SendChunk(source, message.digest, message.index))
-                else:
-                    self._ctx.send(source, BlobMissing(message.digest))
+                self._asked(source, message)
             case BlobChunk():
                 self._take(message)
             case BlobMissing():
                 self._elsewhere(source, message.digest)
+
+    def _asked(self, source: str, message: BlobRequest) -> None:
+        """Somebody wants a chunk: send it, or fetch it for a neighbour that has no link to those who have it.
+
+        What is passed on is kept for a while, for other neighbours will ask for the same.
+        """
+        digest = message.digest
+        if self.has(digest) or message.index in self._partial.get(digest, ()):
+            self._ctx.effects.append(SendChunk(source, digest, message.index))
+        elif message.holders and (digest in self._passing or len(self._passing) < self._ctx.limits.passing):
+            holders = [name for name in message.holders if name not in (self._ctx.me, source)]
+            self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
+            self._askers.setdefault(digest, {})[source, message.index] = None
+            self.pull(digest, message.size_bytes, holders)
+        else:
+            self._ctx.send(source, BlobMissing(digest))
 
     def fire(self, key: TimerKey) -> None:
         """A chunk did not come in time: let others that wait go first, then ask the next source."""
@@ -165,6 +190,10 @@ class Blobs:
         pull.asked.pop(message.index, None)
         self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
+        waiting = self._askers.get(pull.digest, {})
+        for name, index in [asker for asker in waiting if asker[1] == message.index]:
+            del waiting[name, index]
+            self._ctx.effects.append(SendChunk(name, pull.digest, index))
         if pull.missing:
             if pull.begun:
                 self._ask(pull)
@@ -179,6 +208,9 @@ class Blobs:
 
     def _elsewhere(self, source: str, digest: bytes) -> None:
         pull = self._pulls.get(digest)
+        if pull is not None and not self._ctx.routing.whole:
+            # It is only on the way to those who have it; they are asked another way when the time is up.
+            return
         if pull is not None and source in pull.sources and len(pull.sources) > 1:
             pull.sources.remove(source)
             pull.asked = {index: name for index, name in pull.asked.items() if name != source}
@@ -186,13 +218,17 @@ class Blobs:
                 self._ask(pull)
 
     def _ask(self, pull: _Pull) -> None:
-        source = pull.sources[pull.turn % len(pull.sources)]
+        turned = [*pull.sources[pull.turn % len(pull.sources) :], *pull.sources[: pull.turn % len(pull.sources)]]
+        routing = self._ctx.routing
+        source = turned[0] if routing.whole else next(filter(None, map(routing.hop, turned)), "")
+        far = not routing.whole and source not in pull.sources
         for index in pull.missing:
-            if len(pull.asked) >= self._ctx.limits.window:
+            if len(pull.asked) >= self._ctx.limits.window or not source:
                 break
             if index not in pull.asked:
                 pull.asked[index] = source
-                self._ctx.send(source, BlobRequest(pull.digest, index))
+                ask = BlobRequest(pull.digest, index, pull.size_bytes, tuple(turned[:_MOST_HOLDERS]) if far else ())
+                self._ctx.send(source, ask)
         self._ctx.set_timer(("blob", pull.digest.hex()), self._ctx.timing.chunk_timeout_s)
 
     def _stop(self, digest: bytes) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from p2pclust.peer.effects import Effect, Persist, Report, Send
-from p2pclust.peer.messages import Message
+from p2pclust.peer.messages import Message, Relay
+from p2pclust.peer.routing import Routing
 from p2pclust.peer.timing import Limits, Timing
 
-__all__ = ["Context", "TimerKey", "Timers"]
+__all__ = ["MOST_HOPS", "Context", "TimerKey", "Timers"]
 
 #: The machine that armed it, then whatever that machine needs to tell its timers apart.
 TimerKey = tuple[str, ...]
+
+#: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
+MOST_HOPS = 1024
 
 #: How long a route through a relay is kept after a message came that way.
 _ROUTE_S = 30.0
@@ -70,19 +74,45 @@ class Context:
     limits: Limits
     rng: np.random.Generator
     store_id: str
+    routing: Routing = field(default_factory=lambda: Routing(""))
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)
     effects: list[Effect] = field(default_factory=list)
     _routes: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def send(self, to: str, message: Message, *, bulk: bool = False) -> None:
-        """Send a message, through the relay that `to` was last heard over if it was heard over one."""
-        via, until = self._routes.get(to, ("", 0.0))
-        self.effects.append(Send(to, message, bulk, (via,) if via and self.now < until else ()))
+        """Send a message to a neighbour, to anybody else through the overlay; on a full mesh, where everybody is a
+        neighbour, through the relay that `to` was last heard over if it was heard over one.
 
-    def send_via(self, to: str, message: Message, relays: tuple[str, ...]) -> None:
-        """Send a message through other peers because the direct way is silent."""
-        self.effects.append(Send(to, message, False, relays))
+        Where no way is known nothing is sent: whoever waits for an answer asks again.
+        """
+        if self.routing.whole:
+            via, until = self._routes.get(to, ("", 0.0))
+            relays = (via,) if via and self.now < until else ()
+        elif self.routing.linked(to):
+            relays = ()
+        else:
+            hop = self.routing.hop(to)
+            if not hop:
+                return
+            relays = (hop,)
+        self.effects.append(Send(to, message, bulk, relays))
+
+    def send_around(self, to: str, message: Message, alive: list[str], n_ways: int) -> list[str]:
+        """Send a message through up to so many other peers, because the usual way is silent; return which."""
+        if self.routing.whole:
+            relays = self.choose([name for name in alive if name not in (to, self.me)], n_ways)
+        else:
+            relays = self.routing.others(to)[:n_ways]
+        if relays:
+            self.effects.append(Send(to, message, False, tuple(relays)))
+        return relays
+
+    def carry(self, relay: Relay) -> None:
+        """Hand on what another peer sends to a third one."""
+        hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, MOST_HOPS) - 1
+        if hops_left >= 0 and hop:
+            self.effects.append(Send(hop, replace(relay, hops_left=hops_left)))
 
     def heard(self, source: str, via: str) -> None:
         """Remember which way a peer's messages come: answers go back the same way.

@@ -10,16 +10,17 @@ Machines, from the bottom up: membership (who is there), facts (what everybody s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context
-from p2pclust.peer.effects import Compute, Effect, Send
+from p2pclust.peer.effects import Compute, Effect
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Submit
-from p2pclust.peer.facts import Facts
+from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import adopted_blobs
 from p2pclust.peer.membership import Membership
@@ -37,6 +38,7 @@ from p2pclust.peer.messages import (
     Refusal,
     Relay,
 )  # fmt: skip
+from p2pclust.peer.routing import LINKS, Routing
 from p2pclust.peer.timing import Limits, Timing
 
 __all__ = ["Core", "Identity", "Stored"]
@@ -55,6 +57,7 @@ class Identity:
     roster: tuple[str, ...]  # everybody enrolled in the fleet
     join: Mapping[str, str] = field(default_factory=dict)  # addresses known from the start
     fitness: float = 0.5  # 0 to 1: how well it would aggregate
+    overlay: Mapping[str, Sequence[str]] | None = None  # who is linked to whom, as far as known; None: everybody
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ class Core:
         self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
     ) -> None:
         self.identity = identity
-        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id)
+        routing = Routing(identity.name, identity.overlay)
+        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, routing)
         # One above the last life: a "dead" of that life never buries this one.
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
@@ -134,6 +138,8 @@ class Core:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
         self.membership.start(dict(self.identity.join))
         self.facts.start()
+        if not self._ctx.routing.told:
+            self.facts.publish(LINKS, self._ctx.routing.own_claim)
         self.jobs.start()
 
     def _arrived(self, event: Arrived) -> None:
@@ -141,7 +147,8 @@ class Core:
         if event.source not in self.membership.members:
             return  # not enrolled, or this peer itself
         if isinstance(message, Relay):
-            self._carry(message)
+            if message.target in self.membership.members:  # the shell opens those that are for this peer
+                self._ctx.carry(message)
             return
         self._ctx.heard(event.source, event.via)
         if isinstance(message, _MEMBERSHIP):
@@ -152,11 +159,6 @@ class Core:
             self.blobs.receive(event.source, message)
         else:
             self.jobs.receive(event.source, message)
-
-    def _carry(self, message: Relay) -> None:
-        """Hand a relayed message to its target, one hop only: the shell opens those that are for this peer."""
-        if message.target in self.membership.members:
-            self._ctx.effects.append(Send(message.target, message))
 
     def _computed(self, event: Computed) -> None:
         self._running.pop(event.token, None)
@@ -180,11 +182,22 @@ class Core:
     def _settle(self) -> None:
         """Let what one machine learnt reach the others: changed members, new facts."""
         for name, before in self.membership.take_changes():
-            if self.membership.status(name) == "alive" and before != "suspect":
+            status = self.membership.status(name)
+            self._ctx.routing.carries(name, status not in ("dead", "left"))
+            if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
                 self.facts.greet(name)
             self.jobs.member_changed(name)
         for fact in self.facts.take_news():
-            self.jobs.learn(fact)
+            if fact.key == LINKS:
+                self._learn_links(fact)
+            else:
+                self.jobs.learn(fact)
+
+    def _learn_links(self, fact: Fact) -> None:
+        try:
+            self._ctx.routing.learn(fact.owner, fact.value)
+        except WireError as error:
+            self._ctx.report("bad-links", owner=fact.owner, reason=str(error))
 
     def _sweep(self) -> None:
         """Drop the blobs that nobody needs, last of all: a register may have moved on from one just before.

@@ -12,7 +12,7 @@ a random member repairs whatever was lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from p2pclust.peer.context import Context, TimerKey
@@ -64,9 +64,16 @@ class Facts:
         self._version = max(self._version, before) + 1
         fact = Fact(self._ctx.me, key, self._version, value)
         self._keep(fact)
-        for name in self._membership.alive():
-            if name != self._ctx.me:
-                self._ctx.send(name, FactDelta(fact.owner, before, (key,), (fact.version,), (value,)))
+        self._push(FactDelta(fact.owner, before, (key,), (fact.version,), (value,)), "")
+
+    def _push(self, delta: FactDelta, source: str) -> None:
+        """Send news to all neighbours but the one that it came from."""
+        for name in self._neighbours():
+            if name != source:
+                self._ctx.send(name, delta)
+
+    def _neighbours(self) -> list[str]:
+        return [name for name in self._ctx.routing.near(self._membership.alive()) if name != self._ctx.me]
 
     def get(self, owner: str, key: str) -> Fact | None:
         """The newest version that this peer has of a key."""
@@ -84,8 +91,7 @@ class Facts:
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
         self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
-        others = [name for name in self._membership.alive() if name != self._ctx.me]
-        for name in self._ctx.choose(others, 1):
+        for name in self._ctx.choose(self._neighbours(), 1):
             self.greet(name)
 
     def receive(self, source: str, message: Message) -> None:
@@ -134,7 +140,7 @@ class Facts:
         if delta.after > self._highest.get(delta.owner, 0):
             self._ctx.send(source, self._digest(answer=True))
             return
-        known = self._known.get(delta.owner, {})
+        known, before = self._known.get(delta.owner, {}), self._highest.get(delta.owner, 0)
         for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
             if len(known) >= _MAX_KEYS and key not in known:
                 # Passed over for good, or two peers that hold different ones would ask each other for ever.
@@ -144,6 +150,9 @@ class Facts:
                 fact = Fact(delta.owner, key, version, value)
                 self._keep(fact)
                 self._news.append(fact)
+        if not self._ctx.routing.whole and self._highest.get(delta.owner, 0) > before:
+            # On a full mesh its owner told everybody; elsewhere news goes from neighbour to neighbour, once over each link.
+            self._push(replace(delta, after=max(delta.after, 0)), source)
 
     def _remember(self, delta: FactDelta) -> None:
         """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""

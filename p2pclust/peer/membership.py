@@ -107,20 +107,19 @@ class Membership:
         for name, address in sorted(addresses.items()):
             if name in self.members:
                 self.members[name].address = address
-                self._ctx.effects.append(Connect(name, address))
+                self._link(name, address)
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.timing.probe_period_s / 5))
         self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.sync_period_s)
         self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.dead_probe_s)
-        for name in self.members:
+        for name in self._ctx.routing.near(list(self.members)):
             self._greet(name)
 
     def leave(self) -> None:
         """Tell everybody that this peer goes on purpose."""
         self._left = True
         self._me.status = "left"
-        for member in self.members.values():
-            if self.present(member.name):
-                self._ctx.send(member.name, Gossip((self._me.update(),)))
+        for name in self._near("alive", "suspect"):
+            self._ctx.send(name, Gossip((self._me.update(),)))
 
     def fire(self, key: TimerKey) -> None:
         """A timer of this machine is due."""
@@ -177,7 +176,15 @@ class Membership:
         """
         if address and address != member.address:
             member.address = address
-            self._ctx.effects.append(Connect(member.name, address))
+            self._link(member.name, address)
+
+    def _link(self, name: str, address: str) -> None:
+        if self._ctx.routing.linked(name):
+            self._ctx.effects.append(Connect(name, address))
+
+    def _near(self, *statuses: str) -> list[str]:
+        """The neighbours of such a status: on a full mesh, everybody."""
+        return self._ctx.routing.near([m.name for m in self.members.values() if m.status in statuses])
 
     # -- probing ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +192,7 @@ class Membership:
         timing = self._ctx.timing
         self._ctx.set_timer(("member", "probe"), timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
         for member in self.members.values():
-            if member.status == "unknown" and member.address:
+            if member.status == "unknown" and member.address and self._ctx.routing.linked(member.name):
                 self._greet(member.name)
                 member.greetings += 1
                 if member.greetings % _COMPLAIN_AFTER == 0:
@@ -196,7 +203,7 @@ class Membership:
         while self._ring and not self.present(self._ring[-1]):
             self._ring.pop()
         if not self._ring:  # every member once per turn, in an order of its own each time: detection is bounded
-            names = [name for name in self.members if self.present(name)]
+            names = self._near("alive", "suspect")
             self._ring = [names[i] for i in self._ctx.rng.permutation(len(names))]
         if not self._ring:
             return
@@ -216,8 +223,8 @@ class Membership:
 
     def _ask_helpers(self, seq: int) -> None:
         target, _ = self._probes[seq]
-        self._ctx.effects.append(CheckLink(target))
-        others = [name for name in self.members if self.present(name) and name != target]
+        self._look(target)
+        others = [name for name in self._witnesses(target) if self.present(name)]
         for helper in self._ctx.choose(others, _HELPERS):
             self._nacks[seq] += 1
             self._ctx.send(helper, PingRequest(seq, target, self._piggyback(helper)))
@@ -303,7 +310,7 @@ class Membership:
             member.store_id = update.store_id
         if update.address and update.address != member.address:
             member.address = update.address
-            self._ctx.effects.append(Connect(member.name, update.address))
+            self._link(member.name, update.address)
         self._end_suspicion(member)
         if update.status == "suspect":
             self._begin_suspicion(member, update.by)
@@ -313,7 +320,7 @@ class Membership:
                 "member", member=member.name, status=member.status, before=before, incarnation=member.incarnation
             )
         self._spread(member.update())
-        if before == "unknown" and update.status == "alive":
+        if before == "unknown" and update.status == "alive" and self._ctx.routing.linked(member.name):
             self._greet(member.name)
 
     def _begin_suspicion(self, member: Member, by: str) -> None:
@@ -322,7 +329,7 @@ class Membership:
         member.suspected_at, member.suspected_by = ctx.now, by
         member.confirmed_by.clear()
         ctx.set_timer(("member", "suspicion", member.name), self._suspicion_factor(member) * shortest)
-        ctx.effects.append(CheckLink(member.name))
+        self._look(member.name)
         self._tell(member.name)
         for part in (1, 2):
             ctx.timers.set(("member", "tell", member.name, str(part)), ctx.now + shortest * part / 3)
@@ -339,7 +346,7 @@ class Membership:
 
     def _suspicion_factor(self, member: Member) -> float:
         """Lifeguard's formula, with as many confirmations expected as the fleet can give."""
-        expected = min(_CONFIRMATIONS, len(self.members) - 1)
+        expected = min(_CONFIRMATIONS, len(self._witnesses(member.name)))
         if expected <= 0:
             return 1.0
         return max(1.0, 4.0 - 3.0 * log(len(member.confirmed_by) + 1) / log(expected + 1))
@@ -362,16 +369,27 @@ class Membership:
     def check(self, name: str) -> None:
         """Somebody has reason to doubt that the member's process lives: look."""
         if name in self.members and self.present(name):
+            self._look(name)
+
+    def _look(self, name: str) -> None:
+        """Try to connect, if there is a link."""
+        if self._ctx.routing.linked(name):
             self._ctx.effects.append(CheckLink(name))
+
+    def _witnesses(self, name: str) -> list[str]:
+        """Who else can tell whether that member lives: its neighbours, which on a full mesh are all."""
+        routing = self._ctx.routing
+        names = list(self.members) if routing.whole else routing.neighbours_of(name)
+        return [other for other in names if other not in (name, self._ctx.me)]
 
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
         member = self.members[name]
         if not refused or not self.present(name):
             return
-        for other in self.members.values():
-            if other.name != name and self.present(other.name):
-                self._ctx.send(other.name, Refusal(name, member.incarnation))
+        for other in self._witnesses(name):
+            if self.present(other):
+                self._ctx.send(other, Refusal(name, member.incarnation))
         self._refusal(name, member.incarnation, self._ctx.me)
 
     def _refusal(self, name: str, incarnation: int, by: str) -> None:
@@ -382,10 +400,15 @@ class Membership:
         member.refused_by[by] = self._ctx.now
         lately = self._ctx.now - self._ctx.timing.suspicion_s(len(self.members) + 1)
         witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
-        if len(witnesses) >= (1 if len(self.members) < _SMALL_FLEET else 2):
+        if len(witnesses) >= self._needed(name):
             self._accept(Update(name, "dead", member.incarnation, "", "", ""))
         elif first and by != self._ctx.me:
-            self._ctx.effects.append(CheckLink(name))
+            self._look(name)
+
+    def _needed(self, name: str) -> int:
+        """How many must see the port refuse: two, or one where there is no other, or too few to ask for two."""
+        others = len(self._witnesses(name))
+        return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
 
     # -- spreading --------------------------------------------------------------------------------------------------
 
@@ -411,8 +434,7 @@ class Membership:
         return tuple(claims)
 
     def _gossip(self) -> None:
-        present = [name for name in self.members if self.present(name)]
-        for name in self._ctx.choose(present, _FANOUT):
+        for name in self._ctx.choose(self._near("alive", "suspect"), _FANOUT):
             if self._news:
                 self._ctx.send(name, Gossip(self._piggyback(name)))
         if self._news:
@@ -423,10 +445,10 @@ class Membership:
 
     def _sync(self) -> None:
         self._ctx.set_timer(("member", "sync"), self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
-        for name in self._ctx.choose([name for name in self.members if self.present(name)], 1):
+        for name in self._ctx.choose(self._near("alive", "suspect"), 1):
             self._ctx.send(name, MemberSync(False, self._table()))
 
     def _try_dead(self) -> None:
         self._ctx.set_timer(("member", "dead"), self._ctx.timing.dead_probe_s * self._ctx.uniform(0.9, 1.1))
-        for name in self._ctx.choose([name for name in self.members if self.status(name) == "dead"], 1):
+        for name in self._ctx.choose(self._near("dead"), 1):
             self._ctx.send(name, MemberSync(False, self._table()))

@@ -280,11 +280,13 @@ class CloseReply(Message):
 
 @dataclass(frozen=True, slots=True)
 class BlobRequest(Message):
-    """Send me chunk `index` of the blob."""
+    """Send me chunk `index` of the blob; if you do not have it, and `holders` are named, fetch it from them first."""
 
     kind = "blob-request"
     digest: Digest
     index: int
+    size_bytes: int = 0
+    holders: tuple[Name, ...] = ()  # where there are no direct links to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,7 @@ class Relay(Message):
     kind = "relay"
     origin: Name
     target: Name
+    hops_left: int
     signature: bytes
     inner: tuple[Frame, ...]
 

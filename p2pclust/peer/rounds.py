@@ -380,11 +380,9 @@ class Aggregating:
                 continue
             if name not in opened.relayed:
                 opened.relayed[name] = self._ctx.now
-                others = [n for n in self._membership.alive() if n not in (name, self._ctx.me)]
-                relays = tuple(self._ctx.choose(others, _RELAYS))
-                self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=list(relays))
-                if relays:
-                    self._ctx.send_via(name, open_message(self._document, self.term, opened), relays)
+                message = open_message(self._document, self.term, opened)
+                relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
+                self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
             elif self._ctx.now - opened.relayed[name] >= self._document.patience_s / 2:
                 opened.left_out[index] = None
                 self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)

@@ -102,5 +102,7 @@ class Limits:
     window: int = 4
     #: Blobs that are fetched at the same time; the others wait, or a peer that wants a hundred would drown in them.
     pulls: int = 4
+    #: Blobs that are fetched only because a neighbour, who has no link to those who have them, asked for them.
+    passing: int = 64
     #: No blob may claim to be larger.
     blob_bytes: int = 1024**3

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p2pclust.peer.context import MOST_HOPS
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.effects import (
     CheckLink,
@@ -94,9 +95,11 @@ class World:
     def __init__(
         self, locals_: Mapping[str, Local], network: Network, timing: Timing, limits: Limits,
         rng: np.random.Generator, observers: tuple[Observer, ...] = (), fitness: Mapping[str, float] | None = None,
+        overlay: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
+        self._overlay = None if overlay is None else {name: frozenset(near) for name, near in overlay.items()}
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -111,7 +114,7 @@ class World:
         addresses = {name: f"{name}:1" for name in roster}
         self.peers = {
             name: Peer(
-                Identity(name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5)),
+                Identity(name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5), overlay),
                 locals_[name],
                 Disk(f"store-{name}-0"),
             )
@@ -271,10 +274,12 @@ class World:
         if not effect.via:
             self._transmit(peer, effect.to, frames)
         for relay in effect.via:
-            carried = Relay(peer.name, effect.to, b"", tuple(frames))
+            carried = Relay(peer.name, effect.to, MOST_HOPS, b"", tuple(frames))
             self._transmit(peer, relay, encode(carried))
 
     def _transmit(self, peer: Peer, target: str, frames: list[bytes]) -> None:
+        if self._overlay is not None and target not in self._overlay[peer.name]:
+            raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         self._mark(b"send", peer.name, target, *frames)
         peer.counters["messages_sent"] += 1
         peer.counters["bytes_sent"] += sum(map(len, frames))

@@ -1,0 +1,129 @@
+"""Which way a message goes: straight to a neighbour, otherwise from peer to peer along a shortest way of the overlay.
+
+On a full mesh everybody is a neighbour, and none of this is used. On any other overlay a peer has links to its neighbours
+only. It knows the rest of the overlay from its configuration, where a fleet was started as a whole, and from what its
+members tell: a peer whose links are not those that everybody was given publishes them as a fact. Dead peers carry nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from zlib import crc32
+
+import msgpack
+
+from p2pclust.errors import WireError
+from p2pclust.topology.routes import Ways, mutual
+
+__all__ = ["LINKS", "Routing"]
+
+#: The key of the fact that tells a peer's neighbours.
+LINKS: Final = "links"
+
+_MOST_BYTES: Final = 48 * 1024
+
+
+class Routing:
+    """The map of one peer.
+
+    Parameters
+    ----------
+    me : str
+    overlay : mapping of str to sequence of str, optional
+        The neighbours of each peer, as far as they are known from the start; this peer's own at least. Without it the
+        overlay is a full mesh.
+    """
+
+    def __init__(self, me: str, overlay: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._me = me
+        self.whole = overlay is None  # a full mesh
+        self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
+        self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
+        self._silent: dict[str, None] = {}  # who carries nothing
+        self._ways: Ways | None = None
+
+    def linked(self, name: str) -> bool:
+        """Whether the peer is a neighbour, or this one itself."""
+        return self.whole or name in self._own or name == self._me
+
+    def near(self, names: Sequence[str]) -> list[str]:
+        """Return those of these peers that are neighbours."""
+        return [name for name in names if self.linked(name)]
+
+    def neighbours_of(self, name: str) -> tuple[str, ...]:
+        """Return the neighbours of any peer, as far as they are known and alive; meaningless on a full mesh."""
+        return self._map().neighbours(name)
+
+    def hop(self, target: str) -> str:
+        """Return the neighbour to whom a message to `target` goes next; empty if no way is known.
+
+        Of equally short ways each pair of peers has its own, so that not all take the same.
+        """
+        if self.linked(target):
+            return target
+        hops = self._map().next_hops(self._me, target)
+        return hops[crc32(f"{self._me} {target}".encode()) % len(hops)] if hops else ""
+
+    def others(self, target: str) -> list[str]:
+        """Return the neighbours through which a message could go instead, nearest to the target first."""
+        far, first = self._map().distances(target), self.hop(target)
+        return sorted((n for n in self._own if n != first and n in far), key=lambda name: (far[name], name))
+
+    def reaches(self, name: str) -> bool:
+        """Whether there is a way to that peer."""
+        return self.linked(name) or self._map().distance(self._me, name) > 0
+
+    # -- what changes the map -------------------------------------------------------------------------------------------
+
+    @property
+    def told(self) -> bool:
+        """Whether everybody was given this peer's links at the start: then nobody has to be told."""
+        return self.whole or len(self._claims) > 1
+
+    @property
+    def own_claim(self) -> bytes:
+        """What this peer tells of its links."""
+        claim: bytes = msgpack.packb(list(self._own))
+        return claim
+
+    def learn(self, owner: str, claim: bytes) -> None:
+        """A peer tells its links.
+
+        Raises
+        ------
+        WireError
+            If these are no names.
+        """
+        if len(claim) > _MOST_BYTES:
+            raise WireError(f"links of {len(claim)} bytes, at most {_MOST_BYTES} are possible")
+        try:
+            names = msgpack.unpackb(claim, raw=False, strict_map_key=True, max_ext_len=0)
+        except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+            raise WireError(f"links: {type(error).__name__}") from None
+        if not isinstance(names, list) or not all(type(name) is str for name in names):
+            raise WireError("links: no list of names")
+        if not self.whole and owner != self._me and self._claims.get(owner) != tuple(names):
+            self._claims[owner] = tuple(names)
+            self._ways = None
+
+    def relink(self, neighbours: Sequence[str]) -> None:
+        """This peer has other links now."""
+        self._claims[self._me] = tuple(neighbours)
+        self._own = dict.fromkeys(neighbours)
+        self._ways = None
+
+    def carries(self, name: str, does: bool) -> None:
+        """A peer died, or is back."""
+        if self.whole or does == (name not in self._silent):
+            return
+        if does:
+            del self._silent[name]
+        else:
+            self._silent[name] = None
+        self._ways = None
+
+    def _map(self) -> Ways:
+        if self._ways is None:
+            self._ways = Ways(mutual(self._claims), self._silent)
+        return self._ways

@@ -1,0 +1,130 @@
+"""Ways through an overlay: what a peer looks up before it sends, in plain breadth-first search.
+
+A peer knows the overlay from what its members claim: each tells its own neighbours. A link counts if both ends claim it, so
+that nobody draws traffic by claiming links that are not there. Everything is found in the order of names, so two peers that
+know the same find the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+__all__ = ["Ways", "mutual", "spanning_tree"]
+
+Neighbours = Mapping[str, Sequence[str]]
+
+
+def mutual(claims: Neighbours) -> dict[str, tuple[str, ...]]:
+    """Return each peer's neighbours, sorted: those of which both ends say so.
+
+    Examples
+    --------
+    >>> mutual({"a": ["b", "c"], "b": ["a"], "c": []})
+    {'a': ('b',), 'b': ('a',), 'c': ()}
+    """
+    sets = {name: frozenset(claimed) for name, claimed in claims.items()}
+    return {
+        name: tuple(other for other in sorted(claimed) if other != name and name in sets.get(other, ()))
+        for name, claimed in sorted(sets.items())
+    }
+
+
+class Ways:
+    """Shortest ways in an overlay that stays as it is; what was asked once is remembered.
+
+    Parameters
+    ----------
+    neighbours : mapping of str to sequence of str
+        Of every peer, mutual and sorted; see :func:`mutual`.
+    without : collection of str
+        Peers that carry nothing, for they are dead.
+
+    Examples
+    --------
+    >>> ways = Ways({"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}, without=["b"])
+    >>> ways.next_hops("a", "c"), ways.distance("a", "c"), ways.reached("a")
+    (('d',), 2, ('a', 'c', 'd'))
+    """
+
+    def __init__(self, neighbours: Neighbours, without: Collection[str] = ()) -> None:
+        self._neighbours = neighbours
+        self._without = frozenset(without)
+        self._from: dict[str, dict[str, int]] = {}
+
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """Return a peer's neighbours that carry anything."""
+        return tuple(other for other in self._neighbours.get(name, ()) if other not in self._without)
+
+    def distances(self, source: str) -> Mapping[str, int]:
+        """Return how many links away each peer is that can be reached, nearest first."""
+        if source not in self._from:
+            self._from[source] = _distances(self, source)
+        return self._from[source]
+
+    def distance(self, source: str, target: str) -> int:
+        """Return how many links lie between two peers; -1 if there is no way."""
+        return self.distances(target).get(source, -1)
+
+    def next_hops(self, source: str, target: str) -> tuple[str, ...]:
+        """Return the neighbours of `source` from which it is nearest to `target`, sorted; none if there is no way."""
+        # Searched from the target: whoever carries the message on asks for the same target.
+        far = self.distances(target)
+        if source == target or source not in far:
+            return ()
+        return tuple(name for name in self.neighbours(source) if far.get(name) == far[source] - 1)
+
+    def reached(self, source: str) -> tuple[str, ...]:
+        """Return whoever can be reached from a peer, with itself, sorted."""
+        return tuple(sorted(self.distances(source)))
+
+    def diameter(self) -> int:
+        """Return the greatest distance between any two peers that can reach each other; N searches."""
+        return max((max(self.distances(name).values()) for name in sorted(self._neighbours)), default=0)
+
+
+def _distances(ways: Ways, source: str) -> dict[str, int]:
+    found, waiting = {source: 0}, deque([source])
+    while waiting:
+        name = waiting.popleft()
+        for other in ways.neighbours(name):
+            if other not in found:
+                found[other] = found[name] + 1
+                waiting.append(other)
+    return found
+
+
+def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, str]:
+    """Return the parent of each member but the root on its shortest way there: what sums are added up along.
+
+    Of several parents a peer gets the one with the fewest children so far, then the first by name. Who lies on the way
+    and is no member adds nothing up: the next member behind it is the parent. Members that cannot reach the root are left out.
+
+    Examples
+    --------
+    A ring of five, added up at `a`: two arms, of which the far end of each starts.
+
+    >>> ring = {x: tuple(sorted((y, z))) for x, y, z in ("abe", "bca", "cdb", "dec", "ead")}
+    >>> spanning_tree(Ways(ring), "a", "abcde")
+    {'b': 'a', 'e': 'a', 'c': 'b', 'd': 'e'}
+    >>> spanning_tree(Ways(ring), "a", "acd")
+    {'c': 'a', 'd': 'a'}
+    """
+    wanted = frozenset(members)
+    far = ways.distances(root)
+    parents: dict[str, str] = {}  # of everybody, member or not
+    children = dict.fromkeys(far, 0)
+    for name in sorted(far, key=lambda name: (far[name], name)):
+        if name == root:
+            continue
+        nearer = [other for other in ways.neighbours(name) if far.get(other) == far[name] - 1]
+        parents[name] = min(nearer, key=lambda other: (children[other], other))
+        children[parents[name]] += 1
+    tree: dict[str, str] = {}
+    for name in parents:
+        if name in wanted:
+            above = parents[name]
+            while above != root and above not in wanted:
+                above = parents[above]
+            tree[name] = above
+    return tree
