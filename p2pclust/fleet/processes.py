@@ -150,6 +150,7 @@ class ProcessFleet:
             "name": peer.name,
             "listen": addresses[peer.name],
             "join": {name: address for name, address in addresses.items() if name != peer.name},
+            "overlay": self.spec.overlay,
             "bundle": str(keys / f"{peer.name}.bundle"),
             "roster": str(keys / "roster.json"),
             "data": str(directory / "data.npy"),

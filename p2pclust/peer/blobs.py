@@ -227,8 +227,8 @@ class Blobs:
                 break
             if index not in pull.asked:
                 pull.asked[index] = source
-                ask = BlobRequest(pull.digest, index, pull.size_bytes, tuple(turned[:_MOST_HOLDERS]) if far else ())
-                self._ctx.send(source, ask)
+                holders = (pull.size_bytes, tuple(turned[:_MOST_HOLDERS])) if far else ()
+                self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
         self._ctx.set_timer(("blob", pull.digest.hex()), self._ctx.timing.chunk_timeout_s)
 
     def _stop(self, digest: bytes) -> None:

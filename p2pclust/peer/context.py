@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 
 from p2pclust.peer.effects import Effect, Persist, Report, Send
-from p2pclust.peer.messages import Message, Relay
+from p2pclust.peer.messages import MOST_HOPS, Message, Relay
 from p2pclust.peer.routing import Routing
 from p2pclust.peer.timing import Limits, Timing
 
-__all__ = ["MOST_HOPS", "Context", "TimerKey", "Timers"]
+__all__ = ["Context", "TimerKey", "Timers"]
 
 #: The machine that armed it, then whatever that machine needs to tell its timers apart.
 TimerKey = tuple[str, ...]
-
-#: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
-MOST_HOPS = 1024
 
 #: How long a route through a relay is kept after a message came that way.
 _ROUTE_S = 30.0

@@ -96,7 +96,9 @@ async def _live(config: Mapping[str, Any]) -> int:
     links = ZmqLinks(bundle, roster, config["listen"], receive)
     links.on_stranger = _strangers(watch)
     try:
-        identity = Identity(name, links.address, roster.names, dict(config["join"]), float(config["fitness"]))
+        identity = Identity(
+            name, links.address, roster.names, dict(config["join"]), float(config["fitness"]), config.get("overlay")
+        )
         core = Core(identity, store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
         worker = Worker(local, store, limits, loop, shell.computed, shell.failed)

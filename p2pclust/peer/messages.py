@@ -15,7 +15,7 @@ from p2pclust.errors import WireError
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = [
-    "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta", "FactDigest",
+    "MOST_HOPS", "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta", "FactDigest",
     "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Ping", "PingRequest", "PreVote",
     "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm", "Synced", "Update", "VoteReply", "decode", "encode",
 ]  # fmt: skip
@@ -25,6 +25,9 @@ Frame = Annotated[bytes, "frame"]
 Name = Annotated[str, "name"]
 #: A blake2b-256 digest.
 Digest = Annotated[bytes, "digest"]
+
+#: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
+MOST_HOPS: Final = 1024
 
 _MAX_NAME: Final = 64
 _MAX_COUNT: Final = 2**62
@@ -317,9 +320,9 @@ class Relay(Message):
     kind = "relay"
     origin: Name
     target: Name
-    hops_left: int
     signature: bytes
     inner: tuple[Frame, ...]
+    hops_left: int = MOST_HOPS  # not signed: every carrier counts down
 
 
 # -- schema -----------------------------------------------------------------------------------------------------------

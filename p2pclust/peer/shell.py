@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from p2pclust.errors import FleetError, WireError
 from p2pclust.peer.armed import Armed, ArmedFault
 from p2pclust.peer.compute import Worker
-from p2pclust.peer.context import MOST_HOPS
 from p2pclust.peer.core import Core
 from p2pclust.peer.effects import (
     CheckLink,
@@ -198,7 +197,7 @@ class Shell:
             self.links.send(effect.to, frames, lane)
             return
         me = self.core.identity.name
-        relay = Relay(me, effect.to, MOST_HOPS, self._signer.sign(effect.to, frames), tuple(frames))
+        relay = Relay(me, effect.to, self._signer.sign(effect.to, frames), tuple(frames))
         carried = encode(relay)
         for name in effect.via:
             self.links.send(name, carried, lane)

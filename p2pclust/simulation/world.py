@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p2pclust.peer.context import MOST_HOPS
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.effects import (
     CheckLink,
@@ -274,7 +273,7 @@ class World:
         if not effect.via:
             self._transmit(peer, effect.to, frames)
         for relay in effect.via:
-            carried = Relay(peer.name, effect.to, MOST_HOPS, b"", tuple(frames))
+            carried = Relay(peer.name, effect.to, b"", tuple(frames))
             self._transmit(peer, relay, encode(carried))
 
     def _transmit(self, peer: Peer, target: str, frames: list[bytes]) -> None:
