@@ -27,7 +27,7 @@ from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
 
-__all__ = ["Outcome", "Plan", "draw", "run"]
+__all__ = ["Outcome", "Plan", "draw", "draw_sparse", "run"]
 
 #: Liveness: how long after the last fault has healed everybody may take (virtual seconds).
 DEADLINE_S: Final = 120.0
@@ -59,6 +59,8 @@ class Plan:
     pauses: tuple[tuple[float, int, float], ...]
     deadline_s: float = 2.0  # of a round, where missing is "drop"
     blackouts: tuple[float, ...] = ()  # instants at which everybody crashes
+    links: tuple[tuple[int, int], ...] = ()  # of an overlay that is no full mesh
+    known: bool = True  # whether everybody knows the whole overlay from the start
 
 
 @dataclass
@@ -117,6 +119,23 @@ def draw(seed: int) -> Plan:
             (at, int(rng.integers(n)), float(rng.uniform(0.2, 12.0))) for at in instants(int(rng.integers(0, 3)))
         ),
     )
+
+
+def draw_sparse(seed: int) -> Plan:
+    """Draw the plan of a seed on an overlay that is no full mesh: a tree, perhaps with more links.
+
+    Everything else is as :func:`draw` has it.
+    """
+    rng, plan = np.random.default_rng([seed, 11]), draw(seed)
+    shape = rng.choice(["line", "ring", "star", "tree"])
+    above = {"line": lambda i: i - 1, "ring": lambda i: i - 1, "star": lambda i: 0, "tree": lambda i: int(rng.integers(i))}
+    links = {(above[shape](i), i): None for i in range(1, plan.n_peers)}
+    if shape == "ring":
+        links[0, plan.n_peers - 1] = None
+    for _ in range(int(rng.choice([0, 0, 1, 2]))):
+        a, b = sorted(rng.choice(plan.n_peers, 2, replace=False).tolist())
+        links[a, b] = None
+    return replace(plan, links=tuple(sorted(links)), known=bool(rng.random() < 0.5))
 
 
 class Marks(Observer):
@@ -208,11 +227,19 @@ class Swarm:
         self.world = World(
             self.locals, self.network, plan.timing, plan.limits, np.random.default_rng([plan.seed, 3]),
             (self.invariants, self.marks), {name: float(rng.random()) for name in self.names},
+            self._overlay(), known=plan.known,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s
         self.phase_crashes = _PhaseCrashes(plan, self.marks)
         self._rng = rng
         self.job = self._job()
+
+    def _overlay(self) -> dict[str, tuple[str, ...]] | None:
+        """Each peer's neighbours; None on a full mesh."""
+        ends = [(self.names[a], self.names[b]) for a, b in self.plan.links]
+        both = [*ends, *((b, a) for a, b in ends)]
+        near = {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names}
+        return near if ends else None
 
     def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
         """Draw every peer's rows."""

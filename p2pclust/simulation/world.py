@@ -94,7 +94,7 @@ class World:
     def __init__(
         self, locals_: Mapping[str, Local], network: Network, timing: Timing, limits: Limits,
         rng: np.random.Generator, observers: tuple[Observer, ...] = (), fitness: Mapping[str, float] | None = None,
-        overlay: Mapping[str, tuple[str, ...]] | None = None,
+        overlay: Mapping[str, tuple[str, ...]] | None = None, *, known: bool = True,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
@@ -111,9 +111,10 @@ class World:
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
+        maps = {name: overlay if overlay is None or known else {name: overlay[name]} for name in roster}
         self.peers = {
             name: Peer(
-                Identity(name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5), overlay),
+                Identity(name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5), maps[name]),
                 locals_[name],
                 Disk(f"store-{name}-0"),
             )
