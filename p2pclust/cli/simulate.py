@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
 from p2pclust.cli.output import people, put_json
-from p2pclust.cli.swarm import Finding, explore
+from p2pclust.cli.swarm import Asked, Finding, explore
 from p2pclust.errors import UsageError
 
 __all__ = ["simulate"]
@@ -32,6 +32,10 @@ def simulate(
             metavar="ID", help="fedcref: peers run jobs within their job; by default llf-cm or llf-fcm, as drawn."
         ),
     ] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="sparse: lines, rings, stars and trees of links; by default a full mesh."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
@@ -50,15 +54,17 @@ def simulate(
       p2pclust simulate --seeds 0:300
       p2pclust simulate --seeds 17:18
       p2pclust simulate --seeds 0:100 --protocol fedcref
+      p2pclust simulate --seeds 0:100 --overlay sparse
     """
     first, last = _range(seeds)
-    _check(protocol, mutant)
+    asked = Asked(protocol, mutant, overlay)
+    _check(asked)
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both claim standard output: choose one")
     findings: list[Finding] = []
     n_workers = min(jobs or len(os.sched_getaffinity(0)), last - first)
     with _bar(last - first) as advance:
-        for finding in explore(first, last, mutant, n_workers, protocol):
+        for finding in explore(first, last, asked, n_workers):
             findings.append(finding)
             advance()
     findings.sort(key=lambda finding: finding.seed)
@@ -66,9 +72,9 @@ def simulate(
         for finding in findings:
             typer.echo(f"{finding.seed} {finding.trace}")
     if as_json:
-        put_json(_summary(first, last, _Asked(protocol, mutant), findings))
+        put_json(_summary(first, last, asked, findings))
     else:
-        _show(findings, _Asked(protocol, mutant))
+        _show(findings, asked)
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)
 
@@ -95,7 +101,10 @@ def _range(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _check(protocol: str | None, mutant: str | None) -> None:
+def _check(asked: Asked) -> None:
+    protocol, mutant = asked.protocol, asked.mutant
+    if asked.overlay not in (None, "sparse"):
+        raise UsageError(f"--overlay {asked.overlay}: expected sparse, or nothing for a full mesh")
     if protocol == "fedcref":
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
@@ -111,13 +120,8 @@ def _check(protocol: str | None, mutant: str | None) -> None:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 
 
-class _Asked(NamedTuple):
-    protocol: str | None
-    mutant: str | None
-
-
-def _replay(seed: int, asked: _Asked) -> str:
-    options = (("protocol", asked.protocol), ("mutant", asked.mutant))
+def _replay(seed: int, asked: Asked) -> str:
+    options = asked._asdict().items()
     return " ".join(
         [f"p2pclust simulate --seeds {seed}:{seed + 1}", *(f"--{name} {value}" for name, value in options if value)]
     )
@@ -130,12 +134,13 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def _summary(first: int, last: int, asked: _Asked, findings: list[Finding]) -> dict[str, Any]:
+def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
     failed = [finding for finding in findings if finding.failure]
     return {
         "seeds": [first, last],
         "protocol": asked.protocol,
         "mutant": asked.mutant,
+        "overlay": asked.overlay,
         "counts": _counts(findings),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
@@ -146,7 +151,7 @@ def _summary(first: int, last: int, asked: _Asked, findings: list[Finding]) -> d
     }
 
 
-def _show(findings: list[Finding], asked: _Asked) -> None:
+def _show(findings: list[Finding], asked: Asked) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.cli.live import table  # noqa: PLC0415

@@ -15,10 +15,11 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
+from typing import NamedTuple
 
 from p2pclust.errors import FleetError
 
-__all__ = ["Finding", "explore", "try_seeds"]
+__all__ = ["Asked", "Finding", "explore", "try_seeds"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,16 @@ class Finding:
     counts: Mapping[str, int]
 
 
-def try_seeds(seeds: range, mutant: str | None = None, protocol: str | None = None) -> Iterator[Finding]:
-    """Run seeds one after another in this process.
+class Asked(NamedTuple):
+    """What a person wants tried."""
 
-    `protocol` is None or "fedcref", which has seeds of its own.
+    protocol: str | None = None  # "fedcref" has seeds of its own
+    mutant: str | None = None
+    overlay: str | None = None  # "sparse", or a full mesh
+
+
+def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - it never changes
+    """Run seeds one after another in this process.
 
     Examples
     --------
@@ -46,10 +53,11 @@ def try_seeds(seeds: range, mutant: str | None = None, protocol: str | None = No
     from p2pclust.simulation import fedcref_swarm, swarm  # noqa: PLC0415 - NumPy and all of the agent
     from p2pclust.simulation.mutants import planted  # noqa: PLC0415
 
-    with planted(mutant) if mutant else contextlib.nullcontext():
+    run = fedcref_swarm.run if asked.protocol == "fedcref" else swarm.run
+    with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
             try:
-                outcome = fedcref_swarm.run(seed) if protocol == "fedcref" else swarm.run(seed)
+                outcome = run(seed, sparse=asked.overlay == "sparse")
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding like any other, and told in full
                 yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {})
             else:
@@ -58,9 +66,7 @@ def try_seeds(seeds: range, mutant: str | None = None, protocol: str | None = No
                 )
 
 
-def explore(
-    first: int, last: int, mutant: str | None, n_workers: int, protocol: str | None = None
-) -> Iterator[Finding]:
+def explore(first: int, last: int, asked: Asked, n_workers: int) -> Iterator[Finding]:
     """Run the seeds from `first` up to `last`, in no particular order.
 
     Raises
@@ -70,9 +76,9 @@ def explore(
     """
     if n_workers <= 1:
         # In this very process, so that one seed can be looked at in a debugger.
-        yield from try_seeds(range(first, last), mutant, protocol)
+        yield from try_seeds(range(first, last), asked)
         return
-    workers = [_start(first + number, last, n_workers, protocol, mutant) for number in range(n_workers)]
+    workers = [_start(first + number, last, n_workers, asked) for number in range(n_workers)]
     lines: SimpleQueue[str | None] = SimpleQueue()
     for worker in workers:
         threading.Thread(target=_read, args=(worker, lines), daemon=True).start()
@@ -93,12 +99,10 @@ def explore(
             worker.wait()
 
 
-def _start(first: int, last: int, step: int, protocol: str | None, mutant: str | None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "p2pclust.cli.swarm", str(first), str(last), str(step), protocol or "-"]
+def _start(first: int, last: int, step: int, asked: Asked) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "p2pclust.cli.swarm", str(first), str(last), str(step), json.dumps(asked)]
     # In a session of its own, so that a Ctrl-C at the terminal reaches the parent alone, which ends its workers.
-    return subprocess.Popen(
-        command + ([mutant] if mutant else []), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def _read(worker: subprocess.Popen[str], lines: SimpleQueue[str | None]) -> None:
@@ -111,9 +115,7 @@ def _read(worker: subprocess.Popen[str], lines: SimpleQueue[str | None]) -> None
 
 def _main() -> None:
     first, last, step = (int(text) for text in sys.argv[1:4])
-    protocol = None if sys.argv[4] == "-" else sys.argv[4]
-    mutant = sys.argv[5] if len(sys.argv) > 5 else None
-    for finding in try_seeds(range(first, last, step), mutant, protocol):
+    for finding in try_seeds(range(first, last, step), Asked(*json.loads(sys.argv[4]))):
         # A parent that is gone reads no more, and the write fails: no worker outlives it for longer than one seed.
         sys.stdout.write(json.dumps(asdict(finding)) + "\n")
         sys.stdout.flush()

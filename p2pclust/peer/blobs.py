@@ -218,18 +218,27 @@ class Blobs:
                 self._ask(pull)
 
     def _ask(self, pull: _Pull) -> None:
-        turned = [*pull.sources[pull.turn % len(pull.sources) :], *pull.sources[: pull.turn % len(pull.sources)]]
-        routing = self._ctx.routing
-        source = turned[0] if routing.whole else next(filter(None, map(routing.hop, turned)), "")
-        far = not routing.whole and source not in pull.sources
+        first = pull.turn % len(pull.sources)
+        source, holders = self._way(pull, pull.sources[first:] + pull.sources[:first])
         for index in pull.missing:
             if len(pull.asked) >= self._ctx.limits.window or not source:
                 break
             if index not in pull.asked:
                 pull.asked[index] = source
-                holders = (pull.size_bytes, tuple(turned[:_MOST_HOLDERS])) if far else ()
                 self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
         self._ctx.set_timer(("blob", pull.digest.hex()), self._ctx.timing.chunk_timeout_s)
+
+    def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
+        """Whom to ask for chunks: the first source that can be reached, or the neighbour on the way there, who is told of
+        whom it can have them."""
+        routing = self._ctx.routing
+        if routing.whole:
+            return turned[0], ()
+        for name in turned:
+            hop = routing.hop(name)
+            if hop:
+                return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
+        return "", ()
 
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))

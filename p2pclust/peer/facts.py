@@ -1,19 +1,23 @@
 """Facts: versioned keys that one peer owns and gossip brings to everybody (Scuttlebutt, van Renesse et al. 2008).
 
-Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. What a peer knows of an owner is one
-number, the highest version `v`, and the invariant that makes this enough is:
+Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. What a peer knows of an owner is told by
+one number, the highest version `v`, as long as
 
     for every key of that owner, the peer holds its newest version <= v.
 
-So facts of one owner are only ever taken in ascending order, as a delta that says after which version it starts; a delta
-that starts above what is known is not applied but answered with a request. A change is pushed at once; anti-entropy with
-a random member repairs whatever was lost.
+So facts of one owner come in ascending order, as a delta that says after which version it starts; a delta that starts above
+what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
+neighbour; anti-entropy with a random neighbour repairs whatever was lost.
+
+An owner that lost its store may speak before it was reminded of what it had said, and then `v` no longer tells all. So
+digests carry a print of all keys and versions as well, and where two peers of the same `v` differ they exchange everything.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.membership import Membership
@@ -104,14 +108,31 @@ class Facts:
 
     def _digest(self, *, answer: bool) -> FactDigest:
         owners = tuple(sorted(self._highest))
-        return FactDigest(answer, owners, tuple(self._highest[owner] for owner in owners))
+        prints = tuple(self._print(owner) for owner in owners)
+        return FactDigest(answer, owners, tuple(self._highest[owner] for owner in owners), prints)
+
+    def _print(self, owner: str) -> int:
+        """A number that differs, but for rare accidents, where two peers hold different facts of an owner.
+
+        0 where no more can be held: those two may differ for good.
+        """
+        known = self._known.get(owner, {})
+        whole = 0
+        for fact in known.values() if len(known) < _MAX_KEYS else ():
+            whole ^= crc32(f"{fact.key} {fact.version}".encode())
+        return whole
 
     def _compare(self, source: str, digest: FactDigest) -> None:
         theirs = dict(zip(digest.owners, digest.versions, strict=False))
+        differ = {
+            owner: None
+            for owner, version, printed in zip(digest.owners, digest.versions, digest.prints, strict=False)
+            if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
+        }
         for owner in sorted(self._known):
-            self._send_newer(source, owner, theirs.get(owner, 0))
+            self._send_newer(source, owner, 0 if owner in differ else theirs.get(owner, 0))
         behind = any(version > self._highest.get(owner, 0) for owner, version in theirs.items())
-        if behind and not digest.answer:
+        if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(answer=True))
 
     def _send_newer(self, to: str, owner: str, after: int) -> None:
@@ -140,19 +161,20 @@ class Facts:
         if delta.after > self._highest.get(delta.owner, 0):
             self._ctx.send(source, self._digest(answer=True))
             return
-        known, before = self._known.get(delta.owner, {}), self._highest.get(delta.owner, 0)
+        known, learnt = self._known.get(delta.owner, {}), False
         for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
             if len(known) >= _MAX_KEYS and key not in known:
                 # Passed over for good, or two peers that hold different ones would ask each other for ever.
                 self._ctx.report("too-many-facts", owner=delta.owner)
                 self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
-            elif version > self._highest.get(delta.owner, 0):
+            elif version > (known[key].version if key in known else 0):
                 fact = Fact(delta.owner, key, version, value)
                 self._keep(fact)
                 self._news.append(fact)
-        if not self._ctx.routing.whole and self._highest.get(delta.owner, 0) > before:
+                learnt = True
+        if learnt and not self._ctx.routing.whole:
             # On a full mesh its owner told everybody; elsewhere news goes from neighbour to neighbour, once over each link.
-            self._push(replace(delta, after=max(delta.after, 0)), source)
+            self._push(delta, source)
 
     def _remember(self, delta: FactDelta) -> None:
         """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""
@@ -173,4 +195,4 @@ class Facts:
 
     def _keep(self, fact: Fact) -> None:
         self._known.setdefault(fact.owner, {})[fact.key] = fact
-        self._highest[fact.owner] = fact.version
+        self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))

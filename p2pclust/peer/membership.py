@@ -29,6 +29,7 @@ _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
 _FANOUT: Final = 3
 _PIGGYBACK: Final = 16
+_TELLINGS: Final = 3  # how often each neighbour is told, on a sparse overlay: messages get lost
 _MAX_HEALTH: Final = 8  # Lifeguard's S
 _CONFIRMATIONS: Final = 3  # Lifeguard's K
 _SMALL_FLEET: Final = 3
@@ -56,6 +57,15 @@ class Member:
         return Update(self.name, self.status, self.incarnation, self.address, self.store_id, self.suspected_by)
 
 
+@dataclass
+class _News:
+    """A claim that is being passed on."""
+
+    update: Update
+    left: int  # how often it is still to be sent, whoever is told
+    told: dict[str, int] = field(default_factory=dict)  # how often each neighbour was
+
+
 class Membership:
     """The machine. `roster` are the enrolled names; strangers are ignored."""
 
@@ -63,7 +73,7 @@ class Membership:
         self._ctx = context
         self._me = Member(context.me, "alive", incarnation, address, context.store_id)
         self.members = {name: Member(name) for name in sorted(roster) if name != context.me}
-        self._news: dict[str, tuple[Update, int]] = {}  # name -> (claim, times that it may still be sent)
+        self._news: dict[str, _News] = {}  # by whom it is about
         self._ring: list[str] = []
         self._seq = 0
         self._probes: dict[int, tuple[str, int]] = {}  # our own pings that wait for an answer: whose, which incarnation
@@ -221,6 +231,15 @@ class Membership:
         self._seq += 1
         self._ctx.send(name, Ping(self._seq, self._piggyback(name)))
 
+    def _welcome(self, name: str, before: str) -> None:
+        """A neighbour appeared."""
+        if before == "unknown":
+            self._greet(name)
+        if not self._ctx.routing.whole:
+            # On a full mesh everybody else tells it the news. Elsewhere this peer may be its only link, and what came
+            # by before it appeared is told no more.
+            self._ctx.send(name, MemberSync(False, self._table()))
+
     def _ask_helpers(self, seq: int) -> None:
         target, _ = self._probes[seq]
         self._look(target)
@@ -320,8 +339,8 @@ class Membership:
                 "member", member=member.name, status=member.status, before=before, incarnation=member.incarnation
             )
         self._spread(member.update())
-        if before == "unknown" and update.status == "alive" and self._ctx.routing.linked(member.name):
-            self._greet(member.name)
+        if update.status == "alive" and before != "suspect" and self._ctx.routing.linked(member.name):
+            self._welcome(member.name, before)
 
     def _begin_suspicion(self, member: Member, by: str) -> None:
         ctx = self._ctx
@@ -414,7 +433,7 @@ class Membership:
 
     def _spread(self, update: Update) -> None:
         digits = len(str(len(self.members) + 1))  # ceil(log10(N + 1)) for the N that matter
-        self._news[update.name] = (update, 4 * digits)
+        self._news[update.name] = _News(update, 4 * digits)
         if not self._ctx.timers.armed(("member", "gossip")):
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
@@ -424,19 +443,40 @@ class Membership:
         about = self.members[to]
         if about.status in ("suspect", "dead", "left"):
             claims.append(about.update())
-        for name in sorted(self._news, key=lambda name: -self._news[name][1])[:_PIGGYBACK]:
-            update, left = self._news[name]
-            claims.append(update)
-            if left > 1:
-                self._news[name] = (update, left - 1)
-            else:
+        for name in self._least_sent(to)[:_PIGGYBACK]:
+            news = self._news[name]
+            claims.append(news.update)
+            news.left -= 1
+            news.told[to] = news.told.get(to, 0) + 1
+            if self._spent(news):
                 del self._news[name]
         return tuple(claims)
 
+    def _least_sent(self, to: str) -> list[str]:
+        """Whose news is to be passed on to that member, what was sent least first."""
+        names = sorted(self._news, key=lambda name: -self._news[name].left)
+        if self._ctx.routing.whole:
+            return names
+        return [name for name in names if name != to and self._news[name].told.get(to, 0) < _TELLINGS]
+
+    def _spent(self, news: _News) -> bool:
+        """Whether news was passed on often enough.
+
+        On a full mesh so many times that all hear of it from somebody. Elsewhere a neighbour may hear of it from this
+        peer alone, so every one is told, but the one that it is about.
+        """
+        if self._ctx.routing.whole:
+            return news.left <= 0
+        near = self._near("alive", "suspect")
+        return all(news.told.get(name, 0) >= _TELLINGS for name in near if name != news.update.name)
+
     def _gossip(self) -> None:
-        for name in self._ctx.choose(self._near("alive", "suspect"), _FANOUT):
+        near = [name for name in self._near("alive", "suspect") if self._least_sent(name)]
+        for name in self._ctx.choose(near, _FANOUT):
             if self._news:
                 self._ctx.send(name, Gossip(self._piggyback(name)))
+        for name in [name for name, news in self._news.items() if self._spent(news)]:
+            del self._news[name]
         if self._news:
             self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
 

@@ -15,9 +15,10 @@ from p2pclust.errors import WireError
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = [
-    "MOST_HOPS", "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta", "FactDigest",
-    "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Ping", "PingRequest", "PreVote",
-    "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm", "Synced", "Update", "VoteReply", "decode", "encode",
+    "MOST_HOPS", "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
+    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Ping",
+    "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm", "Synced", "Update",
+    "VoteReply", "decode", "encode",
 ]  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
@@ -117,12 +118,13 @@ class Refusal(Message):
 
 @dataclass(frozen=True, slots=True)
 class FactDigest(Message):
-    """The highest version that the sender has of each owner's facts, asking for what is newer."""
+    """The highest version that the sender has of each owner's facts, asking for what is newer, or missing."""
 
     kind = "fact-digest"
     answer: bool
     owners: tuple[str, ...]
     versions: tuple[int, ...]
+    prints: tuple[int, ...]  # of all keys and versions of an owner together
 
 
 @dataclass(frozen=True, slots=True)

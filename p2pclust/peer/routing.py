@@ -66,9 +66,14 @@ class Routing:
         return hops[crc32(f"{self._me} {target}".encode()) % len(hops)] if hops else ""
 
     def others(self, target: str) -> list[str]:
-        """Return the neighbours through which a message could go instead, nearest to the target first."""
+        """Return the neighbours through which a message could go instead, nearest to the target first.
+
+        Whoever is farther away than this peer would send it back here.
+        """
         far, first = self._map().distances(target), self.hop(target)
-        return sorted((n for n in self._own if n != first and n in far), key=lambda name: (far[name], name))
+        here = far.get(self._me, -1)
+        found = [name for name in self._own if name != first and far.get(name, here + 1) <= here]
+        return sorted(found, key=lambda name: (far[name], name))
 
     def reaches(self, name: str) -> bool:
         """Whether there is a way to that peer."""

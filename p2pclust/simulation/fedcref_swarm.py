@@ -136,6 +136,7 @@ class FedCRefSwarm(swarm.Swarm):
         assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
 
 
-def run(seed: int) -> swarm.Outcome:
-    """Run one seed; `failure` is empty if nothing was wrong."""
-    return FedCRefSwarm(draw(seed)).go()
+def run(seed: int, *, sparse: bool = False) -> swarm.Outcome:
+    """Run one seed, on a full mesh or on a sparse overlay; `failure` is empty if nothing was wrong."""
+    plan = draw(seed)
+    return FedCRefSwarm(swarm.on_sparse_overlay(plan) if sparse else plan).go()

@@ -27,7 +27,7 @@ from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
 
-__all__ = ["Outcome", "Plan", "draw", "draw_sparse", "run"]
+__all__ = ["Outcome", "Plan", "draw", "on_sparse_overlay", "run"]
 
 #: Liveness: how long after the last fault has healed everybody may take (virtual seconds).
 DEADLINE_S: Final = 120.0
@@ -121,19 +121,16 @@ def draw(seed: int) -> Plan:
     )
 
 
-def draw_sparse(seed: int) -> Plan:
-    """Draw the plan of a seed on an overlay that is no full mesh: a tree, perhaps with more links.
-
-    Everything else is as :func:`draw` has it.
-    """
-    rng, plan = np.random.default_rng([seed, 11]), draw(seed)
-    shape = rng.choice(["line", "ring", "star", "tree"])
-    above = {"line": lambda i: i - 1, "ring": lambda i: i - 1, "star": lambda i: 0, "tree": lambda i: int(rng.integers(i))}
-    links = {(above[shape](i), i): None for i in range(1, plan.n_peers)}
+def on_sparse_overlay(plan: Plan) -> Plan:
+    """Draw links for a plan: a tree, or a ring, perhaps with more links; and whether everybody knows them all."""
+    rng, n = np.random.default_rng([plan.seed, 11]), plan.n_peers
+    shape = str(rng.choice(["line", "ring", "star", "tree"]))
+    above = {"star": [0] * n, "tree": [int(rng.integers(max(1, i))) for i in range(n)]}
+    links = {(above[shape][i] if shape in above else i - 1, i): None for i in range(1, n)}
     if shape == "ring":
-        links[0, plan.n_peers - 1] = None
+        links[0, n - 1] = None
     for _ in range(int(rng.choice([0, 0, 1, 2]))):
-        a, b = sorted(rng.choice(plan.n_peers, 2, replace=False).tolist())
+        a, b = sorted(rng.choice(n, 2, replace=False).tolist())
         links[a, b] = None
     return replace(plan, links=tuple(sorted(links)), known=bool(rng.random() < 0.5))
 
@@ -400,6 +397,7 @@ class Swarm:
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
 
-def run(seed: int) -> Outcome:
-    """Run one seed; `failure` is empty if nothing was wrong."""
-    return Swarm(draw(seed)).go()
+def run(seed: int, *, sparse: bool = False) -> Outcome:
+    """Run one seed, on a full mesh or on a sparse overlay; `failure` is empty if nothing was wrong."""
+    plan = draw(seed)
+    return Swarm(on_sparse_overlay(plan) if sparse else plan).go()

@@ -55,7 +55,7 @@ def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
 
 
 def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(seed: int) -> None:
+    def broken(seed: int, *, sparse: bool) -> None:
         raise ZeroDivisionError("in the core")
 
     monkeypatch.setattr("p2pclust.simulation.swarm.run", broken)

@@ -139,6 +139,7 @@ class Net:
     def __init__(
         self, n: int = 3, *, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
         manual: Callable[[Message], bool] = lambda message: False, fitness: Mapping[str, float] | None = None,
+        links: str = "", known: bool = True,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.timing, self.limits, self.manual = timing, limits, manual
@@ -151,6 +152,11 @@ class Net:
         self.reports: list[tuple[str, Report]] = []
         self.sent: list[Packet] = []  # everything, for tests that look back
         self._fitness = fitness or {}
+        # "12 23": p1 is linked to p2, p2 to p3; nothing: a full mesh. Otherwise nobody sends to whom it has no link.
+        ends = [(f"p{a}", f"p{b}") for a, b in links.split()]
+        both = [*ends, *((b, a) for a, b in ends)]
+        self.overlay = {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names} if ends else None
+        self._known = known
         self._auto: deque[Callable[[], None]] = deque()
         self._pumping = False
 
@@ -162,7 +168,8 @@ class Net:
             peer = self.peers[name]
             peer.life += 1
             addresses = {other: f"{other}:1" for other in self.names}
-            identity = Identity(name, addresses[name], self.names, addresses, self._fitness.get(name, 0.5))
+            overlay = self.overlay if self.overlay is None or self._known else {name: self.overlay[name]}
+            identity = Identity(name, addresses[name], self.names, addresses, self._fitness.get(name, 0.5), overlay)
             rng = np.random.default_rng([self.names.index(name), peer.life])
             peer.core = Core(identity, peer.disk.load(), self.timing, self.limits, rng)
             self.step(name, Started())
@@ -318,9 +325,12 @@ class Net:
         message = decode(encode(effect.message))
         packets = [Packet(name, effect.to, message)] if not effect.via else []
         if isinstance(message, Relay):
-            packets = self._opened(message, effect.to, name)
+            carried = Packet(name, effect.to, message)
+            packets = self._opened(message, effect.to, name) if message.target == effect.to else [carried]
         packets += [Packet(name, via, Relay(name, effect.to, b"", tuple(encode(message)))) for via in effect.via]
         for packet in packets:
+            linked = self.overlay is None or packet.via or packet.target in self.overlay[name]
+            assert linked, f"{name} sends to {packet.target}, to which it has no link"
             self.sent.append(packet)
             if packet.target not in self.peers or self.lost(packet):
                 continue  # to a name without a link nothing is sent, and nothing is raised

@@ -145,7 +145,9 @@ class Liar:
             case 5:
                 return Refusal(self.name(), seq)
             case 6:
-                return FactDigest(bool(self.pick(True, False)), (self.name(), self.name()), (seq, self.number()))
+                return FactDigest(
+                    bool(self.pick(True, False)), (self.name(), self.name()), (seq, self.number()), (self.number(), 0)
+                )
             case 7:
                 return self.facts()
             case 8:

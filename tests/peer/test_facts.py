@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from harness import FACTS, Net, alone
 from hypothesis import given, settings
@@ -47,7 +49,7 @@ def test_a_delta_above_what_is_known_is_refused_and_asked_for() -> None:
     told(core, delta(0, ("a", 1, b"one")))
     answers = told(core, delta(5, ("a", 6, b"six")))
     assert value(core, "a") == b"one"
-    assert [(s.to, s.message) for s in answers] == [("p2", FactDigest(True, ("p2",), (1,)))]
+    assert [(s.to, s.message) for s in answers] == [("p2", FactDigest(True, ("p2",), (1,), (crc32(b"a 1"),)))]
 
 
 def test_an_old_version_never_replaces_a_new_one() -> None:
@@ -58,14 +60,24 @@ def test_an_old_version_never_replaces_a_new_one() -> None:
     assert value(core, "a") == b"new"
 
 
-def test_versions_within_a_delta_must_ascend() -> None:
-    """What comes out of order is skipped, or the highest version would promise what is not there.
-
-    Reference: section 3.
-    """
+def test_a_key_that_was_missed_is_taken_whatever_its_number() -> None:
+    """An owner that lost its store may have spoken before it was reminded of what it had said."""
     core = alone()
     told(core, delta(0, ("a", 5, b"five"), ("b", 4, b"four")))
-    assert (value(core, "a"), value(core, "b")) == (b"five", None)
+    assert (value(core, "a"), value(core, "b")) == (b"five", b"four")
+    told(core, delta(0, ("b", 3, b"three")))
+    assert value(core, "b") == b"four"
+
+
+def test_who_has_the_same_highest_version_and_other_facts_exchanges_all() -> None:
+    core = alone()
+    told(core, delta(0, ("a", 5, b"five")))
+    answers = told(core, FactDigest(False, ("p2",), (5,), (77,)), source="p3")
+    assert [s.message for s in answers] == [
+        delta(0, ("a", 5, b"five")),
+        FactDigest(True, ("p2",), (5,), (crc32(b"a 5"),)),
+    ]
+    assert told(core, FactDigest(True, ("p2",), (5,), (crc32(b"a 5"),)), source="p3") == []
 
 
 @pytest.mark.parametrize(
@@ -87,17 +99,17 @@ def test_a_digest_is_answered_with_exactly_what_is_newer() -> None:
     """Participants send only the deltas that the other lacks. Reference: section 3."""
     core = alone()
     told(core, delta(0, ("a", 1, b"one"), ("b", 2, b"two"), ("c", 3, b"three")))
-    answers = told(core, FactDigest(False, ("p2",), (1,)), source="p3")
+    answers = told(core, FactDigest(False, ("p2",), (1,), (0,)), source="p3")
     assert [(s.to, s.message) for s in answers] == [("p3", delta(1, ("b", 2, b"two"), ("c", 3, b"three")))]
-    assert told(core, FactDigest(False, ("p2",), (3,)), source="p3") == []
+    assert told(core, FactDigest(False, ("p2",), (3,), (0,)), source="p3") == []
 
 
 def test_who_is_behind_asks_back_once() -> None:
     """A digest with higher versions is answered by the own digest; an answer is not. Reference: section 3."""
     core = alone()
-    asked = told(core, FactDigest(False, ("p3",), (9,)))
-    assert [s.message for s in asked] == [FactDigest(True, (), ())]
-    assert told(core, FactDigest(True, ("p3",), (9,))) == []
+    asked = told(core, FactDigest(False, ("p3",), (9,), (0,)))
+    assert [s.message for s in asked] == [FactDigest(True, (), (), ())]
+    assert told(core, FactDigest(True, ("p3",), (9,), (0,))) == []
 
 
 def test_much_is_sent_in_parts_that_follow_one_another() -> None:
@@ -108,7 +120,7 @@ def test_much_is_sent_in_parts_that_follow_one_another() -> None:
     core = alone()
     for i in range(20):
         told(core, delta(i, (f"k{i}", i + 1, bytes(10_000))))
-    parts = [s.message for s in told(core, FactDigest(False, (), ()), source="p3")]
+    parts = [s.message for s in told(core, FactDigest(False, (), (), ()), source="p3")]
     after = 0
     for part in parts:
         assert isinstance(part, FactDelta)
@@ -165,6 +177,34 @@ def test_an_owner_that_lost_its_store_takes_its_word_back_up() -> None:
     net.advance(5)
     for name in net.names:
         assert (value(net.core(name), "colour", "p1"), value(net.core(name), "shape", "p1")) == (b"old 2", b"round")
+
+
+def test_an_owner_that_speaks_before_it_was_reminded_takes_its_word_back_up() -> None:
+    """Its new word has a higher number, so that whoever missed the old one would never hear of it again."""
+    net = Net(3)
+    net.meet()
+    net.crash("p3")
+    published(net, "p1", "colour", b"red")
+    net.crash("p1", wiped=True)
+    net.start("p1")
+    published(net, "p1", "shape", b"round")
+    net.start("p3")
+    net.advance(10)
+    for name in net.names:
+        assert (value(net.core(name), "colour", "p1"), value(net.core(name), "shape", "p1")) == (b"red", b"round")
+
+
+@pytest.mark.parametrize("links", ["12 23 34 45", "12 23 34 45 15", "12 13 14 15"])
+def test_news_goes_from_neighbour_to_neighbour_once_over_each_link(links: str) -> None:
+    net = Net(5, links=links)
+    net.meet()
+    before = len(net.sent)
+    published(net, "p1", "colour", b"red")
+    assert all(value(net.core(name), "colour", "p1") == b"red" for name in net.names)
+    deltas = [p for p in net.sent[before:] if isinstance(p.message, FactDelta)]
+    n_links, n = len(links.split()), 5
+    # Everybody tells all neighbours but the one that told it: 2 E - N + 1 messages.
+    assert len(deltas) == 2 * n_links - n + 1
 
 
 def test_a_life_begins_above_the_versions_of_the_last() -> None:

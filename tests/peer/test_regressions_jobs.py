@@ -196,7 +196,7 @@ def test_a_full_message_of_facts_can_be_relayed() -> None:
     for i in range(20):
         net.core("p1").facts.publish(f"k{i:02}", b"x")
     net.step("p1", Woken())
-    net.arrive("p2", "p1", FactDigest(False, (), ()))
+    net.arrive("p2", "p1", FactDigest(False, (), (), ()))
     deltas = [p.message for p in net.sent if isinstance(p.message, FactDelta)]
     assert max(len(message.keys) for message in deltas) == 7
     for message in deltas:

@@ -1,0 +1,110 @@
+"""Peers that have links to their neighbours only: the bits of the full mesh, whatever the overlay and whoever dies."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from p2pclust.cli.swarm import Asked, try_seeds
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.protocols.compose import cluster_job
+
+N = 12
+NAMES = tuple(f"p{i:02d}" for i in range(N))
+GRAPHS = {
+    "ring": nx.cycle_graph(N),
+    "line": nx.path_graph(N),
+    "star": nx.star_graph(N - 1),
+    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4)),
+    "tree": nx.balanced_tree(2, 3).subgraph(range(N)),
+    "regular": nx.random_regular_graph(3, N, seed=1),
+    "small-world": nx.connected_watts_strogatz_graph(N, 4, 0.3, seed=1),
+    "scale-free": nx.barabasi_albert_graph(N, 2, seed=1),
+}
+TWO_CONNECTED = ("ring", "grid", "regular", "small-world")
+
+
+def overlay_of(kind: str) -> dict[str, tuple[str, ...]]:
+    graph = GRAPHS[kind]
+    return {NAMES[i]: tuple(sorted(NAMES[j] for j in graph[i])) for i in graph}
+
+
+def carried_out(kind: str, *faults: Fault, give_up_s: float = 60.0) -> FleetResult:
+    rng = np.random.default_rng(0)
+    peers = tuple(PeerSpec(name, rng.normal(size=(20, 2)) + 6 * rng.integers(0, 3, (20, 1))) for name in NAMES)
+    job = cluster_job("llf-fcm", n_clusters=3, max_rounds=6, tol=0.0, seed=0)
+    overlay = None if kind == "full" else overlay_of(kind)
+    spec = FleetSpec(
+        peers, (JobRequest(job, patience_s=8.0),), faults=faults, timing="fast", overlay=overlay, give_up_s=give_up_s
+    )
+    return backend("simulated").carry_out(spec, lambda event: None)
+
+
+@cache
+def on_the_mesh() -> FleetResult:
+    return carried_out("full")
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_the_bits_of_the_full_mesh(kind: str) -> None:
+    found, wanted = carried_out(kind), on_the_mesh()
+    assert found.failure == ""
+    state, mesh = found.jobs[0].state, wanted.jobs[0].state
+    assert state is not None
+    assert mesh is not None
+    assert state.encode() == mesh.encode()
+    assert set(found.jobs[0].digests) == set(NAMES)
+
+
+@pytest.mark.parametrize("who", ["", "p05"])
+@pytest.mark.parametrize("phase", ["opening", "adopting", "combining"])
+@pytest.mark.parametrize("kind", TWO_CONNECTED)
+def test_the_death_of_one_changes_nothing_for_the_others(kind: str, phase: str, who: str) -> None:
+    if who and phase != "adopting":
+        pytest.skip("a follower only adopts")
+    result = carried_out(kind, Fault("kill", (who,) if who else (), round=3, phase=phase))
+    assert (result.failure, result.unfired_faults) == ("", ())
+    (job,) = result.jobs
+    (dead,) = (event["peer"] for event in result.events if event["verb"] == "fault")
+    assert set(job.digests) == set(NAMES) - {dead}
+    assert len(set(job.digests.values())) == 1
+    assert job.state is not None
+    assert job.state.log[-1].contributors == tuple(i for i, name in enumerate(NAMES) if name != dead)
+
+
+@pytest.mark.parametrize("kind", ["line", "star", "tree"])
+def test_a_cut_vertex_that_comes_back_costs_time_only(kind: str) -> None:
+    middle = {"line": "p06", "star": "p00", "tree": "p01"}[kind]
+    result = carried_out(kind, Fault("restart", (middle,), round=2, phase="adopting", for_s=2.0))
+    assert (result.failure, result.unfired_faults) == ("", ())
+    (job,) = result.jobs
+    assert set(job.digests) == set(NAMES)
+    assert len(set(job.digests.values())) == 1
+
+
+def test_without_a_cut_vertex_nobody_finishes_where_no_majority_is_left() -> None:
+    result = carried_out("star", Fault("kill", ("p00",), round=2, phase="adopting"), give_up_s=20.0)
+    assert result.jobs[0].state is None
+    assert result.failure
+    waiting = [event for event in result.events if event["verb"] == "waiting"]
+    assert waiting, "the peers say so"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("protocol", "n_seeds"), [(None, 40), ("fedcref", 8)])
+def test_seeds_on_sparse_overlays_break_no_promise(protocol: str | None, n_seeds: int) -> None:
+    if protocol == "fedcref":
+        pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+    relayed = 0
+    for finding in try_seeds(range(n_seeds), Asked(protocol, overlay="sparse")):
+        kind = f" --protocol {protocol}" if protocol else ""
+        seed = finding.seed
+        assert not finding.failure, (
+            f"{finding.failure}\np2pclust simulate --seeds {seed}:{seed + 1} --overlay sparse{kind}"
+        )
+        relayed += finding.counts.get("message relayed through others", 0)
+    assert relayed > 1000
