@@ -220,7 +220,7 @@ class ProcessFleet:
                 return failure
             if silent_s > self.spec.give_up_s:
                 lost = [name for name in job.roster if not self._counts(name)]
-                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost)}"
+                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, self.spec.overlay)}"
         name = sorted(job.digests)[0]
         child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
         if child is None:

@@ -10,21 +10,44 @@ from p2pclust.fleet.spec import Event, JobResult, OnEvent
 from p2pclust.peer.quorum import majority
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import JobState
+from p2pclust.topology.routes import Ways, mutual
 
 __all__ = ["JobRecord", "Record", "needs"]
 
 
-def needs(lost: Sequence[str]) -> str:
+def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = None) -> str:
     """What a job that stands still while a majority is there is waiting for.
+
+    Parameters
+    ----------
+    lost : sequence of str
+        Who is gone for good.
+    overlay : mapping of str to sequence of str, optional
+        Each peer's neighbours; by default a full mesh.
 
     Examples
     --------
     >>> needs(["meter-02"]), needs([])
     (': meter-02 is gone, and this job needs everybody', '')
+    >>> needs(["b"], {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]})
+    ': b is gone, and without it a has no way to the others'
     """
     if not lost:
         return ""
-    return f": {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} gone, and this job needs everybody"
+    gone = f": {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} gone, and"
+    cut_off = _cut_off(lost, overlay) if overlay else []
+    if not cut_off:
+        return f"{gone} this job needs everybody"
+    has, it = "has" if len(cut_off) == 1 else "have", "it" if len(lost) == 1 else "them"
+    return f"{gone} without {it} {', '.join(cut_off)} {has} no way to the others"
+
+
+def _cut_off(lost: Sequence[str], overlay: Mapping[str, Sequence[str]]) -> list[str]:
+    """Who is not among the most that still reach each other, sorted."""
+    ways = Ways(mutual(overlay), lost)
+    parts = [sorted(ways.distances(name)) for name in sorted(overlay) if name not in lost]
+    most = max(parts, key=len, default=[])
+    return sorted(name for name in overlay if name not in lost and name not in most)
 
 
 @dataclass

@@ -127,7 +127,8 @@ class _SimulatedFleet:
                 return failure
             if silent_s > self._spec.give_up_s:
                 lost = [name for name in job.roster if not self._counts(name)]
-                return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{needs(lost)}"
+                why = needs(lost, self._spec.overlay)
+                return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
         for name in sorted(job.digests):

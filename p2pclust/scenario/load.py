@@ -14,12 +14,13 @@ from p2pclust.data.by_class import Drawn, draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols import streams
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
-from p2pclust.protocols.streams import splitting
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.schema import PartitionSpec, Scenario
+from p2pclust.topology import make_overlay
 
 __all__ = ["check_backend", "load_data", "load_scenario", "make_job", "read_toml"]
 
@@ -114,6 +115,22 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     return dict(zip(names, shares, strict=True))
 
 
+def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
+    """Return each device's neighbours, by name; None on a full mesh.
+
+    Raises
+    ------
+    UsageError
+        If there can be no such overlay of these devices, or its file cannot be used.
+    """
+    spec = scenario.fleet.overlay
+    if spec.kind == "full":
+        return None
+    names = [device.name for device in scenario.fleet.members]
+    overlay = make_overlay(spec.kind, names, streams.linking(scenario.seed), **spec.options)
+    return {name: overlay.neighbours(name) for name in names}
+
+
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     """Return the job document of one of the scenario's jobs.
 
@@ -169,6 +186,8 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     linked = [device.name for device in scenario.fleet.members if device.link is not None]
     if linked and backend != "simulated":
         raise UsageError(f"{linked[0]}: link: only the simulated backend shapes links: run with --backend simulated")
+    if scenario.fleet.overlay.kind != "full" and backend == "in-process":
+        raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
     if scenario.faults and backend == "in-process":
         raise UsageError("[[faults]]: the in-process backend has no peers that could fail: choose another backend")
 
@@ -184,7 +203,7 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
         data,
         n_peers,
         scenario.data.scheme,
-        splitting(scenario.seed),
+        streams.splitting(scenario.seed),
         beta=None if spec is None else spec.beta,
         labels_per_peer=None if spec is None else spec.labels_per_peer,
         locations=None if spec is None else spec.locations,
@@ -197,7 +216,7 @@ def _drawn(data: DataSet, spec: PartitionSpec, seed: int, n_peers: int) -> tuple
         raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
     assert spec.rows_per_class is not None
     return draw_by_class(
-        data.y, n_peers, splitting(seed), rows_per_class=spec.rows_per_class, classes_per_peer=spec.classes_per_peer,
+        data.y, n_peers, streams.splitting(seed), rows_per_class=spec.rows_per_class, classes_per_peer=spec.classes_per_peer,
         overlap=spec.overlap or 0.0,
     )  # fmt: skip
 
@@ -279,6 +298,10 @@ def _value(text: str) -> Any:
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     """Let relative data files start beside the scenario, whatever folder it is run from."""
+    fleet = document.get("fleet")
+    overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
+    if isinstance(overlay, dict) and isinstance(overlay.get("path"), str):
+        overlay["path"] = _anchored(folder, overlay["path"])
     data = document.get("data")
     if not isinstance(data, dict):
         return

@@ -20,7 +20,7 @@ from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import empty_entry, job_entry
 from p2pclust.scenario.expectations import check
-from p2pclust.scenario.load import check_backend, load_data, make_job
+from p2pclust.scenario.load import check_backend, load_data, make_job, make_links
 from p2pclust.scenario.schema import Device, FaultSpec, Scenario
 
 __all__ = ["Backend", "carry_out", "fitness", "fleet_spec"]
@@ -199,6 +199,7 @@ def fleet_spec(
         requests,
         timing=scenario.fleet.timing,
         seed=scenario.seed,
+        overlay=make_links(scenario),
         faults=tuple(faults),
         give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing),
     )

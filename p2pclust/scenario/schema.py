@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
+from p2pclust.errors import UsageError
 from p2pclust.scenario import fields
 from p2pclust.scenario.fields import Bounds, Centers, RandomVictims, wrong_table
 from p2pclust.scenario.job_parameters import OwnParameters, Table
+from p2pclust.topology.kinds import options_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,9 +140,32 @@ class DataSpec(Table):
 
 
 class OverlaySpec(Table):
-    """``[fleet.overlay]``: who is linked to whom."""
+    """``[fleet.overlay]``: who is linked to whom; the options are those of the kind, see :data:`p2pclust.topology.KINDS`."""
 
-    kind: Literal["full"] = "full"
+    kind: str = "full"
+    neighbours: int | float | None = None
+    rewire: float | None = None
+    radius: float | None = None
+    children: int | None = None
+    torus: bool | None = None
+    #: The name of a device.
+    center: str | None = None
+    gateways: int | None = None
+    #: Of a GraphML, edge or adjacency file, beside the scenario.
+    path: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given, but the kind."""
+        return {name: value for name, value in self.model_dump(exclude={"kind"}).items() if value is not None}
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> OverlaySpec:
+        try:
+            options_of(self.kind, self.options)
+        except UsageError as error:
+            raise wrong_table([str(error)]) from None
+        return self
 
 
 class LinkSpec(Table):

@@ -1,0 +1,94 @@
+"""``[fleet.overlay]``: which links a scenario's devices have, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from p2pclust.errors import UsageError
+from p2pclust.scenario.load import check_backend, load_scenario, make_links
+
+TEXT = """
+title = "Six devices"
+[data]
+source = "iris"
+[fleet]
+peers = 6
+[fleet.overlay]
+{overlay}
+[[jobs]]
+protocol = "llf-cm"
+clusters = 3
+"""
+
+
+@pytest.fixture
+def scenario_of(tmp_path: Path) -> Callable[..., str]:
+    def write(*lines: str) -> str:
+        file = tmp_path / "six.toml"
+        file.write_text(TEXT.format(overlay="\n".join(lines)), encoding="utf-8")
+        return str(file)
+
+    return write
+
+
+def test_neighbours_by_name(scenario_of: Callable[..., str]) -> None:
+    links = make_links(load_scenario(scenario_of('kind = "ring"')))
+    assert links is not None
+    assert links["peer-01"] == ("peer-02", "peer-06")
+    assert make_links(load_scenario(scenario_of('kind = "full"'))) is None
+
+
+def test_the_seed_draws_it(scenario_of: Callable[..., str]) -> None:
+    file = scenario_of('kind = "regular"', "neighbours = 3")
+    drawn = [make_links(load_scenario(file, seed=seed)) for seed in (1, 1, 2, 3, 4)]
+    assert drawn[0] == drawn[1]
+    assert any(links != drawn[0] for links in drawn[2:])
+
+
+def test_a_file_lies_beside_the_scenario(scenario_of: Callable[..., str], tmp_path: Path) -> None:
+    names = [f"peer-{i:02d}" for i in range(1, 7)]
+    pairs = [f"{a} {b}" for a, b in pairwise(names)]
+    (tmp_path / "line.edges").write_text("\n".join(pairs), encoding="utf-8")
+    links = make_links(load_scenario(scenario_of('kind = "file"', 'path = "line.edges"')))
+    assert links is not None
+    assert [len(links[name]) for name in names] == [1, 2, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['kind = "rong"'], "unknown kind 'rong'"),
+        (['kind = "ring"', "neighbours = 4"], "no option 'neighbours'"),
+        (['kind = "star"', "center = 3"], "center"),
+        (['kind = "small-world"', "rewire = 2.0"], "rewire"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(scenario_of: Callable[..., str], lines: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load_scenario(scenario_of(*lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['kind = "hypercube"'], "6 peers"),
+        (['kind = "regular"', "neighbours = 9"], "neighbours"),
+        (['kind = "star"', 'center = "gateway"'], "gateway"),
+    ],
+)
+def test_what_cannot_be_of_these_devices_is_refused(
+    scenario_of: Callable[..., str], lines: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        make_links(load_scenario(scenario_of(*lines)))
+
+
+def test_in_one_process_there_are_no_links(scenario_of: Callable[..., str]) -> None:
+    scenario = load_scenario(scenario_of('kind = "ring"'))
+    check_backend(scenario, "simulated")
+    with pytest.raises(UsageError, match="no links"):
+        check_backend(scenario, "in-process")
