@@ -152,7 +152,8 @@ class Blobs:
             holders = [name for name in message.holders if name not in (self._ctx.me, source)]
             self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
             self._askers.setdefault(digest, {})[source, message.index] = None
-            self.pull(digest, message.size_bytes, holders)
+            if not self.fetching(digest):
+                self.pull(digest, message.size_bytes, holders)
         else:
             self._ctx.send(source, BlobMissing(digest))
 
@@ -208,9 +209,6 @@ class Blobs:
 
     def _elsewhere(self, source: str, digest: bytes) -> None:
         pull = self._pulls.get(digest)
-        if pull is not None and not self._ctx.routing.whole:
-            # It is only on the way to those who have it; they are asked another way when the time is up.
-            return
         if pull is not None and source in pull.sources and len(pull.sources) > 1:
             pull.sources.remove(source)
             pull.asked = {index: name for index, name in pull.asked.items() if name != source}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.peer.effects import Effect, Persist, Report, Send
-from p2pclust.peer.messages import MOST_HOPS, Message, Relay
+from p2pclust.peer.messages import Message, Relay
 from p2pclust.peer.routing import Routing
 from p2pclust.peer.timing import Limits, Timing
 
@@ -105,10 +105,13 @@ class Context:
             self.effects.append(Send(to, message, False, tuple(relays)))
         return relays
 
-    def carry(self, relay: Relay) -> None:
-        """Hand on what another peer sends to a third one."""
-        hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, MOST_HOPS) - 1
-        if hops_left >= 0 and hop:
+    def carry(self, relay: Relay, source: str, most_hops: int) -> None:
+        """Hand on what a neighbour sends to a third peer, at most so many times.
+
+        Never back to where it came from: the two know different overlays for a moment, and would play at ball with it.
+        """
+        hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, most_hops) - 1
+        if hops_left >= 0 and hop not in ("", source):
             self.effects.append(Send(hop, replace(relay, hops_left=hops_left)))
 
     def heard(self, source: str, via: str) -> None:

@@ -148,7 +148,7 @@ class Core:
             return  # not enrolled, or this peer itself
         if isinstance(message, Relay):
             if message.target in self.membership.members:  # the shell opens those that are for this peer
-                self._ctx.carry(message)
+                self._ctx.carry(message, event.source, len(self.membership.members))
             return
         self._ctx.heard(event.source, event.via)
         if isinstance(message, _MEMBERSHIP):

@@ -9,7 +9,7 @@ import pytest
 from p2pclust.errors import WireError
 from p2pclust.peer.context import Context
 from p2pclust.peer.effects import Send
-from p2pclust.peer.messages import MOST_HOPS, BlobMissing, Relay, decode, encode
+from p2pclust.peer.messages import BlobMissing, Relay, decode, encode
 from p2pclust.peer.routing import Routing
 from p2pclust.peer.timing import PRESETS, Limits
 
@@ -100,23 +100,28 @@ class TestContext:
     def test_what_is_carried_counts_down(self) -> None:
         context = a_context(LINE, "b")
         relay = Relay("a", "d", b"", tuple(encode(WORD)))
-        context.carry(relay)
+        context.carry(relay, "a", 9)
         (sent,) = context.effects
         assert isinstance(sent, Send)
         assert (sent.to, sent.via) == ("c", ())
         assert isinstance(sent.message, Relay)
-        assert sent.message.hops_left == MOST_HOPS - 1
+        assert sent.message.hops_left == 8
         assert decode(sent.message.inner) == WORD
 
     @pytest.mark.parametrize(("left", "carried"), [(1, True), (0, False), (-1, False), (2**60, True)])
     def test_a_message_in_circles_ends(self, left: int, carried: bool) -> None:
         context = a_context(LINE, "b")
-        context.carry(Relay("a", "d", b"", tuple(encode(WORD)), left))
+        context.carry(Relay("a", "d", b"", tuple(encode(WORD)), left), "a", 9)
         assert bool(context.effects) == carried
         for effect in context.effects:
             assert isinstance(effect, Send)
             assert isinstance(effect.message, Relay)
-            assert effect.message.hops_left < MOST_HOPS
+            assert effect.message.hops_left < 9
+
+    def test_nothing_goes_back_to_where_it_came_from(self) -> None:
+        context = a_context(LINE, "b")
+        context.carry(Relay("a", "d", b"", tuple(encode(WORD))), "c", 9)
+        assert context.effects == []
 
     def test_around_takes_other_neighbours(self) -> None:
         context = a_context(RING)
