@@ -11,7 +11,7 @@ import pytest
 from .conftest import SCENARIOS, Cli
 
 ENDS = {"lost-majority.toml": 3}
-#: What a minute of training needs; `make scenarios` runs it.
+#: A minute of training, and a data set that is not in the package: `make soak` runs it.
 LONG = ("fedcref-mnist.toml",)
 
 
