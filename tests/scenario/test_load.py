@@ -39,7 +39,7 @@ ONE_LINE: list[tuple[str, str]] = [
     (HEAD + FLEET + JOB + "fuzifier = 2.0\n", "[jobs.0]: unknown key 'fuzifier' (did you mean 'fuzzifier'?)"),
     (
         HEAD + FLEET + "[fleet.overlay]\nneighbours = 4\n" + JOB,
-        "[fleet.overlay]: unknown key 'neighbours': expected kind",
+        "[fleet.overlay]: overlay 'full': no option 'neighbours': it has none",
     ),
     (
         HEAD + '[[fleet.devices]]\nname = "a"\nlink = { mbit = 1 }\n' + JOB,
