@@ -115,6 +115,9 @@ def ended_like_ctrl_c() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script's shell lets what it starts in the background ignore Ctrl-C, and SIGTERM would then end nothing either.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:

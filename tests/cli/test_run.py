@@ -154,10 +154,17 @@ def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("usual", [signal.SIG_DFL, signal.SIG_IGN], ids=["at-a-terminal", "in-the-background"])
+def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signals, usual: signal.Handlers) -> None:
     command = [sys.executable, "-m", "p2pclust", "run", small, "--json", "--out", "o"]
     forever = ["--set", "jobs.0.tol=0", "--set", "jobs.0.max_rounds=1000000"]
-    run = subprocess.Popen(command + forever, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    before = signal.signal(signal.SIGINT, usual)  # it is inherited: what a script starts with & ignores Ctrl-C
+    try:
+        run = subprocess.Popen(
+            command + forever, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert run.stderr is not None
     for line in run.stderr:
         if "aggregates term 1" in line:
