@@ -148,7 +148,7 @@ class Blobs:
         digest = message.digest
         if self.has(digest) or message.index in self._partial.get(digest, ()):
             self._ctx.effects.append(SendChunk(source, digest, message.index))
-        elif message.holders and (digest in self._passing or len(self._passing) < self._ctx.limits.passing):
+        elif self._passes_on(message):
             holders = [name for name in message.holders if name not in (self._ctx.me, source)]
             self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
             self._askers.setdefault(digest, {})[source, message.index] = None
@@ -156,6 +156,14 @@ class Blobs:
                 self.pull(digest, message.size_bytes, holders)
         else:
             self._ctx.send(source, BlobMissing(digest))
+
+    def _passes_on(self, message: BlobRequest) -> bool:
+        """Whether to fetch it for who asks: it must be a chunk that there can be, and there must be room."""
+        limits, size_bytes = self._ctx.limits, message.size_bytes
+        if not message.holders or not 0 < size_bytes <= limits.blob_bytes:
+            return False
+        possible = 0 <= message.index < -(-size_bytes // limits.chunk_bytes)
+        return possible and (message.digest in self._passing or len(self._passing) < limits.passing)
 
     def fire(self, key: TimerKey) -> None:
         """A chunk did not come in time: let others that wait go first, then ask the next source."""

@@ -75,10 +75,6 @@ class Routing:
         found = [name for name in self._own if name != first and far.get(name, here + 1) <= here]
         return sorted(found, key=lambda name: (far[name], name))
 
-    def reaches(self, name: str) -> bool:
-        """Whether there is a way to that peer."""
-        return self.linked(name) or self._map().distance(self._me, name) > 0
-
     # -- what changes the map -------------------------------------------------------------------------------------------
 
     @property
@@ -111,12 +107,6 @@ class Routing:
         if not self.whole and owner != self._me and self._claims.get(owner) != tuple(names):
             self._claims[owner] = tuple(names)
             self._ways = None
-
-    def relink(self, neighbours: Sequence[str]) -> None:
-        """This peer has other links now."""
-        self._claims[self._me] = tuple(neighbours)
-        self._own = dict.fromkeys(neighbours)
-        self._ways = None
 
     def carries(self, name: str, does: bool) -> None:
         """A peer died, or is back."""

@@ -25,7 +25,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.streams import dirt
 from p2pclust.scenario.schema import JobSpec
 
-__all__ = ["cluster_classes", "final_labels", "first_labels", "measured_communities", "own_numbers", "wrong_links"]
+__all__ = ["cluster_classes", "first_labels", "labels_of_peers", "measured_communities", "own_numbers", "wrong_links"]
 
 Ints = NDArray[np.int64]
 
@@ -92,7 +92,7 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
     truth = {name: share.y for name, share in shares.items() if share.y is not None and name in found.digests}
     metrics: dict[str, float] = {}
     if truth:
-        labels = final_labels(job, found, shares)
+        labels = labels_of_peers(job, found, shares)
         metrics["accuracy"] = float(np.mean([accuracy(y, labels[name]) for name, y in truth.items()]))
         metrics["wrong_links"] = wrong_links(association, cluster_classes(association, found, truth))
     return {
@@ -106,7 +106,7 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
     }
 
 
-def final_labels(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
+def labels_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
     """Return what the peers that finished call their rows, shape (n,) each, by name."""
     assert found.state is not None
     return {

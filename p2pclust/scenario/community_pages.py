@@ -22,7 +22,7 @@ from p2pclust.protocols.association import Association, Clusters
 from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.job import Job
-from p2pclust.scenario.communities import cluster_classes, final_labels, wrong_links
+from p2pclust.scenario.communities import cluster_classes, labels_of_peers, wrong_links
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_figure
@@ -109,7 +109,7 @@ class Story:
     @cached_property
     def labels(self) -> dict[str, Ints]:
         """What the peers that finished call their rows."""
-        return final_labels(self.job, self.found, self.shares)
+        return labels_of_peers(self.job, self.found, self.shares)
 
     def label_of(self, group: int) -> int:
         """Return what rows of a community that has a model are called in the end: those that were dropped do not count."""

@@ -132,6 +132,13 @@ class TestBlobsOnTheWay:
         blobs.receive("p1", BlobRequest(other, 0, 50, ("p3",)))
         assert self.effects(context, Send) == [Send("p1", BlobMissing(other))]
 
+    @pytest.mark.parametrize(("index", "size_bytes"), [(2, 100), (-1, 100), (0, 0), (0, -1), (2**61, 2**62)])
+    def test_chunks_that_cannot_be_are_not_waited_for(self, index: int, size_bytes: int) -> None:
+        context, blobs = self.carrier()
+        blobs.receive("p1", BlobRequest(self.DIGEST, index, size_bytes, ("p3",)))
+        assert self.effects(context, Send) == [Send("p1", BlobMissing(self.DIGEST))]
+        assert (blobs._passing, blobs._askers) == ({}, {})
+
     def test_without_holders_it_is_missing(self) -> None:
         context, blobs = self.carrier()
         blobs.receive("p1", BlobRequest(self.DIGEST, 0))

@@ -73,7 +73,7 @@ def test_wrong_links_and_strangers_are_red() -> None:
 def test_communities_that_were_dropped_are_named() -> None:
     axes = association_figure(GRAPH, gone=[1]).axes[0]
     assert axes.get_title().startswith("2 communities (1 left in the end) of 5 clusters")
-    assert axes.texts[-1].get_text() == "B: 2 clusters, dropped later"
+    assert axes.texts[-1].get_text() == "B: 2 clusters\ndropped later"
 
 
 def test_without_labels_nothing_is_called_wrong() -> None:

@@ -65,7 +65,7 @@ def association_figure(
     _draw_nodes(axes, association, known, main, layout, peers)
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
         text = f"{community_names(number + 1)[-1]}: {len(members)} clusters"
-        text += ", dropped later" if number in gone else ""
+        text += "\ndropped later" if number in gone else ""
         text += _of_class(kind, [known[m] for m in members])
         x, y = layout.captions[number]
         axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
