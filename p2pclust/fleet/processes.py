@@ -193,6 +193,7 @@ class ProcessFleet:
                 "patience_s": request.patience_s,
                 "deadline_s": request.deadline_s,
                 "aggregator": request.aggregator,
+                "collect": request.collect,
             }
         )
         self._plan_faults()

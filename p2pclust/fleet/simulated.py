@@ -106,7 +106,7 @@ class _SimulatedFleet:
         data = msgpack.packb(request.job.to_dict())
         event = Submit(
             data, missing=request.missing, patience_s=request.patience_s, deadline_s=request.deadline_s,
-            aggregator=request.aggregator,
+            aggregator=request.aggregator, collect=request.collect,
         )  # fmt: skip
         self._world.step(by, event)
         new = [job for job_id, job in self._record.jobs.items() if job_id not in before]

@@ -58,6 +58,7 @@ class JobRequest:
     patience_s: float = 0.0  # 0: the timing preset's
     deadline_s: float = 0.0
     aggregator: str = ""
+    collect: str = ""  # star | tree; by default star where everybody is linked to everybody, otherwise tree
 
     def __post_init__(self) -> None:
         usual = "all" if self.job.by_columns else "wait"

@@ -109,7 +109,7 @@ class Control:
         self._shell.step(
             Submit(
                 base64.b64decode(request["job"]), tuple(request["roster"]), request["missing"], request["patience_s"],
-                request["deadline_s"], request["aggregator"],
+                request["deadline_s"], request["aggregator"], request["collect"],
             )
         )  # fmt: skip
 

@@ -11,10 +11,13 @@ import msgpack
 
 from p2pclust.errors import UsageError, WireError
 
-__all__ = ["MISSING", "Document"]
+__all__ = ["COLLECT", "MISSING", "Document"]
 
 #: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
+
+#: How contributions come together (docs/architecture.md, "Sums along a tree").
+COLLECT: Final = ("star", "tree")
 
 _MAX_PEERS: Final = 4096
 _FOREVER_S: Final = 1e9
@@ -34,10 +37,13 @@ class Document:
     aggregator: str  # of term 1, or empty: elected
     submitter: str  # empty: a round of another job wants it, and every peer of the roster derives this document
     nonce: str  # tells two otherwise equal jobs apart; of a job within another: its id, round and name, by slashes
+    collect: str = "star"  # each contribution goes to the aggregator; or sums of them go up a tree
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
             raise UsageError(f"missing = {self.missing!r}: expected one of {', '.join(MISSING)}")
+        if self.collect not in COLLECT:
+            raise UsageError(f"collect = {self.collect!r}: expected one of {', '.join(COLLECT)}")
         if not self.roster or list(self.roster) != sorted(set(self.roster)) or len(self.roster) > _MAX_PEERS:
             raise UsageError("roster: expected different names, sorted")
         if len(self.store_ids) != len(self.roster):
@@ -91,7 +97,7 @@ class Document:
         """
         fields = [
             self.job, list(self.roster), list(self.store_ids), self.missing, self.patience_s,
-            self.deadline_s, self.aggregator, self.submitter, self.nonce,
+            self.deadline_s, self.aggregator, self.submitter, self.nonce, self.collect,
         ]  # fmt: skip
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
@@ -111,16 +117,16 @@ class Document:
             raise WireError("job document too large")
         try:
             fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
-            job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce = fields
+            job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields
             if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
                 raise WireError("job document: wrong types")
-            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce)):
+            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect)):
                 raise WireError("job document: wrong types")
             if type(patience_s) is not float or type(deadline_s) is not float:
                 raise WireError("job document: wrong types")
             return cls(
                 job, tuple(roster), tuple(stores), missing, patience_s, deadline_s, aggregator,
-                submitter, nonce,
+                submitter, nonce, collect,
             )  # fmt: skip
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None

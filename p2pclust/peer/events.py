@@ -72,6 +72,7 @@ class Submit(Event):
     patience_s: float = 0.0  # by default, the preset's
     deadline_s: float = 0.0
     aggregator: str = ""  # of term 1; by default, elected
+    collect: str = ""  # star | tree; by default, as the overlay has it
     state: bytes = b""  # the first state, where the submitter gives one
 
 

@@ -78,7 +78,7 @@ class Jobs:
             document = Document(
                 event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
                 float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
-                f"{int(ctx.rng.integers(2**62)):x}",
+                f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect,
             )  # fmt: skip
             data = document.encode()
         except UsageError as error:

@@ -75,6 +75,11 @@ class Routing:
         found = [name for name in self._own if name != first and far.get(name, here + 1) <= here]
         return sorted(found, key=lambda name: (far[name], name))
 
+    @property
+    def collect(self) -> str:
+        """How contributions come together unless a job says otherwise."""
+        return "star" if self.whole else "tree"
+
     # -- what changes the map -------------------------------------------------------------------------------------------
 
     @property

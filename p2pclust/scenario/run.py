@@ -184,7 +184,7 @@ def fleet_spec(
         for device in devices
     )
     requests = tuple(
-        JobRequest(job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0)
+        JobRequest(job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, collect=spec.collect or "")
         for job, spec in zip(jobs, scenario.jobs, strict=True)
     )
     # A peer that restarts stays down long enough for an election, if the scenario does not say how long.

@@ -244,6 +244,8 @@ class _JobKeys(Table):
     patience_s: Annotated[float, Field(gt=0)] | None = None
     #: For missing = "drop": how long a round may take.
     deadline_s: Annotated[float, Field(gt=0)] | None = None
+    #: How contributions reach the aggregator: each by itself, or added up on the way. Left out: by itself on a full mesh.
+    collect: Literal["star", "tree"] | None = None
 
 
 class JobSpec(OwnParameters, _JobKeys):
