@@ -84,13 +84,13 @@ class DropBlob(Effect):
 class Task:
     """Mathematics to be done by a worker: a name of `p2pclust.peer.compute` and its inputs."""
 
-    kind: str  # begin | describe | contribute | combine | verify
+    kind: str  # begin | describe | contribute | add | combine | verify
     job: bytes  # the job's mathematics, as the document holds it
     n_peers: int
     me: int = -1  # this peer's index in the roster
     proposer: int = -1  # the only peer that is asked, or -1
     state: Ref | None = None
-    contributions: tuple[tuple[int, Ref], ...] = ()
+    contributions: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # of one peer each, or sums of several
     abstained: Mapping[int, str] = field(default_factory=dict)
     # Of a contribution that is made at a desk:
     note: bytes = b""  # what this peer kept for itself

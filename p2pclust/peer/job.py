@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.desk import Children, Desk
@@ -9,6 +10,7 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.election import Election, Role
 from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.gathering import Gathering
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import (
@@ -19,6 +21,7 @@ from p2pclust.peer.messages import (
     HeartbeatReply,
     Message,
     Open,
+    Partial,
     PreVote,
     PreVoteReply,
     RequestVote,
@@ -56,6 +59,8 @@ class Job:
         self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
         self._computing: dict[tuple[str, ...], Task] = {}
         self._proposer = -1
+        self._gathering: Gathering | None = None  # this peer's place in the tree of the round
+        self._direct = (0, 0)  # the round for which the aggregator asked this peer itself
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
@@ -77,7 +82,7 @@ class Job:
                 self._on_close_reply(source, message)
             case PreVote() | RequestVote() | Open() | Heartbeat() if self.ledger.finished:
                 # Whoever still asks gets the final state; answers to old questions mean nothing any more.
-                self._ctx.send(source, self._close_message(with_state=True))
+                self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
             case _ if self.ledger.finished:
                 pass
             case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
@@ -86,14 +91,29 @@ class Job:
                 self._from_aggregator(source, message)
             case Adopted() | HeartbeatReply():
                 self._from_follower(source, message)
+            case Partial() if message.term == self.ledger.term:
+                self._on_partial(source, message)
 
-    def _from_aggregator(self, source: str, message: Open | Heartbeat) -> None:
+    def _asker(self, source: str, message: Message) -> str:
+        """Who asks: peers of a tree hand on what the aggregator opens."""
+        roster = self.document.roster
+        if isinstance(message, Open) and 0 <= message.aggregator < len(roster):
+            return roster[message.aggregator]
+        return source
+
+    def _from_aggregator(self, carrier: str, message: Open | Heartbeat) -> None:
+        source = self._asker(carrier, message)
+        if source == self._ctx.me:
+            return
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
             self._ctx.report("fenced", **self.document.told, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
         self.election.follow(source, message.term)
+        if self._gathering is not None and message.term > self._gathering.opened.term:
+            self._leave_place()
         if isinstance(message, Open):
+            self._take_place(message)
             self._on_open(source, message)
         else:
             self._on_heartbeat(source, message)
@@ -106,6 +126,15 @@ class Job:
         else:
             self._term.on_heartbeat_reply(source, message)
 
+    def _on_partial(self, source: str, message: Partial) -> None:
+        try:
+            if self._term is not None:
+                self._term.on_partial(source, message)
+            elif self._gathering is not None and self._gathering.of(message.term, message.round, message.digest):
+                self._gathering.receive(source, message)
+        except WireError as error:
+            self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
+
     def fire(self, key: TimerKey) -> None:
         """A timer of this job is due."""
         match key[2]:
@@ -115,12 +144,17 @@ class Job:
                 self._term.fire()
             case "close":
                 self._repeat_close()
+            case "gather" if self._gathering is not None:
+                self._gathering.fire()
             # "desk" only wakes this peer: whatever happened, the desk is looked at after every step.
 
     def computed(self, event: Computed) -> None:
         """A task of this job ended."""
         if event.token[2] == "contribute":
             self._on_contribution(event, self._computing.pop(event.token))
+        elif event.token[2] == "add":
+            if self._gathering is not None:
+                self._gathering.added(event)
         elif self._term is not None and not self.ledger.finished:
             self._term.computed(event)
 
@@ -135,6 +169,8 @@ class Job:
                 self._on_open(source, message)
         if self._term is not None:
             self._term.blob_ready(digest)
+        elif self._gathering is not None:
+            self._gathering.blob_ready(digest)
 
     def look(self) -> None:
         """Something happened at this peer: is all that the contribution wants on the desk now?"""
@@ -148,17 +184,43 @@ class Job:
             return
         if self._term is not None:
             self._term.member_changed(name)
-        elif name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
+            return
+        if self._gathering is not None:
+            self._gathering.look()
+        if name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
             self.election.aggregator_lost()
 
     def forget(self) -> None:
         """Nobody needs this job any more: leave no timer and no row behind."""
         self.election.stop()
+        self._leave_place()
         self.deposed()
         self.desk.forget()
         self._ctx.timers.cancel(("job", self.id, "close"))
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
+
+    def _take_place(self, message: Open) -> None:
+        """Take this peer's place in the tree that the message names, or be asked for itself."""
+        if not self.ledger.may_adopt(message.term, message.round):
+            return
+        if not message.parents:
+            self._direct = (message.term, message.round)
+        elif self._gathering is not None and self._gathering.opened == message:
+            self._gathering.again()
+        elif len(message.parents) == len(self.document.roster):
+            self._leave_place()
+            try:
+                self._gathering = Gathering(
+                    self._ctx, self._membership, self._blobs, self.document, message, self._me
+                )  # fmt: skip
+            except WireError as error:
+                self._ctx.report("bad-tree", **self.document.told, reason=str(error))
+
+    def _leave_place(self) -> None:
+        if self._gathering is not None:
+            self._gathering.end()
+            self._gathering = None
 
     # -- adopting and contributing ----------------------------------------------------------------------------------
 
@@ -218,7 +280,8 @@ class Job:
         waiting = [message[1].digest for message in (self._pending, self._final) if message is not None]
         computing = [bytes.fromhex(token[3]) for token in self._computing]
         opened = [] if self._term is None else self._term.blobs_in_use()
-        return [ref.digest for ref in refs] + waiting + computing + opened + self.desk.blobs_in_use()
+        sums = [] if self._gathering is None else [r.digest for r in self._gathering.refs() if r.payload is None]
+        return [ref.digest for ref in refs] + waiting + computing + opened + sums + self.desk.blobs_in_use()
 
     def _answer(self) -> None:
         """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
@@ -276,6 +339,11 @@ class Job:
         if self._term is not None:
             self._term.own_answer(register.ref.digest, contribution, abstains)
             return
+        place = self._gathering
+        if place is not None and place.of(register.term, register.round, register.ref.digest):
+            place.own(register.ref, contribution, abstains)
+            if self._direct != register.position:
+                return
         if not self.election.aggregator or register.term != self.ledger.term:
             return  # nobody to tell at the moment; the next open asks again
         ref = contribution or Ref(b"", 0, None)
@@ -290,7 +358,8 @@ class Job:
         """Whether an answer to that very round is being computed here, or its state fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self._blobs.fetching(self._pending[1].digest)
-        return (bool(self._computing) or self.desk.busy) and self.ledger.register.position == position
+        gathers = self._gathering is not None and self._gathering.busy()
+        return (bool(self._computing) or self.desk.busy or gathers) and self.ledger.register.position == position
 
     def _on_heartbeat(self, source: str, message: Heartbeat) -> None:
         term, round_ = self.ledger.register.position
@@ -303,6 +372,7 @@ class Job:
 
     def elected(self) -> None:
         """This peer aggregates now."""
+        self._leave_place()
         self._term = Aggregating(
             self._ctx, self._membership, self._blobs, self.document, self.ledger, self
         )  # fmt: skip
@@ -347,6 +417,7 @@ class Job:
     def _finish(self, term: int, round_: int, ref: Ref) -> None:
         self.ledger.finish(term, round_, ref)
         self.election.stop()
+        self._leave_place()
         self.deposed()
         self._answers.clear()
         self.desk.finish()

@@ -16,7 +16,7 @@ from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = [
     "MOST_HOPS", "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
-    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Ping",
+    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Partial", "Ping",
     "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm", "Synced", "Update",
     "VoteReply", "decode", "encode",
 ]  # fmt: skip
@@ -217,6 +217,9 @@ class Open(Message):
     final: bool  # adopt only: nothing is to be contributed any more
     proposer: int  # the roster index of the only peer that is asked; -1 where the draw decides
     state: tuple[Frame, ...]  # empty where the state is a blob
+    # Where sums come together along a tree, peers of the tree hand this message on:
+    aggregator: int = -1  # its roster index; -1 where it sends this itself
+    parents: tuple[int, ...] = ()  # of each roster index, to whom it hands what it has; -1 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,30 @@ class Adopted(Message):
     contribution: Digest
     size_bytes: int
     payload: tuple[Frame, ...]  # empty where the contribution is a blob, or there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Message):
+    """What came together at one peer of a tree: `Adopted` of several peers in one, their contributions added up.
+
+    Sets of peers are little-endian numbers with a bit for each roster index. Whatever is in one such message of a peer is
+    in its later ones too.
+    """
+
+    kind = "partial"
+    job: Name
+    term: int
+    round: int
+    digest: Digest  # of the state that was adopted
+    answered: bytes  # all of whom this message brings word
+    adopted: bytes  # those with the store that they had at submission
+    summed: bytes  # whose contributions are in the sum
+    abstained: tuple[int, ...]
+    reasons: tuple[str, ...]
+    done: bool  # nothing more is expected to come this way
+    contribution: Digest  # of the sum
+    size_bytes: int
+    payload: tuple[Frame, ...]  # empty where the sum is a blob, or there is none
 
 
 @dataclass(frozen=True, slots=True)

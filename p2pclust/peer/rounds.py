@@ -11,7 +11,7 @@ aggregates next opens its own newest state again, and a contribution is a pure f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -20,9 +20,10 @@ from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.gathering import Branches, Part, Tree, as_peers, tree_of
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
-from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open
+from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
 from p2pclust.peer.quorum import has_majority
 from p2pclust.protocols.engine import LEFT_OUT
 
@@ -54,17 +55,36 @@ class Opened:
     sent_at: dict[str, float] = field(default_factory=dict)
     adopted_by_majority: bool = False  # once true, it stays so
     combining: bool = False
-    used: tuple[tuple[int, Ref], ...] = ()  # the contributions that are combined
+    used: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # the contributions, and sums of some, that are combined
+    tree: Tree | None = None  # along which contributions are added up
+    branches: Branches | None = None  # what came up the tree
     proposer: int = -1
 
 
-def open_message(document: Document, term: int, opened: Opened) -> Open:
-    """The message that opens the round."""
+def open_message(document: Document, term: int, opened: Opened, me: int, *, direct: bool = True) -> Open:
+    """The message that opens the round: for one peer, or for all of the tree below."""
     ref = opened.ref
     state = () if ref.payload is None else (ref.payload,)
+    tree = (me, opened.tree.parents) if opened.tree is not None and not direct else ()
     return Open(
-        document.id, term, opened.round, ref.digest, ref.size_bytes, opened.final, opened.proposer, state
+        document.id, term, opened.round, ref.digest, ref.size_bytes, opened.final, opened.proposer, state, *tree
     )  # fmt: skip
+
+
+def _used(opened: Opened) -> Iterator[tuple[tuple[int, ...], Ref]]:
+    """What is combined: sums from the tree, and of whoever is in none of these its own contribution."""
+    summed: dict[int, None] = {}
+    for peers, ref in opened.branches.sums() if opened.branches is not None else ():
+        summed.update(dict.fromkeys(peers))
+        yield peers, ref
+    for index in sorted([opened.proposer] if opened.one else opened.asked):
+        if index in opened.contributions and index not in summed:
+            yield (index,), opened.contributions[index]
+
+
+def _contributors(opened: Opened) -> list[int]:
+    """Whose contributions are combined, in roster order."""
+    return sorted(index for peers, _ in opened.used for index in peers)
 
 
 class Hooks(Protocol):
@@ -113,7 +133,9 @@ class Aggregating:
         """What must be kept, or fetched, as long as this round lasts."""
         if self._round is None:
             return []
-        refs = [self._round.ref, *self._round.contributions.values(), *self._round.pulling.values()]
+        branches = self._round.branches
+        sums = [] if branches is None else branches.refs()
+        refs = [self._round.ref, *self._round.contributions.values(), *self._round.pulling.values(), *sums]
         return [ref.digest for ref in refs if ref.payload is None]
 
     # -- opening ----------------------------------------------------------------------------------------------------
@@ -136,7 +158,7 @@ class Aggregating:
             assert self._round is not None
             self._ctx.report(
                 "combined", **self._document.told, term=self.term, round=self._round.round,
-                contributors=[self._document.roster[i] for i, _ in self._round.used], **event.info,
+                contributors=[self._document.roster[i] for i in _contributors(self._round)], **event.info,
             )  # fmt: skip
             self._open(event.result, self._round.round + 1, event.info)
         else:
@@ -150,12 +172,34 @@ class Aggregating:
         self._ctx.report(
             "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
         )
+        if self._document.collect == "tree" and bool(info.get("additive", opened.final)):
+            self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
-        message = open_message(self._document, self.term, opened)  # one for all, so that it is encoded once
-        for name in self._document.roster:
-            if name != self._ctx.me and self._membership.status(name) not in ("dead", "left"):
+        message = self._message(opened)  # one for all, so that it is encoded once
+        below = 0 if opened.tree is None else opened.tree.below[self._me]
+        for index, name in enumerate(self._document.roster):
+            if index == self._me or self._gone(name):
+                continue
+            if below >> index & 1 and opened.tree is not None and opened.tree.parents[index] != self._me:
+                opened.sent_at[name] = self._ctx.now  # another hands it on
+            else:
                 self._send_open(name, message)
         self._hooks.adopt_own(self.term, opened)
+
+    def _grow_tree(self, opened: Opened) -> None:
+        """Of those that are there and can be reached; everybody else is asked by this peer itself."""
+        roster = self._document.roster
+        parents = [-1] * len(roster)
+        for name, above in self._ctx.routing.tree([name for name in roster if not self._gone(name)]).items():
+            parents[self._document.index(name)] = self._document.index(above)
+        opened.tree = tree_of(tuple(parents), self._me)
+        opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+
+    def _message(self, opened: Opened, name: str = "") -> Open:
+        """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
+        branches = opened.branches
+        direct = branches is None or (name != "" and self._document.index(name) not in branches.children)
+        return open_message(self._document, self.term, opened, self._me, direct=direct)
 
     def _proposer(self, opened: Opened) -> int:
         """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
@@ -170,7 +214,7 @@ class Aggregating:
     def _send_open(self, name: str, message: Open | None = None) -> None:
         assert self._round is not None
         self._round.sent_at[name] = self._ctx.now
-        self._ctx.send(name, message or open_message(self._document, self.term, self._round))
+        self._ctx.send(name, message or self._message(self._round, name))
 
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
         """This peer's own contribution is ready."""
@@ -201,6 +245,28 @@ class Aggregating:
             payload = message.payload[0] if message.payload else None
             ref = Ref(message.contribution, message.size_bytes, payload)
         self._answer(source, ref, message.abstains)
+
+    def on_partial(self, source: str, message: Partial) -> None:
+        """What came together below a peer of the tree."""
+        self._heard[source] = self._ctx.now
+        opened = self._round
+        if opened is None or opened.branches is None or opened.combining:
+            return
+        if (message.round, message.digest) == (opened.round, opened.ref.digest):
+            part = opened.branches.take(source, message)
+            if part is not None:
+                self._count(opened, part)
+
+    def _count(self, opened: Opened, part: Part) -> None:
+        roster = self._document.roster
+        for index in as_peers(part.answered):
+            opened.answered[roster[index]] = None
+            opened.left_out.pop(index, None)
+            self._busy.pop(roster[index], None)
+        for index in as_peers(part.adopted):
+            opened.adopted[roster[index]] = None
+        opened.abstained.update(part.abstained)
+        self._progress()
 
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         """A peer tells what it has adopted and whether it computes."""
@@ -245,13 +311,21 @@ class Aggregating:
             return
         for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
             self._answer(self._document.roster[index], opened.pulling.pop(index), "")
+        for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
+            self._count(opened, part)
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
-        if self._round is None:
+        opened = self._round
+        if opened is None:
             return
-        if self._membership.status(name) == "alive" and name not in self._round.answered:
+        if self._membership.status(name) == "alive" and name not in opened.answered:
             self._send_open(name)
+        elif self._gone(name) and opened.tree is not None:
+            for index in opened.tree.without(self._document.index(name)):
+                below = self._document.roster[index]
+                if below not in opened.answered and not self._gone(below):
+                    self._send_open(below)  # whoever would have handed on its answer is gone
         self._progress()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -313,9 +387,8 @@ class Aggregating:
         self._ctx.report(
             "phase", phase="combining", **self._document.told, term=self.term, round=opened.round
         )  # fmt: skip
-        used = [opened.proposer] if opened.one else opened.asked
-        opened.used = tuple((i, opened.contributions[i]) for i in sorted(used) if i in opened.contributions)
-        have = {i for i, _ in opened.used}
+        opened.used = tuple(_used(opened))
+        have = _contributors(opened)
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
@@ -380,7 +453,7 @@ class Aggregating:
                 continue
             if name not in opened.relayed:
                 opened.relayed[name] = self._ctx.now
-                message = open_message(self._document, self.term, opened)
+                message = open_message(self._document, self.term, opened, self._me)
                 relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
                 self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
             elif self._ctx.now - opened.relayed[name] >= self._document.patience_s / 2:

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgpack
 
 from p2pclust.errors import WireError
-from p2pclust.topology.routes import Ways, mutual
+from p2pclust.topology.routes import Ways, mutual, spanning_tree
 
 __all__ = ["LINKS", "Routing"]
 
@@ -22,6 +22,7 @@ __all__ = ["LINKS", "Routing"]
 LINKS: Final = "links"
 
 _MOST_BYTES: Final = 48 * 1024
+_BRANCHES: Final = 8  # of each peer in a tree on a full mesh, where no links give it a shape
 
 
 class Routing:
@@ -79,6 +80,17 @@ class Routing:
     def collect(self) -> str:
         """How contributions come together unless a job says otherwise."""
         return "star" if self.whole else "tree"
+
+    def tree(self, members: Sequence[str]) -> dict[str, str]:
+        """Return, of each of these peers that can be reached, to whom it hands what is added up on the way to this peer.
+
+        On a sparse overlay along shortest ways; on a full mesh, where all ways are equally short, so that nobody has to
+        add up more than a handful.
+        """
+        if not self.whole:
+            return spanning_tree(self._map(), self._me, members)
+        order = [self._me, *(name for name in members if name != self._me)]
+        return {order[i]: order[(i - 1) // _BRANCHES] for i in range(1, len(order))}
 
     # -- what changes the map -------------------------------------------------------------------------------------------
 

@@ -149,8 +149,8 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
         return _state_outcome(job, state, task.n_peers)
     if task.kind == "contribute":
         return _contribute(job, state, task, local, read)
-    assert task.kind == "combine", task.kind
-    return _combine(job, state, task, read, memories)
+    assert task.kind in ("add", "combine"), task.kind
+    return _add(job, state, task, read) if task.kind == "add" else _combine(job, state, task, read, memories)
 
 
 def _source(job: Job, ref: Ref, read: Read) -> bytes | Stored:
@@ -201,24 +201,36 @@ def _contribute_at_desk(job: Job, state: JobState, task: Task, local: Local, rea
 
 def _combine(job: Job, state: JobState, task: Task, read: Read, memories: Memories) -> Outcome:
     """Combine what came; one peer's malformed contribution is named and left out, and never stops the others."""
-    abstained = dict(task.abstained)
-    reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
-
-    def one_by_one() -> Iterator[tuple[int, Contribution]]:
-        for index, ref in task.contributions:
-            try:
-                decoded = reader.read(_source(job, ref, read))
-            except WireError as error:
-                abstained[index] = f"malformed: {error}"
-            else:
-                yield index, decoded
-
     assert task.state is not None
+    abstained = dict(task.abstained)
     memory = memories.take(task.job, task.state.digest)
-    after = engine.advance(job, state, one_by_one(), abstained, n_peers=task.n_peers, memory=memory)
+    given = _one_by_one(job, state, task, read, abstained)
+    after = engine.advance(job, state, given, abstained, n_peers=task.n_peers, memory=memory)
     outcome = _state_outcome(job, after, task.n_peers, before=state)
     memories.keep(task.job, outcome.digest, memory)
     return outcome
+
+
+def _add(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
+    """Add up what came to this peer on the way to the aggregator, which hears of what is malformed by asking itself."""
+    malformed: dict[int, str] = {}
+    total, peers = engine.added_up(_one_by_one(job, state, task, read, malformed), task.n_peers)
+    info = {"summed": peers, "malformed": tuple(malformed)}
+    return Outcome(None if total is None else engine.encode_contribution(total), info=info)
+
+
+def _one_by_one(
+    job: Job, state: JobState, task: Task, read: Read, malformed: dict[int, str]
+) -> Iterator[tuple[engine.Peers, Contribution]]:
+    """Read the contributions that are given; whose cannot be read, and why, goes into `malformed`."""
+    reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
+    for peers, ref in task.contributions:
+        try:
+            decoded = reader.read(_source(job, ref, read), summed=len(peers))
+        except WireError as error:
+            malformed.update((peer, f"malformed: {error}") for peer in peers)
+        else:
+            yield peers if len(peers) > 1 else peers[0], decoded
 
 
 def _state_outcome(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> Outcome:
@@ -236,6 +248,7 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
     if not final:
         info["asked"] = engine.asked(job, state, n_peers)
         info["one"] = job.protocols[state.stage].asks == "one"
+        info["additive"] = job.protocols[state.stage].additive
     if before is not None:
         info |= engine.news(job, before, state)
     if before is not None and "centers" in before.arrays and "centers" in state.arrays:

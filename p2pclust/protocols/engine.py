@@ -37,7 +37,7 @@ __all__ = [
     "NOT_DRAWN",
     "ContributionReader",
     "Memory",
-    "add",
+    "added_up",
     "advance",
     "asked",
     "begin",
@@ -55,6 +55,9 @@ __all__ = [
     "suppressed",
     "wants",
 ]
+
+#: A roster index, or several where their contributions were added up.
+Peers = int | tuple[int, ...]
 
 MAX_EMPTY_ROUNDS = 10
 NOT_DRAWN = "not drawn"
@@ -170,17 +173,44 @@ def contribution(
         raise Abstain(f"failed: {error}") from None
 
 
-def add(total: Contribution | None, term: Contribution) -> Contribution:
-    """Add two contributions of an additive stage; they may be sums themselves. None counts as nothing."""
-    if total is None:
-        return term
-    return Arrays({name: total[name] + term[name] for name in term})
+def added_up(
+    contributions: Iterable[tuple[Peers, Contribution]], n_peers: int
+) -> tuple[Contribution | None, tuple[int, ...]]:
+    """Add up contributions of an additive stage, read one by one.
+
+    Parameters
+    ----------
+    contributions : iterable of (peer, contribution)
+        Of different peers, in any order; a tuple of peers where it is a sum itself.
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    total : Arrays or None
+        The same bits in whatever order, and through whatever sums; None without any contribution.
+    peers : tuple of int
+        Whose contributions are in it, in roster order.
+    """
+    total: dict[str, NDArray[np.int64]] = {}
+    peers: dict[int, None] = {}
+    for given, term in contributions:
+        of = given if isinstance(given, tuple) else (given,)
+        if any(peer in peers or not 0 <= peer < n_peers for peer in of):
+            raise ValueError(f"contribution of peers {of} after {list(peers)}: one counts twice, or is of no peer")
+        peers.update(dict.fromkeys(of))
+        if not total:
+            total = {name: np.array(limbs) for name, limbs in term.items()}
+            continue
+        for name, limbs in total.items():
+            np.add(limbs, term[name], out=limbs)
+    return (Arrays(total) if total else None), tuple(sorted(peers))
 
 
 def advance(
     job: Job,
     state: JobState,
-    contributions: Iterable[tuple[int, Contribution]],
+    contributions: Iterable[tuple[Peers, Contribution]],
     abstained: Mapping[int, str],
     *,
     n_peers: int,
@@ -193,7 +223,8 @@ def advance(
     job, state : Job, JobState
         The state must be running.
     contributions : iterable of (peer, contribution)
-        In roster order. Read once, and one by one if the stage is additive.
+        In roster order. Read once, and one by one if the stage is additive; then also sums, of the peers in a tuple, in any
+        order.
     abstained : mapping of int to str
         Who answered without contributing. Those that were not drawn are dropped from the record.
     n_peers : int
@@ -219,7 +250,7 @@ def advance(
 def _advance(
     job: Job,
     state: JobState,
-    contributions: Iterable[tuple[int, Contribution]],
+    contributions: Iterable[tuple[Peers, Contribution]],
     abstained: Mapping[int, str],
     n_peers: int,
     memory: Memory,
@@ -320,33 +351,23 @@ def _combined(
     job: Job,
     protocol: Protocol,
     state: JobState,
-    contributions: Iterable[tuple[int, Contribution]],
+    contributions: Iterable[tuple[Peers, Contribution]],
     n_peers: int,
     memory: Memory,
 ) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
     """Return the arrays of the next state (None after an empty round), who contributed, and who was left out."""
-    peers: list[int] = []
-
-    def in_order() -> Iterable[tuple[int, Contribution]]:
-        for peer, term in contributions:
-            if not (peers[-1] if peers else -1) < peer < n_peers:
-                raise ValueError(f"contribution of peer {peer} after {peers}: not in roster order")
-            peers.append(peer)
-            yield peer, term
-
     if protocol.additive:
-        total: dict[str, NDArray[np.int64]] = {}
-        for _, term in in_order():
-            if not total:
-                total = {name: np.array(limbs) for name, limbs in term.items()}
-                continue
-            for name, limbs in total.items():
-                np.add(limbs, term[name], out=limbs)
-        if not total:
+        total, peers = added_up(contributions, n_peers)
+        if total is None:
             return None, (), {}
-        floats = Arrays(dequantise_all(total, protocol.units(state.arrays)))
-        return protocol.combine(state.arrays, floats), tuple(peers), {}
-    given = list(in_order())
+        return protocol.combine(state.arrays, Arrays(dequantise_all(total, protocol.units(state.arrays)))), peers, {}
+    given: list[tuple[int, Contribution]] = []
+    for peer, term in contributions:
+        if isinstance(peer, tuple) or not (given[-1][0] if given else -1) < peer < n_peers:
+            raise ValueError(
+                f"contribution of peer {peer} after {[before for before, _ in given]}: not in roster order"
+            )
+        given.append((peer, term))
     if protocol.asks == "one" and given:
         order = streams.proposers(job.seed, n_peers)
         given = [min(given, key=lambda item: order.index(item[0]))]

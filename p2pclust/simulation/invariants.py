@@ -21,7 +21,7 @@ import msgpack
 
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Effect, Persist, Report, Send
-from p2pclust.peer.messages import Adopted, VoteReply
+from p2pclust.peer.messages import Adopted, Partial, VoteReply
 from p2pclust.peer.quorum import majority
 from p2pclust.simulation.world import Observer, Peer, World
 
@@ -67,7 +67,7 @@ class Invariants(Observer):
             case Send():
                 self._reveals(peer, effect)
             case Compute() if effect.task.kind == "combine":
-                peers = [index for index, _ in effect.task.contributions]
+                peers = [index for indices, _ in effect.task.contributions for index in indices]
                 self._assert(len(peers) == len(set(peers)), "S2", f"{effect.token}: a peer is counted twice")
             case Report():
                 self._report(world, peer, effect)
@@ -126,7 +126,7 @@ class Invariants(Observer):
             self._assert(
                 (term, voted) == (message.term, effect.to), "S6", f"{peer.name} tells a vote that is not synced"
             )
-        elif isinstance(message, Adopted):
+        elif isinstance(message, Adopted | Partial):
             row = peer.disk.read_synced("register", message.job)
             held = msgpack.unpackb(row)[:3] if row else None
             told = [message.term, message.round, message.digest]

@@ -61,6 +61,7 @@ class Plan:
     blackouts: tuple[float, ...] = ()  # instants at which everybody crashes
     links: tuple[tuple[int, int], ...] = ()  # of an overlay that is no full mesh
     known: bool = True  # whether everybody knows the whole overlay from the start
+    collect: str = "star"
 
 
 @dataclass
@@ -132,7 +133,8 @@ def on_sparse_overlay(plan: Plan) -> Plan:
     for _ in range(int(rng.choice([0, 0, 1, 2]))):
         a, b = sorted(rng.choice(n, 2, replace=False).tolist())
         links[a, b] = None
-    return replace(plan, links=tuple(sorted(links)), known=bool(rng.random() < 0.5))
+    known = bool(rng.random() < 0.5)
+    return replace(plan, links=tuple(sorted(links)), known=known, collect=str(rng.choice(["star", "tree", "tree"])))
 
 
 class Marks(Observer):
@@ -283,7 +285,13 @@ class Swarm:
         submitter = world.peers[self.names[int(self._rng.integers(self.plan.n_peers))]]
         named = self.names[int(self._rng.integers(self.plan.n_peers))] if self.plan.named_aggregator else ""
         data = msgpack.packb(self.job.to_dict())
-        event = Submit(data, missing=self.plan.missing, deadline_s=self.plan.deadline_s, aggregator=named)
+        event = Submit(
+            data,
+            missing=self.plan.missing,
+            deadline_s=self.plan.deadline_s,
+            aggregator=named,
+            collect=self.plan.collect,
+        )
         world.step(submitter, event)
         world.crash_point = self.phase_crashes
 

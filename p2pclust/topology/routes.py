@@ -8,9 +8,9 @@ know the same find the same.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["Ways", "mutual"]
+__all__ = ["Ways", "mutual", "spanning_tree"]
 
 Neighbours = Mapping[str, Sequence[str]]
 
@@ -84,3 +84,39 @@ def _distances(ways: Ways, source: str) -> dict[str, int]:
                 found[other] = found[name] + 1
                 waiting.append(other)
     return found
+
+
+def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, str]:
+    """Return the parent of each member but the root on its shortest way there: what sums are added up along.
+
+    Of several parents a peer gets the one with the fewest children so far, then the first by name. Who lies on the way
+    and is no member adds nothing up: the next member behind it is the parent. Members that cannot reach the root are
+    left out.
+
+    Examples
+    --------
+    A ring of five, added up at `a`: two arms, of which the far end of each starts.
+
+    >>> ring = {x: tuple(sorted((y, z))) for x, y, z in ("abe", "bca", "cdb", "dec", "ead")}
+    >>> spanning_tree(Ways(ring), "a", "abcde")
+    {'b': 'a', 'e': 'a', 'c': 'b', 'd': 'e'}
+    >>> spanning_tree(Ways(ring), "a", "acd")
+    {'c': 'a', 'd': 'a'}
+    """
+    wanted = frozenset(members)
+    far = ways.distances(root)
+    parents: dict[str, str] = {}  # of everybody, member or not
+    children = dict.fromkeys(far, 0)
+    for name in sorted(far, key=lambda name: (far[name], name)):
+        if name == root:
+            continue
+        nearer = [other for other in ways.neighbours(name) if far.get(other) == far[name] - 1]
+        parents[name] = min(nearer, key=lambda other: (children[other], other))
+        children[parents[name]] += 1
+    tree: dict[str, str] = {}
+    for name in (name for name in far if name in wanted and name != root):
+        above = parents[name]
+        while above != root and above not in wanted:
+            above = parents[above]
+        tree[name] = above
+    return tree

@@ -75,7 +75,8 @@ def _toy_info(job: list[Any], payload: bytes, n_peers: int) -> dict[str, Any]:
     rounds, one, _, _ = job
     final = _round_of(payload) >= rounds
     asked = () if final else tuple(range(n_peers))
-    return {"final": final, "status": "done" if final else "running", "stage": 0, "asked": asked, "one": one}
+    told = {"final": final, "status": "done" if final else "running", "stage": 0, "asked": asked, "one": one}
+    return told if final else told | {"additive": not one}
 
 
 def _round_of(payload: bytes) -> int:
@@ -102,10 +103,13 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
         if task.me in abstainers:
             return None, "gate", {}
         return b"c%d of " % task.me + state + pad, "", {}
+    readable = sorted(i for peers, ref in task.contributions if _bytes(ref, read).startswith(b"c") for i in peers)
+    if task.kind == "add":
+        given = b"c%s of " % b"+".join(b"%d" % index for index in readable) + state + pad
+        return given if readable else None, "", {"summed": tuple(readable)}
     if task.kind == "begin":
         state = b"s0" + pad
     elif task.kind == "combine":
-        readable = [index for index, ref in task.contributions if _bytes(ref, read).startswith(b"c")]
         state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
     return state, "", _toy_info(job, state, task.n_peers)
 

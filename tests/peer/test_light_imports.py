@@ -44,7 +44,7 @@ for protocol, off in (("llf-cm", "suppress_singletons"), ("llf-fcm", "privacy_ga
         state = ref(outcome)
         proposer = 0 if outcome.info["one"] else -1
         given = perform(Task("contribute", document, 1, me=0, state=state, proposer=proposer), local, nothing)
-        task = Task("combine", document, 1, me=0, state=state, contributions=((0, ref(given)),))
+        task = Task("combine", document, 1, me=0, state=state, contributions=(((0,), ref(given)),))
         outcome = perform(task, local, nothing)
     assert outcome.info["status"] == "done", outcome.info
 print(sorted({name.partition(".")[0] for name in sys.modules}))

@@ -55,7 +55,7 @@ def test_a_roster_may_hold_names_that_are_enrolled_nowhere_here() -> None:
 def test_a_document_as_large_as_a_document_may_be(size: int, seconds: float) -> None:
     """A job just below, at and above the limit, written by another program: it is taken or reported, and stops nobody."""
     net = met()
-    fields = [b"", ["p1", "p2"], ["a", "b"], "wait", seconds, 0.0, "", "p2", "1"]
+    fields = [b"", ["p1", "p2"], ["a", "b"], "wait", seconds, 0.0, "", "p2", "1", "star"]
     fields[0] = bytes(size - len(msgpack.packb(fields)) - 1)
     data: bytes = msgpack.packb(fields)
     net.arrive("p2", "p1", FactDelta("p2", 0, ("job/x",), (2**40,), (data,)))

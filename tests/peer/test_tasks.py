@@ -52,7 +52,7 @@ class Peers:
         given = []
         for me, local in enumerate(self.locals):
             task = Task("contribute", self.data, 2, me=me, state=state)
-            given.append((me, self.settled(perform(task, local, self.read, memories if me == 0 else None))))
+            given.append(((me,), self.settled(perform(task, local, self.read, memories if me == 0 else None))))
         task = Task("combine", self.data, 2, state=state, contributions=tuple(given))
         return self.settled(perform(task, self.locals[0], self.read, memories))
 

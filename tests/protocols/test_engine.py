@@ -70,18 +70,31 @@ def test_integer_sums_may_be_added_on_the_way() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
     state = engine.begin(job)
     (_, a), (_, b), (_, c) = contributions(job, state, PEERS)
-    one = engine.add(engine.add(None, a), engine.add(b, c))
-    other = engine.add(engine.add(c, a), b)
-    assert one == other
+    b_c, of = engine.added_up([(2, c), (1, b)], 3)
+    assert of == (1, 2)
+    assert engine.added_up([((1, 2), b_c), (0, a)], 3) == engine.added_up([(0, a), (1, b), (2, c)], 3)
+    assert engine.added_up([], 3) == (None, ())
+
+
+def test_a_contribution_counts_once_in_a_sum() -> None:
+    job = cluster_job("llf-cm", **OPTIONS)
+    (_, a), (_, b), _ = contributions(job, engine.begin(job), PEERS)
+    for twice in ([(0, a), ((1, 0), b)], [((0, 1), a), (1, b)], [(3, a)]):
+        with pytest.raises(ValueError, match="counts twice"):
+            engine.added_up(twice, 3)
 
 
 def test_contributions_out_of_roster_order_are_a_programming_error() -> None:
+    listed = cluster_job("fkm", **OPTIONS)
+    state = engine.begin(listed)
+    assert not listed.protocols[state.stage].additive
+    given = contributions(listed, state, PEERS)
+    for wrong in (given[::-1], [given[0], given[0]], [(3, given[0][1])], [((0, 1), given[0][1])]):
+        with pytest.raises(ValueError, match="roster order"):
+            engine.advance(listed, state, wrong, {}, n_peers=3)
     job = cluster_job("llf-cm", **OPTIONS)
     state = engine.begin(job)
     given = contributions(job, state, PEERS)
-    for wrong in (given[::-1], [given[0], given[0]], [(3, given[0][1])]):
-        with pytest.raises(ValueError, match="roster order"):
-            engine.advance(job, state, wrong, {}, n_peers=3)
     with pytest.raises(ValueError, match="cannot abstain"):
         engine.advance(job, state, given, {0: "no data"}, n_peers=3)
 

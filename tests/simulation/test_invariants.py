@@ -79,7 +79,7 @@ def test_s1_an_aggregator_without_votes_on_disk(stage: Stage) -> None:
 
 
 def test_s2_a_peer_in_a_sum_twice(stage: Stage) -> None:
-    task = Task("combine", b"", 3, contributions=((0, None), (1, None), (0, None)))  # type: ignore[arg-type]
+    task = Task("combine", b"", 3, contributions=(((0, 1), None), ((2,), None), ((0,), None)))  # type: ignore[arg-type]
     with stage.breaks("S2"):
         stage.does("a", Compute(("job", stage.job, "combine", "1"), task))
 
