@@ -229,4 +229,5 @@ class _SimulatedFleet:
         unfired = tuple(str(fault) for number, fault in enumerate(self._spec.faults) if number not in self._struck)
         wall_s = time.monotonic() - self._began
         events = tuple(self._record.events)
-        return FleetResult(jobs, peers, wall_s, self._world.now, failure, unfired, len(events), events)
+        links = self._world.traffic.links()
+        return FleetResult(jobs, peers, wall_s, self._world.now, failure, unfired, len(events), events, links)

@@ -15,6 +15,7 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk
+from p2pclust.simulation.traffic import LinkTraffic
 
 __all__ = ["Event", "Fault", "FleetResult", "FleetSpec", "JobRequest", "JobResult", "Link", "OnEvent", "PeerSpec"]
 
@@ -135,3 +136,5 @@ class FleetResult:
     unfired_faults: tuple[str, ...] = ()
     n_events: int = 0
     events: tuple[Event, ...] = field(default=(), repr=False)
+    #: What crossed each link, by (from, to); counted by the simulated backend only.
+    links: Mapping[tuple[str, str], LinkTraffic] = field(default_factory=dict, repr=False)

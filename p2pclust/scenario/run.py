@@ -22,6 +22,7 @@ from p2pclust.scenario.evaluate import empty_entry, job_entry
 from p2pclust.scenario.expectations import check
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links
 from p2pclust.scenario.schema import Device, FaultSpec, Scenario
+from p2pclust.simulation.traffic import summary
 
 __all__ = ["Backend", "carry_out", "fitness", "fleet_spec"]
 
@@ -151,7 +152,7 @@ def _write_page(
 
 
 _ORDER = (
-    "scenario", "title", "backend", "seed", "jobs", "peers", "wall_seconds", "virtual_seconds", "failure",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "traffic", "wall_seconds", "virtual_seconds", "failure",
     "unfired_faults", "expectations", "output",
 )  # fmt: skip
 
@@ -265,6 +266,7 @@ def _result(
         "seed": scenario.seed,
         "jobs": entries,
         "peers": {name: _peer(share, found.peers.get(name, {})) for name, share in sorted(shares.items())},
+        "traffic": summary(found.links),
         "wall_seconds": found.wall_seconds,
         "virtual_seconds": found.virtual_seconds,
         "failure": found.failure or (failed[0] if failed else ""),

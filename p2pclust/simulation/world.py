@@ -28,12 +28,13 @@ from p2pclust.peer.effects import (
     StoreChunk,
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Event, LinkChecked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Relay, decode, encode
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, decode, encode
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.disk import Disk
 from p2pclust.simulation.network import Network
+from p2pclust.simulation.traffic import Traffic
 
 __all__ = ["Observer", "Peer", "World"]
 
@@ -98,6 +99,7 @@ class World:
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
+        self.traffic = Traffic()
         self._overlay = None if overlay is None else {name: frozenset(near) for name, near in overlay.items()}
         self._timing = timing
         self._limits = limits
@@ -272,17 +274,19 @@ class World:
     def _send(self, peer: Peer, effect: Send) -> None:
         frames = encode(effect.message)
         if not effect.via:
-            self._transmit(peer, effect.to, frames)
+            self._transmit(peer, effect.to, effect.message, frames)
         for relay in effect.via:
             carried = Relay(peer.name, effect.to, b"", tuple(frames))
-            self._transmit(peer, relay, encode(carried))
+            self._transmit(peer, relay, carried, encode(carried))
 
-    def _transmit(self, peer: Peer, target: str, frames: list[bytes]) -> None:
+    def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes]) -> None:
         if self._overlay is not None and target not in self._overlay[peer.name]:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         self._mark(b"send", peer.name, target, *frames)
+        n_bytes = sum(map(len, frames))
         peer.counters["messages_sent"] += 1
-        peer.counters["bytes_sent"] += sum(map(len, frames))
+        peer.counters["bytes_sent"] += n_bytes
+        self.traffic.count(peer.name, target, message, n_bytes)
         source = peer.name
         for delay in self.network.delays(source, target):
             self.at(self.now + delay, lambda: self._deliver(source, target, frames))

@@ -133,7 +133,7 @@ def test_the_fleet_is_given_up_after_patience_and_absence(scenario_file: Write) 
 # -- what comes of it ------------------------------------------------------------------------------------------------
 
 KEYS = {
-    "scenario", "title", "backend", "seed", "jobs", "peers", "wall_seconds", "virtual_seconds", "failure",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "traffic", "wall_seconds", "virtual_seconds", "failure",
     "unfired_faults", "expectations", "output",
 }  # fmt: skip
 
