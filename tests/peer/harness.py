@@ -98,10 +98,8 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
         return None, f"failed: unreadable {'job' if job is None else 'state'}", {}
     pad, abstainers = b"." * job[2], job[3]
     if task.kind == "contribute":
-        if task.proposer not in (-1, task.me):
-            return None, NOT_ASKED, {}
-        if task.me in abstainers:
-            return None, "gate", {}
+        if task.proposer not in (-1, task.me) or task.me in abstainers:
+            return None, "gate" if task.proposer in (-1, task.me) else NOT_ASKED, {}
         return b"c%d of " % task.me + state + pad, "", {}
     readable = sorted(i for peers, ref in task.contributions if _bytes(ref, read).startswith(b"c") for i in peers)
     if task.kind == "add":
