@@ -202,12 +202,16 @@ class Job:
 
     def _take_place(self, message: Open) -> None:
         """Take this peer's place in the tree that the message names, or be asked for itself."""
-        if not self.ledger.may_adopt(message.term, message.round):
-            return
+        position, place = (message.term, message.round), self._gathering
+        here = (0, 0) if place is None else (place.opened.term, place.opened.round)
+        if not self.ledger.may_adopt(*position) or position < max(here, self._direct):
+            return  # it may come late, and before the blob of a newer state is here
+        if place is not None and here != position:
+            self._leave_place()
         if not message.parents:
-            self._direct = (message.term, message.round)
-        elif self._gathering is not None and self._gathering.opened == message:
-            self._gathering.again()
+            self._direct = position
+        elif place is not None and place.opened == message:
+            place.again()
         elif len(message.parents) == len(self.document.roster):
             self._leave_place()
             try:
