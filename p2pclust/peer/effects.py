@@ -10,7 +10,8 @@ from p2pclust.peer.events import Ref
 from p2pclust.peer.messages import Message
 
 __all__ = [
-    "CheckLink", "Compute", "Connect", "DropBlob", "Effect", "Persist", "Report", "Send", "SendChunk", "StoreChunk", "Task",
+    "CheckLink", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Report", "Send", "SendChunk",
+    "StoreChunk", "Task",
 ]  # fmt: skip
 
 
@@ -35,6 +36,13 @@ class Connect(Effect):
 
     peer: str
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect(Effect):
+    """Close the link to a peer, and forget what waits to be sent over it."""
+
+    peer: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from math import log
 from typing import Final
 
 from p2pclust.peer.context import Context, TimerKey
-from p2pclust.peer.effects import CheckLink, Connect
+from p2pclust.peer.effects import CheckLink, Connect, Disconnect
 from p2pclust.peer.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
 
 __all__ = ["Member", "Membership"]
@@ -191,6 +191,25 @@ class Membership:
     def _link(self, name: str, address: str) -> None:
         if self._ctx.routing.linked(name):
             self._ctx.effects.append(Connect(name, address))
+
+    def link_appeared(self, name: str) -> None:
+        """This peer can reach that one now: connect, and exchange all that each knows of the others.
+
+        Whoever was held dead hears of it in this very message, and refutes it.
+        """
+        if self.members[name].address:
+            self._link(name, self.members[name].address)
+        self._ctx.send(name, MemberSync(False, self._table()))
+
+    def link_vanished(self, name: str) -> None:
+        """This peer can reach that one no more. That is no death, so its silence from now on proves nothing.
+
+        A suspicion that stands goes on: it was told to all, and whoever still has a link to the suspect passes on its word.
+        """
+        self._ctx.effects.append(Disconnect(name))
+        for seq in [seq for seq, (target, _) in self._probes.items() if target == name]:
+            self._forget_probe(seq)
+        self._ring = [other for other in self._ring if other != name]
 
     def _near(self, *statuses: str) -> list[str]:
         """The neighbours of such a status: on a full mesh, everybody."""
@@ -404,7 +423,7 @@ class Membership:
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
         member = self.members[name]
-        if not refused or not self.present(name):
+        if not refused or not self.present(name) or not self._ctx.routing.linked(name):
             return
         for other in self._witnesses(name):
             if self.present(other):

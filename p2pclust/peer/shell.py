@@ -19,6 +19,7 @@ from p2pclust.peer.effects import (
     CheckLink,
     Compute,
     Connect,
+    Disconnect,
     DropBlob,
     Effect,
     Persist,
@@ -175,6 +176,8 @@ class Shell:
                 task.add_done_callback(self._checks.pop)
             case Connect():
                 self.links.connect(effect.peer, effect.address)
+            case Disconnect():
+                self.links.disconnect(effect.peer)
             case StoreChunk():
                 self.store.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
             case SendChunk():
