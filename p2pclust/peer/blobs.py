@@ -175,6 +175,18 @@ class Blobs:
             self._pulls[pull.digest] = pull
             self._begin_waiting()
 
+    def link_vanished(self, name: str) -> None:
+        """What was asked of that neighbour is asked for another way at once; what it asked for need not be sent."""
+        for waiting in self._askers.values():
+            for asker in [asker for asker in waiting if asker[0] == name]:
+                del waiting[asker]
+        for pull in self._pulls.values():
+            lost = [index for index, source in pull.asked.items() if source == name]
+            for index in lost:
+                del pull.asked[index]
+            if lost and pull.begun:
+                self._ask(pull)
+
     def verified(self, digest: bytes, good: bool) -> None:
         """A worker hashed the whole blob: it is what its name says, or not."""
         if digest not in self._verifying:
