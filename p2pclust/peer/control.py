@@ -1,6 +1,7 @@
 """The door for whoever started this peer: JSON lines in on standard input, JSON lines out on standard output.
 
 In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id, "file": path} | {"do": "counters"} | {"do": "leave"}
+     | {"do": "link", "peer": name, "up": true}
 Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state" and "counters". A
 state that is a blob is written into the file, if one is named: a line of a hundred megabytes helps nobody.
 
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from p2pclust.peer.events import Submit
+from p2pclust.peer.events import Linked, Submit
 from p2pclust.peer.shell import Shell
 
 __all__ = ["Control", "Lines"]
@@ -83,6 +84,7 @@ class Control:
             "note": self._note,
             "blob": self._blob,
             "counters": self._counters,
+            "link": lambda request: shell.step(Linked(request["peer"], bool(request["up"]))),
             "leave": lambda request: shell.leave(),
         }
 

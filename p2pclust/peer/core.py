@@ -19,7 +19,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context
 from p2pclust.peer.effects import Compute, Effect
-from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Submit
+from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Submit
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import adopted_blobs
@@ -58,6 +58,7 @@ class Identity:
     join: Mapping[str, str] = field(default_factory=dict)  # addresses known from the start
     fitness: float = 0.5  # 0 to 1: how well it would aggregate
     overlay: Mapping[str, Sequence[str]] | None = None  # who is linked to whom, as far as known; None: everybody
+    links: tuple[str, ...] | None = None  # its own neighbours at the start, where they are not those of the overlay
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Core:
         self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
     ) -> None:
         self.identity = identity
-        routing = Routing(identity.name, identity.overlay)
+        routing = Routing(identity.name, identity.overlay, identity.links)
         self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, routing)
         # One above the last life: a "dead" of that life never buries this one.
         self._incarnation = stored.incarnation + 1
@@ -123,6 +124,8 @@ class Core:
                 self._computed(event)
             case LinkChecked():
                 self.membership.checked(event.peer, event.refused)
+            case Linked():
+                self._linked(event.peer, up=event.up)
             case Submit():
                 self.jobs.submit(event)
             case Leave():
@@ -160,6 +163,19 @@ class Core:
         else:
             self.jobs.receive(event.source, message)
 
+    def _linked(self, name: str, *, up: bool) -> None:
+        """A link of this peer's own appeared or vanished: first it acts accordingly, then it tells everybody."""
+        if name not in self.membership.members or not self._ctx.routing.link(name, up=up):
+            return
+        if up:
+            self.membership.link_appeared(name)
+        else:
+            self.membership.link_vanished(name)
+            self.blobs.link_vanished(name)
+        self.facts.publish(LINKS, self._ctx.routing.own_claim)
+        if up and self.membership.present(name):
+            self.facts.greet(name)
+
     def _computed(self, event: Computed) -> None:
         self._running.pop(event.token, None)
         if event.token[0] == "blob":
@@ -194,8 +210,14 @@ class Core:
                 self.jobs.learn(fact)
 
     def _learn_links(self, fact: Fact) -> None:
+        routing = self._ctx.routing
+        if fact.owner == self.identity.name:
+            # What others remember of a former life is taken over as still true. Of links it need not be.
+            if not routing.whole and fact.value != routing.own_claim:
+                self.facts.publish(LINKS, routing.own_claim)
+            return
         try:
-            self._ctx.routing.learn(fact.owner, fact.value)
+            routing.learn(fact.owner, fact.value)
         except WireError as error:
             self._ctx.report("bad-links", owner=fact.owner, reason=str(error))
 

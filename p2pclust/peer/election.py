@@ -241,6 +241,8 @@ class Election:
         return 1.25 - 0.5 * self._fitness
 
     def _waiting(self) -> None:
-        present = sum(self._membership.present(name) for name in self._document.roster)
+        # Who lives where no way leads is present, and no help.
+        within_reach = [name for name in self._document.roster if self._ctx.routing.hop(name)]
+        present = sum(self._membership.present(name) for name in within_reach)
         if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
             self._ctx.report("waiting", **self._document.told, present=present, of=len(self._document.roster))

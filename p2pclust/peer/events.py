@@ -8,7 +8,7 @@ from typing import Any
 
 from p2pclust.peer.messages import Message
 
-__all__ = ["Arrived", "Computed", "Event", "Leave", "LinkChecked", "Ref", "Started", "Submit", "Woken"]
+__all__ = ["Arrived", "Computed", "Event", "Leave", "LinkChecked", "Linked", "Ref", "Started", "Submit", "Woken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,14 @@ class LinkChecked(Event):
 
     peer: str
     refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Linked(Event):
+    """A link of this peer's own appeared or vanished, as a radio notices; on a full mesh it means nothing."""
+
+    peer: str
+    up: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,9 +96,11 @@ async def _live(config: Mapping[str, Any]) -> int:
     links = ZmqLinks(bundle, roster, config["listen"], receive)
     links.on_stranger = _strangers(watch)
     try:
+        own = config.get("links")
         identity = Identity(
-            name, links.address, roster.names, dict(config["join"]), float(config["fitness"]), config.get("overlay")
-        )
+            name, links.address, roster.names, dict(config["join"]), float(config["fitness"]), config.get("overlay"),
+            None if own is None else tuple(own),
+        )  # fmt: skip
         core = Core(identity, store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
         worker = Worker(local, store, limits, loop, shell.computed, shell.failed)

@@ -2,7 +2,8 @@
 
 On a full mesh everybody is a neighbour, and none of this is used. On any other overlay a peer has links to its neighbours
 only. It knows the rest of the overlay from its configuration, where a fleet was started as a whole, and from what its
-members tell: a peer whose links are not those that everybody was given publishes them as a fact. Dead peers carry nothing.
+members tell: a peer whose links are not those that everybody was given publishes them as a fact. Links may appear and vanish
+while it lives; from the first change on it publishes them too. Dead peers carry nothing.
 """
 
 from __future__ import annotations
@@ -34,12 +35,20 @@ class Routing:
     overlay : mapping of str to sequence of str, optional
         The neighbours of each peer, as far as they are known from the start; this peer's own at least. Without it the
         overlay is a full mesh.
+    links : sequence of str, optional
+        This peer's own neighbours now, where they are no longer those of `overlay`.
     """
 
-    def __init__(self, me: str, overlay: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, me: str, overlay: Mapping[str, Sequence[str]] | None = None, links: Sequence[str] | None = None
+    ) -> None:
         self._me = me
         self.whole = overlay is None  # a full mesh
         self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
+        #: Whether everybody was given this peer's links at the start: then nobody has to be told.
+        self.told = self.whole or (len(self._claims) > 1 and links is None)
+        if links is not None and not self.whole:
+            self._claims[me] = tuple(links)
         self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
         self._silent: dict[str, None] = {}  # who carries nothing
         self._ways: Ways | None = None
@@ -95,15 +104,22 @@ class Routing:
     # -- what changes the map -------------------------------------------------------------------------------------------
 
     @property
-    def told(self) -> bool:
-        """Whether everybody was given this peer's links at the start: then nobody has to be told."""
-        return self.whole or len(self._claims) > 1
-
-    @property
     def own_claim(self) -> bytes:
         """What this peer tells of its links."""
-        claim: bytes = msgpack.packb(list(self._own))
+        claim: bytes = msgpack.packb(sorted(self._own))
         return claim
+
+    def link(self, name: str, *, up: bool) -> bool:
+        """A link of this peer's own appeared or vanished; returns whether that changes anything."""
+        if self.whole or name == self._me or up == (name in self._own):
+            return False
+        if up:
+            self._own[name] = None
+        else:
+            del self._own[name]
+        self._claims[self._me] = tuple(self._own)
+        self._ways = None
+        return True
 
     def learn(self, owner: str, claim: bytes) -> None:
         """A peer tells its links.
