@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from p2pclust.peer.effects import (
     CheckLink,
     Compute,
     Connect,
+    Disconnect,
     DropBlob,
     Effect,
     Persist,
@@ -27,7 +28,7 @@ from p2pclust.peer.effects import (
     SendChunk,
     StoreChunk,
 )  # fmt: skip
-from p2pclust.peer.events import Arrived, Event, LinkChecked, Started, Woken
+from p2pclust.peer.events import Arrived, Event, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, decode, encode
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
@@ -74,6 +75,7 @@ class Peer:
     wake_planned: float = float("inf")
     must_sync: bool = False
     memories: Memories = field(default_factory=Memories)  # of this life
+    links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it was told; nobody on a full mesh
     wiped: bool = False  # its store was lost at least once since the job was handed in
     counters: dict[str, int] = field(
         default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
@@ -100,7 +102,8 @@ class World:
         self.now = 0.0
         self.network = network
         self.traffic = Traffic()
-        self._overlay = None if overlay is None else {name: frozenset(near) for name, near in overlay.items()}
+        self._overlay = None if overlay is None else {name: dict.fromkeys(near) for name, near in overlay.items()}
+        self._relinked: dict[tuple[str, str], int] = {}  # how often a link appeared or vanished
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -161,10 +164,18 @@ class World:
         peer.memories = Memories()
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
-        peer.core = Core(peer.identity, peer.disk.load(), self._timing, self._limits, rng)
+        peer.core = Core(self._identity(peer), peer.disk.load(), self._timing, self._limits, rng)
         for observer in self._observers:
             observer.started(self, peer)
         self.step(peer, Started())
+
+    def _identity(self, peer: Peer) -> Identity:
+        """Who a new life is: it finds the links that there are now, whatever its configuration says of them."""
+        if self._overlay is None:
+            return peer.identity
+        peer.links = dict.fromkeys(sorted(self._overlay[peer.name]))
+        told = (peer.identity.overlay or {}).get(peer.name, ())
+        return peer.identity if sorted(told) == list(peer.links) else replace(peer.identity, links=tuple(peer.links))
 
     def crash(self, name: str) -> None:
         """Kill the peer now."""
@@ -189,6 +200,38 @@ class World:
         """Stop the process for a while: it neither sends nor notices."""
         self.peers[name].frozen_until = max(self.peers[name].frozen_until, self.now + duration_s)
 
+    # -- links --------------------------------------------------------------------------------------------------------
+
+    def linked(self, a: str, b: str) -> bool:
+        """Whether there is a link between two peers now."""
+        return self._overlay is None or b in self._overlay[a]
+
+    def relink(self, a: str, b: str, *, up: bool) -> bool:
+        """Let a link appear or vanish; returns whether it did.
+
+        Both ends notice it in the same instant, and what was under way over a link that vanishes is lost.
+        """
+        assert self._overlay is not None, "on a full mesh no link appears or vanishes"
+        if self.linked(a, b) == up:
+            return False
+        for one, other in ((a, b), (b, a)):
+            if up:
+                self._overlay[one][other] = None
+            else:
+                del self._overlay[one][other]
+        self._relinked[self._pair(a, b)] = self._times_relinked(a, b) + 1
+        self._mark(b"link", *self._pair(a, b), b"up" if up else b"down")
+        for one, other in (self._pair(a, b), self._pair(a, b)[::-1]):
+            self.step(self.peers[one], Linked(other, up))
+        return True
+
+    @staticmethod
+    def _pair(a: str, b: str) -> tuple[str, str]:
+        return (a, b) if a < b else (b, a)
+
+    def _times_relinked(self, a: str, b: str) -> int:
+        return self._relinked.get(self._pair(a, b), 0)
+
     # -- events and effects -----------------------------------------------------------------------------------------
 
     def step(self, peer: Peer, event: Event) -> None:
@@ -203,6 +246,11 @@ class World:
         self.n_events += 1
         if isinstance(event, Woken):
             peer.wake_planned = float("inf")
+        elif isinstance(event, Linked):
+            if event.up:
+                peer.links[event.peer] = None
+            else:
+                peer.links.pop(event.peer, None)
         for effect in core.step(self.now, event):
             if self.crash_point(peer, effect):
                 self.crash(peer.name)
@@ -266,7 +314,7 @@ class World:
                 self._send(peer, Send(effect.to, message, bulk=True))
             case DropBlob():
                 peer.disk.drop_blob(effect.digest)
-            case Connect():
+            case Connect() | Disconnect():
                 pass  # every peer can reach every other; cuts are the network's affair
             case _:
                 raise AssertionError(f"unknown effect {effect}")
@@ -280,20 +328,23 @@ class World:
             self._transmit(peer, relay, carried, encode(carried))
 
     def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes]) -> None:
-        if self._overlay is not None and target not in self._overlay[peer.name]:
+        # A peer that was paused when a link vanished may use it until it is told; all others were told at once.
+        if self._overlay is not None and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         self._mark(b"send", peer.name, target, *frames)
         n_bytes = sum(map(len, frames))
         peer.counters["messages_sent"] += 1
         peer.counters["bytes_sent"] += n_bytes
-        self.traffic.count(peer.name, target, message, n_bytes)
-        source = peer.name
+        source, times = peer.name, self._times_relinked(peer.name, target)
+        if not self.linked(source, target):
+            return
+        self.traffic.count(source, target, message, n_bytes)
         for delay in self.network.delays(source, target):
-            self.at(self.now + delay, lambda: self._deliver(source, target, frames))
+            self.at(self.now + delay, lambda: self._deliver(source, target, frames, times))
 
-    def _deliver(self, source: str, target: str, frames: list[bytes]) -> None:
+    def _deliver(self, source: str, target: str, frames: list[bytes], times_relinked: int) -> None:
         peer = self.peers[target]
-        if peer.core is None:
+        if peer.core is None or self._times_relinked(source, target) != times_relinked:
             return
         peer.counters["messages_received"] += 1
         peer.counters["bytes_received"] += sum(map(len, frames))
@@ -305,11 +356,14 @@ class World:
 
     def _check_link(self, peer: Peer, target: str) -> None:
         life = peer.life
+        times = self._times_relinked(peer.name, target)
         open_ways = self.network.reaches(peer.name, target) and self.network.reaches(target, peer.name)
+        open_ways = open_ways and self.linked(peer.name, target)
 
         def answer() -> None:
             if peer.life == life:
                 refused = open_ways and self.peers[target].core is None
+                refused = refused and self._times_relinked(peer.name, target) == times
                 self.step(peer, LinkChecked(target, refused))
 
         self.at(self.now + 2 * self.network.conditions.delay_s[1], answer)
