@@ -34,7 +34,10 @@ def simulate(
     ] = None,
     overlay: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="sparse: lines, rings, stars and trees of links; by default a full mesh."),
+        typer.Option(
+            metavar="KIND",
+            help="sparse: lines, rings, stars and trees; moving: with links that come and go; by default a full mesh.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
@@ -103,8 +106,8 @@ def _range(text: str) -> tuple[int, int]:
 
 def _check(asked: Asked) -> None:
     protocol, mutant = asked.protocol, asked.mutant
-    if asked.overlay not in (None, "sparse"):
-        raise UsageError(f"--overlay {asked.overlay}: expected sparse, or nothing for a full mesh")
+    if asked.overlay not in (None, "sparse", "moving"):
+        raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
     if protocol == "fedcref":
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 

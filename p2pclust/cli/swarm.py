@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
     protocol: str | None = None  # "fedcref" has seeds of its own
     mutant: str | None = None
-    overlay: str | None = None  # "sparse", or a full mesh
+    overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
 
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - it never changes
@@ -57,7 +57,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
             try:
-                outcome = run(seed, sparse=asked.overlay == "sparse")
+                outcome = run(seed, overlay=asked.overlay)
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding like any other, and told in full
                 yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {})
             else:

@@ -80,8 +80,8 @@ class Core:
         self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
     ) -> None:
         self.identity = identity
-        routing = Routing(identity.name, identity.overlay, identity.links)
-        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, routing)
+        self.routing = Routing(identity.name, identity.overlay, identity.links)
+        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, self.routing)
         # One above the last life: a "dead" of that life never buries this one.
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)

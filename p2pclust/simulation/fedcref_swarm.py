@@ -24,6 +24,7 @@ from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk, digest_of
 from p2pclust.simulation import swarm
+from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.world import Observer, Peer, World
 
 __all__ = ["FedCRefSwarm", "draw", "run"]
@@ -136,7 +137,6 @@ class FedCRefSwarm(swarm.Swarm):
         assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
 
 
-def run(seed: int, *, sparse: bool = False) -> swarm.Outcome:
-    """Run one seed, on a full mesh or on a sparse overlay; `failure` is empty if nothing was wrong."""
-    plan = draw(seed)
-    return FedCRefSwarm(swarm.on_sparse_overlay(plan) if sparse else plan).go()
+def run(seed: int, *, overlay: str | None = None) -> swarm.Outcome:
+    """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
+    return FedCRefSwarm(laid_out(draw(seed), overlay)).go()

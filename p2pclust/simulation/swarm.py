@@ -25,13 +25,13 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
+from p2pclust.simulation.overlays import EVERYBODY, FAULTS_UNTIL_S, laid_out
 from p2pclust.simulation.world import Observer, Peer, World
 
-__all__ = ["Outcome", "Plan", "draw", "on_sparse_overlay", "run"]
+__all__ = ["Outcome", "Plan", "draw", "run"]
 
 #: Liveness: how long after the last fault has healed everybody may take (virtual seconds).
 DEADLINE_S: Final = 120.0
-_FAULTS_UNTIL_S: Final = 25.0
 _PHASES: Final = ("opening", "adopting", "combining", "closing")
 #: After how many more effects such a crash may come. An adopter writes its register at once, and after 2 effects it is
 #: written but not synced.
@@ -62,6 +62,10 @@ class Plan:
     links: tuple[tuple[int, int], ...] = ()  # of an overlay that is no full mesh
     known: bool = True  # whether everybody knows the whole overlay from the start
     collect: str = "star"
+    moves: tuple[
+        tuple[float, int, int], ...
+    ] = ()  # instant, peers whose link comes or goes; EVERYBODY: all of the first's
+    last_links: tuple[tuple[int, int], ...] = ()  # after everything healed, where links change
 
 
 @dataclass
@@ -85,7 +89,7 @@ def draw(seed: int) -> Plan:
     tail = float(rng.choice([0.0, 0.0, 0.02, 0.1]))
 
     def instants(k: int) -> list[float]:
-        return [float(t) for t in rng.uniform(0.5, _FAULTS_UNTIL_S, k)]
+        return [float(t) for t in rng.uniform(0.5, FAULTS_UNTIL_S, k)]
 
     return Plan(
         seed=seed,
@@ -120,21 +124,6 @@ def draw(seed: int) -> Plan:
             (at, int(rng.integers(n)), float(rng.uniform(0.2, 12.0))) for at in instants(int(rng.integers(0, 3)))
         ),
     )
-
-
-def on_sparse_overlay(plan: Plan) -> Plan:
-    """Draw links for a plan: a tree, or a ring, perhaps with more links; and whether everybody knows them all."""
-    rng, n = np.random.default_rng([plan.seed, 11]), plan.n_peers
-    shape = str(rng.choice(["line", "ring", "star", "tree"]))
-    above = {"star": [0] * n, "tree": [int(rng.integers(max(1, i))) for i in range(n)]}
-    links = {(above[shape][i] if shape in above else i - 1, i): None for i in range(1, n)}
-    if shape == "ring":
-        links[0, n - 1] = None
-    for _ in range(int(rng.choice([0, 0, 1, 2]))):
-        a, b = sorted(rng.choice(n, 2, replace=False).tolist())
-        links[a, b] = None
-    known = bool(rng.random() < 0.5)
-    return replace(plan, links=tuple(sorted(links)), known=known, collect=str(rng.choice(["star", "tree", "tree"])))
 
 
 class Marks(Observer):
@@ -309,7 +298,9 @@ class Swarm:
             world.at(start + at, partial(self._cut, self.names[index], for_s, one_way=one_way))
         for at, index, for_s in self.plan.pauses:
             world.at(start + at, partial(self._pause, self.names[index], for_s))
-        world.run_until(start + _FAULTS_UNTIL_S, self._step)
+        for at, walker, other in self.plan.moves:
+            world.at(start + at, partial(self._move, walker, other))
+        world.run_until(start + FAULTS_UNTIL_S, self._step)
 
     def _step(self) -> bool:
         """After every event: plan the return of whom a phase crash took."""
@@ -357,10 +348,32 @@ class Swarm:
         self.marks.counts["pause"] += 1
         self.world.freeze(name, for_s)
 
+    def _move(self, walker: int, other: int) -> None:
+        name = self.names[walker]
+        for end in self.world.neighbours(name) if other == EVERYBODY else (self.names[other],):
+            self._relink(name, end, up=not self.world.linked(name, end))
+
+    def _relink(self, a: str, b: str, *, up: bool) -> None:
+        if self.world.relink(a, b, up=up):
+            self.marks.counts["link appeared" if up else "link vanished"] += 1
+
+    def _heal_links(self) -> None:
+        """Enough links again, the new ones first: nobody need be cut off on the way."""
+        if not self.plan.moves:
+            return
+        last = {(self.names[a], self.names[b]): None for a, b in self.plan.last_links}
+        for a, b in last:
+            self._relink(a, b, up=True)
+        for name in self.names:
+            for other in self.world.neighbours(name):
+                if (name, other) not in last and (other, name) not in last:
+                    self._relink(name, other, up=False)
+
     def _heal(self) -> None:
         world = self.world
         self.phase_crashes.active = False
         self.network.heal_all()
+        self._heal_links()
         for name in self.names:
             if world.peers[name].core is None:
                 world.at(world.now + float(self._rng.uniform(0, 1)), partial(world.start, name))
@@ -387,12 +400,20 @@ class Swarm:
         state = JobState.decode(finals.pop())
         assert state.status == "done", f"the job failed: {state.reason}"
         self._judge_result(state)
+        if self.plan.moves:
+            self.world.run_until(self.world.now + DEADLINE_S, self._all_know_the_links)
+            assert self._all_know_the_links(), "L4: not everybody knows the links that there are now"
         self.marks.counts["finished"] += 1
 
     def _judge_result(self, state: JobState) -> None:
         """Everybody finished with this state: is it right?"""
         again = replay(self.job, [self.locals[name] for name in self.names], state.log)
         assert again.encode() == state.encode(), "S5: the bits are not those of the in-process replay"
+
+    def _all_know_the_links(self) -> bool:
+        now = {name: self.world.neighbours(name) for name in self.names}
+        peers = [peer.core for peer in self.world.peers.values() if peer.core is not None]
+        return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 
     def _was_accepted(self) -> bool:
         """Whether the document reached a disk other than one that was wiped with it: else there is no job any more."""
@@ -405,7 +426,6 @@ class Swarm:
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
 
-def run(seed: int, *, sparse: bool = False) -> Outcome:
-    """Run one seed, on a full mesh or on a sparse overlay; `failure` is empty if nothing was wrong."""
-    plan = draw(seed)
-    return Swarm(on_sparse_overlay(plan) if sparse else plan).go()
+def run(seed: int, *, overlay: str | None = None) -> Outcome:
+    """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
+    return Swarm(laid_out(draw(seed), overlay)).go()

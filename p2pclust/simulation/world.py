@@ -206,6 +206,11 @@ class World:
         """Whether there is a link between two peers now."""
         return self._overlay is None or b in self._overlay[a]
 
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """To whom a peer has a link now, sorted; on a full mesh everybody else."""
+        links = [other for other in self.peers if other != name] if self._overlay is None else self._overlay[name]
+        return tuple(sorted(links))
+
     def relink(self, a: str, b: str, *, up: bool) -> bool:
         """Let a link appear or vanish; returns whether it did.
 
