@@ -22,6 +22,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 _PEERS_MAX = 5000
 _PICTURES = (".svg", ".png")
+_TRACE = ".csv"
 _GENERATED = ", ".join(kind for kind in KINDS if kind != "file")
 
 _Peers = Annotated[int | None, typer.Option(metavar="N", help="How many; default 12. A file names its own.")]
@@ -92,7 +93,10 @@ def show(
     out: Annotated[
         list[Path] | None,
         typer.Option(
-            "-o", "--out", metavar="FILE", help="Write it: .svg, .png, .graphml, .edges or .adj; may be repeated."
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Write it: .svg, .png, .graphml, .edges or .adj; .csv: the trace; may be repeated.",
         ),
     ] = None,
     as_json: Annotated[
@@ -104,18 +108,21 @@ def show(
     \b
     Example:
       p2pclust topology show small-world --peers 20 --set neighbours=6 --seed 1 -o overlay.svg -o overlay.graphml
+      p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
     from p2pclust.protocols.streams import gossiping  # noqa: PLC0415 - imports NumPy
     from p2pclust.topology import measure, write_overlay  # noqa: PLC0415
 
-    _check_outputs(out or ())
+    _check_outputs(out or (), what)
     chosen = _settings(settings)
     overlay = _made(what, peers, seed, chosen)
     measures = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
             _draw(overlay, file)
+        elif file.suffix.lower() == _TRACE:
+            _write_trace(what, overlay, seed, chosen, file)
         else:
             write_overlay(overlay, file)
     _summarise(what, measures)
@@ -212,11 +219,13 @@ def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
             raise UsageError(f"--set {key}: no option of {', '.join(named) or 'a file'}: {its}")
 
 
-def _check_outputs(files: Iterable[Path]) -> None:
+def _check_outputs(files: Iterable[Path], what: str) -> None:
     """Refuse what could not be written, before anything is made."""
     from p2pclust.topology.files import SUFFIXES  # noqa: PLC0415 - imports NumPy
 
     for file in files:
+        if file.suffix.lower() == _TRACE and what == "mobility":
+            continue
         if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
             raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
         if file.suffix.lower() in _PICTURES:
@@ -224,6 +233,14 @@ def _check_outputs(files: Iterable[Path]) -> None:
 
             if not can_draw():
                 raise UsageError("a picture needs Matplotlib: pip install 'p2pclust[plots]'")
+
+
+def _write_trace(what: str, overlay: Overlay, seed: int, options: Mapping[str, Any], file: Path) -> None:
+    """Write how the links of peers that walk change."""
+    from p2pclust.protocols.streams import linking  # noqa: PLC0415 - imports NumPy
+    from p2pclust.topology import make_trace, write_trace  # noqa: PLC0415
+
+    write_trace(make_trace(what, overlay.names, linking(seed), **options), file)
 
 
 def _draw(overlay: Overlay, file: Path) -> None:

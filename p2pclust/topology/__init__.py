@@ -16,34 +16,50 @@ if TYPE_CHECKING:
     from p2pclust.topology.kinds import KINDS
     from p2pclust.topology.matrices import betweenness, closeness, metropolis_hastings
     from p2pclust.topology.measures import Measures, measure
+    from p2pclust.topology.mobility import Walk, make_trace, walk
     from p2pclust.topology.overlay import Overlay
+    from p2pclust.topology.traces import LinkChange, links_after, read_trace, write_trace
 
 __all__ = [
     "KINDS",
+    "LinkChange",
     "Measures",
     "Overlay",
+    "Walk",
     "betweenness",
     "closeness",
     "gossip_rounds",
+    "links_after",
     "make_overlay",
+    "make_trace",
     "measure",
     "metropolis_hastings",
     "read_overlay",
+    "read_trace",
+    "walk",
     "write_overlay",
+    "write_trace",
 ]
 
 _HOMES = {
     "KINDS": "kinds",
+    "LinkChange": "traces",
     "Measures": "measures",
     "Overlay": "overlay",
+    "Walk": "mobility",
     "betweenness": "matrices",
     "closeness": "matrices",
     "gossip_rounds": "gossip",
+    "links_after": "traces",
     "make_overlay": "generate",
+    "make_trace": "mobility",
     "measure": "measures",
     "metropolis_hastings": "matrices",
     "read_overlay": "files",
+    "read_trace": "traces",
+    "walk": "mobility",
     "write_overlay": "files",
+    "write_trace": "traces",
 }
 
 

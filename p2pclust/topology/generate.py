@@ -32,11 +32,11 @@ from p2pclust.errors import UsageError
 from p2pclust.topology.convert import overlay_of
 from p2pclust.topology.kinds import KINDS, options_of
 from p2pclust.topology.overlay import Overlay, unknown
+from p2pclust.topology.ranges import in_range
 
 __all__ = ["grid_columns", "make_overlay"]
 
 _DRAWS = 100
-_WIDER = 1.2  # the default range is so many times the least one
 _DENSE = 1500  # up to so many peers a dense eigenvalue solver is the faster one
 
 Options = Mapping[str, Any]
@@ -283,31 +283,14 @@ def _scale_free(n_peers: int, options: Options, rng: np.random.Generator) -> Mad
 
 
 def _geometric(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
-    import networkx as nx  # noqa: PLC0415
-
-    places = rng.random((n_peers, 2))
-    least = _least_radius(places)
-    radius = options["radius"] if options["radius"] is not None else _WIDER * least
-    graph = nx.random_geometric_graph(n_peers, radius, pos=dict(enumerate(places.tolist())))
-    if not nx.is_connected(graph):
-        raise UsageError(
-            f"overlay 'geometric': radius = {radius:g}: these {n_peers} peers are then in "
-            f"{nx.number_connected_components(graph)} parts: expected at least {math.ceil(least * 1e4) / 1e4:g}"
-        )
+    graph, places, _ = in_range("geometric", n_peers, options, rng)
     return graph, places
 
 
-def _least_radius(places: NDArray[np.float64]) -> float:
-    """Return the least range that links all: the longest link of a minimum spanning tree, by Prim's algorithm."""
-    away = np.full(len(places), np.inf)
-    outside = np.ones(len(places), dtype=np.bool_)
-    peer, longest = 0, 0.0
-    for _ in range(len(places) - 1):
-        outside[peer] = False
-        away = np.minimum(away, np.hypot(*(places - places[peer]).T))
-        peer = int(np.where(outside, away, np.inf).argmin())
-        longest = max(longest, float(away[peer]))
-    return longest
+def _mobility(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    """Return where the walk begins."""
+    graph, places, _ = in_range("mobility", n_peers, options, rng)
+    return graph, places
 
 
 def _hierarchical(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
@@ -376,6 +359,7 @@ _MAKERS: Mapping[str, Callable[[int, Options, np.random.Generator], Made]] = {
     "small-world": _small_world,
     "scale-free": _scale_free,
     "geometric": _geometric,
+    "mobility": _mobility,
     "hierarchical": _hierarchical,
     "hypercube": _hypercube,
     "expander": _expander,

@@ -108,6 +108,16 @@ KINDS: Mapping[str, Kind] = {
             )
         },
     ),
+    "mobility": Kind(
+        "peers that walk in a square of side 1 (random waypoint), linked while they are in range of each other",
+        {
+            "radius": Option(
+                float, None, "the range; the least links all at the start", least=0.0, otherwise="1.2 times the least"
+            ),
+            "speed": Option(float, 0.01, "sides of the square per second, on average", least=1e-6, most=1.0),
+            "seconds": Option(int, 120, "how long they walk; then they stand", least=0, most=86_400),
+        },
+    ),
     "hierarchical": Kind(
         "the first peers are gateways, all linked to each other; every other peer is linked to one of them",
         {"gateways": Option(int, None, "how many", least=1, otherwise="the square root of N")},

@@ -15,7 +15,7 @@ from p2pclust.topology import KINDS, Overlay, make_overlay
 from p2pclust.topology.convert import graph_of
 from p2pclust.topology.generate import grid_columns
 
-DRAWN = ("regular", "random", "small-world", "scale-free", "geometric", "expander")
+DRAWN = ("regular", "random", "small-world", "scale-free", "geometric", "mobility", "expander")
 GENERATED = [kind for kind in KINDS if kind != "file"]
 
 
@@ -43,7 +43,7 @@ def test_every_kind_is_connected_simple_and_reproducible(kind: str, data: st.Dat
     assert all(a < b for a, b in overlay.links)
     assert len(set(overlay.links)) == overlay.n_links
     assert overlay == make_overlay(kind, names, np.random.default_rng(seed))
-    assert (overlay.positions is not None) == (kind == "geometric")
+    assert (overlay.positions is not None) == (kind in ("geometric", "mobility"))
 
 
 @pytest.mark.parametrize("kind", GENERATED)
