@@ -80,7 +80,7 @@ class Progress:
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
             "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
             "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
-            "failed": self._reason,
+            "failed": self._reason, "link": self._relinked,
         }  # fmt: skip
 
     @property
@@ -237,6 +237,9 @@ class Progress:
         line = f"waiting: {event['present']} of {event['of']} peers are here"
         said, self._waiting = self._waiting, line
         return "" if said == line else line
+
+    def _relinked(self, event: Event) -> str:
+        return f"{event['peer']} and {event['to']} {'are linked now' if event['up'] else 'have lost their link'}"
 
     def _left_out(self, event: Event) -> str:
         return f"round {event['round']} goes on without {event['peer']}, which stays silent"

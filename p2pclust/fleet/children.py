@@ -90,10 +90,16 @@ class Child:
         self._on_exit = on_exit
         directory.mkdir(parents=True, exist_ok=True)
         self._config = directory / "peer.json"
-        self._config.write_text(json.dumps(config, indent=1))
+        self._settings = dict(config)
+        self.configure({})
         self.process: Forked | None = None
         self._reader: asyncio.Task[None] | None = None
         self.lives = 0
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change what the next life is configured with."""
+        self._settings |= settings
+        self._config.write_text(json.dumps(self._settings, indent=1))
 
     @property
     def alive(self) -> bool:

@@ -70,6 +70,9 @@ class ProcessFleet:
         self._blobs: dict[bytes, bytes] = {}
         self._returning: dict[str, None] = {}  # down now, but to be restarted
         self._paused: dict[str, None] = {}
+        self._links = (
+            None if spec.overlay is None else {name: dict.fromkeys(near) for name, near in spec.overlay.items()}
+        )
         self._ended = False
         self._failed: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -221,7 +224,8 @@ class ProcessFleet:
                 return failure
             if silent_s > self.spec.give_up_s:
                 lost = [name for name in job.roster if not self._counts(name)]
-                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, self.spec.overlay)}"
+                links = None if self._links is None else {name: list(near) for name, near in self._links.items()}
+                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, links)}"
         name = sorted(job.digests)[0]
         child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
         if child is None:
@@ -284,6 +288,24 @@ class ProcessFleet:
         for number, fault in enumerate(self.spec.faults):
             if fault.seconds is not None:
                 self._soon(self._later(number, fault, fault.seconds))
+        if self.spec.trace:
+            self._soon(self._follow_trace())
+
+    async def _follow_trace(self) -> None:
+        """Tell both ends of every link that appears or vanishes, when it does."""
+        began = self.now
+        for change in self.spec.trace:
+            wait_s = began + change.seconds - self.now
+            if wait_s > 0:
+                await _pass(wait_s)
+            assert self._links is not None, "a trace has an overlay to begin with"
+            self.record.take(self.now, change.a, "link", {"to": change.b, "up": change.up})
+            for one, other in ((change.a, change.b), (change.b, change.a)):
+                if change.up:
+                    self._links[one][other] = None
+                else:
+                    self._links[one].pop(other, None)
+                self.children[one].tell({"do": "link", "peer": other, "up": change.up})
 
     async def _later(self, number: int, fault: Fault, delay_s: float) -> None:
         await _pass(delay_s)
@@ -324,6 +346,8 @@ class ProcessFleet:
         await _pass(down_s)
         await self._until(lambda: not self.children[name].alive, _ANSWER_S)
         self._sees[name] = {}
+        if self.spec.trace and self._links is not None:
+            self.children[name].configure({"links": sorted(self._links[name])})  # as a radio would find them
         await self.children[name].start()
         self._returning.pop(name, None)
 

@@ -29,16 +29,19 @@ def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = Non
     --------
     >>> needs(["meter-02"]), needs([])
     (': meter-02 is gone, and this job needs everybody', '')
+    >>> needs([], {"a": ["b"], "b": ["a"], "c": []})
+    ': c has no way to the others'
     >>> needs(["b"], {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]})
     ': b is gone, and without it a has no way to the others'
     """
-    if not lost:
-        return ""
-    gone = f": {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} gone, and"
     cut_off = _cut_off(lost, overlay) if overlay else []
+    has = "has" if len(cut_off) == 1 else "have"
+    if not lost:
+        return f": {', '.join(cut_off)} {has} no way to the others" if cut_off else ""
+    gone = f": {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} gone, and"
     if not cut_off:
         return f"{gone} this job needs everybody"
-    has, it = "has" if len(cut_off) == 1 else "have", "it" if len(lost) == 1 else "them"
+    it = "it" if len(lost) == 1 else "them"
     return f"{gone} without {it} {', '.join(cut_off)} {has} no way to the others"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.topology.traces import LinkChange
 
 __all__ = ["carry_out"]
 
@@ -91,6 +93,7 @@ class _SimulatedFleet:
             job = self._submit(request)
             if number == 0:
                 self._plan_faults()
+                self._plan_trace()
             failure = self._finish(job, request.job)
             if failure:
                 break
@@ -127,7 +130,7 @@ class _SimulatedFleet:
                 return failure
             if silent_s > self._spec.give_up_s:
                 lost = [name for name in job.roster if not self._counts(name)]
-                why = needs(lost, self._spec.overlay)
+                why = needs(lost, self._links())
                 return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
@@ -154,6 +157,21 @@ class _SimulatedFleet:
         expected = [name for name in job.roster if self._counts(name)]
         alive = any(self._world.peers[name].core is not None for name in job.digests)
         return alive and all(name in job.digests for name in expected)
+
+    # -- links ------------------------------------------------------------------------------------------------------
+
+    def _plan_trace(self) -> None:
+        for change in self._spec.trace:
+            self._world.at(self._world.now + change.seconds, partial(self._relink, change))
+
+    def _relink(self, change: LinkChange) -> None:
+        self._record.take(self._world.now, change.a, "link", {"to": change.b, "up": change.up})
+        self._world.relink(change.a, change.b, up=change.up)
+
+    def _links(self) -> Mapping[str, tuple[str, ...]] | None:
+        """Each peer's neighbours now; None on a full mesh."""
+        names = self._world.peers
+        return None if self._spec.overlay is None else {name: self._world.neighbours(name) for name in names}
 
     # -- faults -------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk
 from p2pclust.simulation.traffic import LinkTraffic
+from p2pclust.topology.traces import LinkChange
 
 __all__ = ["Event", "Fault", "FleetResult", "FleetSpec", "JobRequest", "JobResult", "Link", "OnEvent", "PeerSpec"]
 
@@ -101,9 +102,14 @@ class FleetSpec:
     timing: str = "fast"
     seed: int = 0
     overlay: Mapping[str, tuple[str, ...]] | None = None  # each peer's neighbours; a full mesh by default
+    trace: tuple[LinkChange, ...] = ()  # links that appear and vanish, in the order of time; needs an overlay
     faults: tuple[Fault, ...] = ()
     directory: Path | None = None  # where peers keep their stores and logs; a temporary one by default
     give_up_s: float = 120.0  # after this long without any progress the fleet is given up
+
+    def __post_init__(self) -> None:
+        if self.trace and self.overlay is None:
+            raise UsageError("trace: a full mesh without links of its own: give the overlay that the trace begins with")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from p2pclust.protocols.job import Job
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.schema import PartitionSpec, Scenario
-from p2pclust.topology import make_overlay
+from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
 
-__all__ = ["check_backend", "load_data", "load_scenario", "make_job", "read_toml"]
+__all__ = ["check_backend", "load_data", "load_scenario", "make_job", "make_links", "make_moves", "read_toml"]
 
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
@@ -116,7 +116,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
 
 
 def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
-    """Return each device's neighbours, by name; None on a full mesh.
+    """Return each device's neighbours at the start, by name; None on a full mesh that stays one.
 
     Raises
     ------
@@ -124,11 +124,31 @@ def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
         If there can be no such overlay of these devices, or its file cannot be used.
     """
     spec = scenario.fleet.overlay
-    if spec.kind == "full":
+    if spec.kind == "full" and spec.trace is None:
         return None
+    overlay = _overlay(scenario)
+    return {name: overlay.neighbours(name) for name in overlay.names}
+
+
+def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
+    """Return the links that appear and vanish, in the order of time.
+
+    Raises
+    ------
+    UsageError
+        If the trace cannot be used, or there can be no such overlay.
+    """
+    spec = scenario.fleet.overlay
+    if spec.trace is not None:
+        return read_trace(spec.trace, _overlay(scenario))
     names = [device.name for device in scenario.fleet.members]
-    overlay = make_overlay(spec.kind, names, streams.linking(scenario.seed), **spec.options)
-    return {name: overlay.neighbours(name) for name in names}
+    return make_trace(spec.kind, names, streams.linking(scenario.seed), **spec.options)
+
+
+def _overlay(scenario: Scenario) -> Overlay:
+    spec = scenario.fleet.overlay
+    names = [device.name for device in scenario.fleet.members]
+    return make_overlay(spec.kind, names, streams.linking(scenario.seed), **spec.options)
 
 
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
@@ -186,7 +206,8 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     linked = [device.name for device in scenario.fleet.members if device.link is not None]
     if linked and backend != "simulated":
         raise UsageError(f"{linked[0]}: link: only the simulated backend shapes links: run with --backend simulated")
-    if scenario.fleet.overlay.kind != "full" and backend == "in-process":
+    overlay = scenario.fleet.overlay
+    if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
     if scenario.faults and backend == "in-process":
         raise UsageError("[[faults]]: the in-process backend has no peers that could fail: choose another backend")
@@ -300,8 +321,10 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     """Let relative data files start beside the scenario, whatever folder it is run from."""
     fleet = document.get("fleet")
     overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
-    if isinstance(overlay, dict) and isinstance(overlay.get("path"), str):
-        overlay["path"] = _anchored(folder, overlay["path"])
+    if isinstance(overlay, dict):
+        for key in ("path", "trace"):
+            if isinstance(overlay.get(key), str):
+                overlay[key] = _anchored(folder, overlay[key])
     data = document.get("data")
     if not isinstance(data, dict):
         return

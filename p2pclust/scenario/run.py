@@ -20,9 +20,10 @@ from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import empty_entry, job_entry
 from p2pclust.scenario.expectations import check
-from p2pclust.scenario.load import check_backend, load_data, make_job, make_links
+from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
 from p2pclust.scenario.schema import Device, FaultSpec, Scenario
 from p2pclust.simulation.traffic import summary
+from p2pclust.topology import LinkChange
 
 __all__ = ["Backend", "carry_out", "fitness", "fleet_spec"]
 
@@ -195,14 +196,16 @@ def fleet_spec(
     for fault in scenario.faults:
         victims = scenario.victims(fault, rng)
         faults += [_fault(fault, who, down_s) for who in _each(victims)]
+    moves = make_moves(scenario)
     return FleetSpec(
         peers,
         requests,
         timing=scenario.fleet.timing,
         seed=scenario.seed,
         overlay=make_links(scenario),
+        trace=moves,
         faults=tuple(faults),
-        give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing),
+        give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing, moves),
     )
 
 
@@ -233,18 +236,21 @@ def _fault(fault: FaultSpec, who: tuple[str, ...], down_s: float) -> Fault:
     return Fault(fault.do, who, fault.at.round, fault.phase, fault.at.seconds, for_s, fault.within)
 
 
-def _give_up_s(requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str) -> float:
+def _give_up_s(
+    requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange]
+) -> float:
     """Return how long nothing may happen, if the scenario does not tell.
 
     A silent peer has its patience and half of it again, for the way through others; then come elections, and the
-    longest time that a fault keeps somebody away. It is never short, for a round may compute for long, and a fleet
-    that lost its majority gives up earlier by itself.
+    longest time that a fault keeps somebody away, or that links go on changing, for the last one may join what is apart. It
+    is never short, for a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
     """
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
     deadline_s = max(request.deadline_s for request in requests)
     away_s = max((fault.for_s or 0.0 for fault in faults), default=0.0)
-    return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s)
+    moved_s = max((move.seconds for move in moves), default=0.0)
+    return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s + moved_s)
 
 
 def _result(

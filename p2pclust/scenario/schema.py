@@ -153,11 +153,17 @@ class OverlaySpec(Table):
     gateways: int | None = None
     #: Of a GraphML, edge or adjacency file, beside the scenario.
     path: str | None = None
+    #: Of peers that walk.
+    speed: float | None = None
+    seconds: int | None = None
+    #: A file of links that appear and vanish while jobs run, beside the scenario; see p2pclust.topology.traces.
+    trace: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was given, but the kind."""
-        return {name: value for name, value in self.model_dump(exclude={"kind"}).items() if value is not None}
+        """What was given for the kind."""
+        given = self.model_dump(exclude={"kind", "trace"}).items()
+        return {name: value for name, value in given if value is not None}
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> OverlaySpec:
@@ -165,6 +171,8 @@ class OverlaySpec(Table):
             options_of(self.kind, self.options)
         except UsageError as error:
             raise wrong_table([str(error)]) from None
+        if self.trace is not None and self.kind == "mobility":
+            raise wrong_table(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
         return self
 
 
