@@ -21,7 +21,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.core import Core, Identity, Stored
 from p2pclust.peer.effects import CheckLink, Compute, Effect, Persist, Report, Send, SendChunk, Task
-from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Ref, Started, Submit, Woken
+from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Linked, Ref, Started, Submit, Woken
 from p2pclust.peer.job import Job
 from p2pclust.peer.messages import (
     Ack,
@@ -158,7 +158,7 @@ class Net:
         ends = [(f"p{a}", f"p{b}") for a, b in links.split()]
         both = [*ends, *((b, a) for a, b in ends)]
         self.overlay = {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names} if ends else None
-        self._known = known
+        self._known, self._configured = known, self.overlay
         self._auto: deque[Callable[[], None]] = deque()
         self._pumping = False
 
@@ -170,8 +170,14 @@ class Net:
             peer = self.peers[name]
             peer.life += 1
             addresses = {other: f"{other}:1" for other in self.names}
-            overlay = self.overlay if self.overlay is None or self._known else {name: self.overlay[name]}
-            identity = Identity(name, addresses[name], self.names, addresses, self._fitness.get(name, 0.5), overlay)
+            told = self._configured
+            overlay = told if told is None or self._known else {name: told[name]}
+            links = (
+                None if self.overlay is None or told is None or self.overlay[name] == told[name] else self.overlay[name]
+            )
+            identity = Identity(
+                name, addresses[name], self.names, addresses, self._fitness.get(name, 0.5), overlay, links
+            )
             rng = np.random.default_rng([self.names.index(name), peer.life])
             peer.core = Core(identity, peer.disk.load(), self.timing, self.limits, rng)
             self.step(name, Started())
@@ -183,6 +189,22 @@ class Net:
         peer.disk.crash()
         if wiped:
             peer.disk = Disk(f"store-{name}-{peer.life}")
+
+    def relink(self, *links: str, up: bool) -> None:
+        """Let links appear, or vanish, and tell both ends: ``"12"`` is that of p1 and p2."""
+        assert self.overlay is not None
+        for link in links:
+            a, b = f"p{link[0]}", f"p{link[1]}"
+            before = self.overlay
+            self.overlay = dict(before)
+            for one, other in ((a, b), (b, a)):
+                kept = [name for name in before[one] if name != other]
+                self.overlay[one] = tuple(sorted([*kept, other] if up else kept))
+            self._pumping = True  # nothing is delivered before both know
+            for one, other in ((a, b), (b, a)):
+                self.step(one, Linked(other, up))
+            self._pumping = False
+            self._pump()
 
     def meet(self) -> None:
         """Start everybody and wait until all see all."""
@@ -293,6 +315,9 @@ class Net:
             peer.effects.append(effect)
             self._perform(peer, effect)
         peer.disk.sync()
+        self._pump()
+
+    def _pump(self) -> None:
         if not self._pumping:
             self._pumping = True
             while self._auto:
