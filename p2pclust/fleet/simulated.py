@@ -221,7 +221,7 @@ class _SimulatedFleet:
         if fault.do == "pause":
             world.freeze(name, fault.for_s if fault.for_s is not None else _FOREVER_S)
         elif fault.do == "resume":
-            world.peers[name].frozen_until = world.now
+            world.thaw(name)
         else:
             if fault.do == "restart":
                 self._returning[name] = None

@@ -72,6 +72,7 @@ class Peer:
     core: Core | None = None  # None while it is down
     life: int = 0
     frozen_until: float = 0.0
+    held: list[Event] = field(default_factory=list)  # what happened while it was frozen, in that order
     wake_planned: float = float("inf")
     must_sync: bool = False
     memories: Memories = field(default_factory=Memories)  # of this life
@@ -161,6 +162,7 @@ class World:
             return
         peer.life += 1
         peer.frozen_until = 0.0
+        peer.held = []
         peer.memories = Memories()
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
@@ -183,6 +185,7 @@ class World:
         if peer.core is None:
             return
         peer.core = None
+        peer.held = []
         peer.must_sync = False
         lost = peer.disk.crash()
         self._mark(b"crash", name)
@@ -199,6 +202,28 @@ class World:
     def freeze(self, name: str, duration_s: float) -> None:
         """Stop the process for a while: it neither sends nor notices."""
         self.peers[name].frozen_until = max(self.peers[name].frozen_until, self.now + duration_s)
+
+    def thaw(self, name: str) -> None:
+        """Let a stopped process go on now."""
+        self.peers[name].frozen_until = self.now
+        self._go_on(self.peers[name], self.peers[name].life)
+
+    def _hold(self, peer: Peer, event: Event) -> None:
+        peer.held.append(event)
+        if len(peer.held) == 1:
+            life = peer.life
+            self.at(peer.frozen_until, lambda: self._go_on(peer, life))
+
+    def _go_on(self, peer: Peer, life: int) -> None:
+        """Whatever happened to a process that stood still happens now, in its order, unless it was stopped for longer."""
+        if peer.life != life:
+            return
+        if self.now < peer.frozen_until:
+            self.at(peer.frozen_until, lambda: self._go_on(peer, life))
+            return
+        held, peer.held = peer.held, []
+        for event in held:
+            self.step(peer, event)
 
     # -- links --------------------------------------------------------------------------------------------------------
 
@@ -245,8 +270,7 @@ class World:
         if core is None:
             return
         if self.now < peer.frozen_until:
-            life = peer.life
-            self.at(peer.frozen_until, lambda: self.step(peer, event) if peer.life == life else None)
+            self._hold(peer, event)
             return
         self.n_events += 1
         if isinstance(event, Woken):
