@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from p2pclust.peer.effects import Effect, Persist, Report, Send
-from p2pclust.peer.events import Submit
+from p2pclust.peer.events import Arrived, Event, Submit
+from p2pclust.peer.messages import BlobMissing
 from p2pclust.peer.timing import Limits, preset
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
+
+WORD = BlobMissing(b"w" * 32)
 
 
 class Diary(Observer):
@@ -221,3 +224,100 @@ def test_the_trace_tells_two_worlds_apart() -> None:
 
     assert trace(1) == trace(1)
     assert trace(1) != trace(2)
+
+
+class TestLinks:
+    """The line a - b - c, whose links may vanish."""
+
+    @pytest.fixture
+    def line(self, diary: Diary) -> World:
+        rng = np.random.default_rng(0)
+        locals_ = {name: Local(rng.normal(size=(8, 2))) for name in ("a", "b", "c")}
+        overlay = {"a": ("b",), "b": ("a", "c"), "c": ("b",)}
+        network = Network(Conditions(delay_s=(0.1, 0.1)), np.random.default_rng(1))
+        world = World(locals_, network, preset("fast"), Limits(), np.random.default_rng(2), (diary,), overlay=overlay)
+        start(world)
+        return world
+
+    @staticmethod
+    def say(world: World, source: str, target: str) -> None:
+        world._send(world.peers[source], Send(target, WORD))
+
+    @pytest.fixture
+    def heard(self, line: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Who heard the word."""
+        found: list[str] = []
+        step = line.step
+
+        def listening(peer: Peer, event: Event) -> None:
+            if isinstance(event, Arrived) and event.message == WORD:
+                found.append(peer.name)
+            step(peer, event)
+
+        monkeypatch.setattr(line, "step", listening)
+        return found
+
+    def test_both_ends_know_at_once_and_the_other_does_not(self, line: World, diary: Diary) -> None:
+        before, diary.steps = line.now, []
+        assert line.relink("b", "a", up=False)
+        assert diary.steps == [(before, "a"), (before, "b")]
+        assert (line.linked("a", "b"), line.neighbours("b")) == (False, ("c",))
+        assert not line.relink("a", "b", up=False), "it is gone already"
+
+    def test_what_is_under_way_is_lost_even_if_the_link_comes_back(self, line: World, heard: list[str]) -> None:
+        self.say(line, "a", "b")
+        self.say(line, "b", "c")
+        line.relink("a", "b", up=False)
+        line.relink("a", "b", up=True)
+        line.run_until(line.now + 0.5)
+        assert heard == ["c"]
+
+    def test_nobody_sends_over_a_link_of_which_it_was_told_that_it_is_gone(self, line: World) -> None:
+        line.relink("a", "b", up=False)
+        with pytest.raises(AssertionError, match="a sends to b, to which it has no link"):
+            self.say(line, "a", "b")
+
+    def test_who_was_paused_is_told_afterwards_in_order_and_until_then_speaks_to_nobody(
+        self, line: World, heard: list[str]
+    ) -> None:
+        line.freeze("a", 1.0)
+        line.relink("a", "b", up=False)
+        line.relink("a", "c", up=True)
+        line.run_until(line.now + 0.5)
+        line.freeze("a", 1.0)
+        line.relink("a", "c", up=False)
+        line.relink("a", "b", up=True)
+        line.relink("a", "b", up=False)
+        self.say(line, "a", "b")
+        assert list(line.peers["a"].links) == ["b"]
+        line.run_until(line.now + 1.5)
+        assert list(line.peers["a"].links) == []
+        core = line.peers["a"].core
+        assert core is not None
+        assert not core.routing.linked("b")
+        assert heard == []
+
+    def test_a_new_life_finds_the_links_that_there_are(self, line: World) -> None:
+        line.crash("a")
+        line.relink("a", "b", up=False)
+        line.relink("a", "c", up=True)
+        line.start("a")
+        core = line.peers["a"].core
+        assert core is not None
+        assert (core.routing.linked("b"), core.routing.linked("c")) == (False, True)
+        assert line.run_until(line.now + 10, lambda: all_linked(line))
+
+    def test_a_port_behind_a_link_that_is_gone_refuses_nothing(self, line: World, diary: Diary) -> None:
+        line.crash("a")
+        line._check_link(line.peers["b"], "a")
+        line.relink("a", "b", up=False)
+        line.run_until(line.now + 0.5)
+        core = line.peers["b"].core
+        assert core is not None
+        assert core.membership.status("a") == "alive"
+
+    def test_who_goes_on_before_its_pause_ends_hears_what_it_missed(self, line: World) -> None:
+        line.freeze("a", 1e6)
+        line.relink("a", "b", up=False)
+        line.thaw("a")
+        assert list(line.peers["a"].links) == []
