@@ -107,6 +107,8 @@ def test_other_lines() -> None:
         one,
         {"peer": "b", "verb": "waiting", "present": 1, "of": 3},
         {"peer": "b", "verb": "waiting", "present": 1, "of": 3},
+        {"peer": "a", "verb": "link", "to": "b", "up": False},
+        {"peer": "a", "verb": "link", "to": "c", "up": True},
         {"peer": "c", "verb": "left-out", "round": 5},
         {"peer": "c", "verb": "exited", "code": 3},
         {"peer": "a", "verb": "data-refused", "reason": "row 1 is empty"},
@@ -114,6 +116,8 @@ def test_other_lines() -> None:
     ) == [
         "waiting: 1 of 3 peers are here",
         "",
+        "a and b have lost their link",
+        "a and c are linked now",
         "round 5 goes on without c, which stays silent",
         "c ended with exit code 3",
         "a cannot use its data: row 1 is empty",

@@ -31,8 +31,9 @@ def test_workers_find_the_same(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_traces_do_not_depend_on_the_hash_seed(cli: Cli) -> None:
-    command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:3", "--jobs", "2", "--seed-trace"]
+@pytest.mark.parametrize("overlay", [(), ("--overlay", "moving")])
+def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, overlay: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:3", "--jobs", "2", "--seed-trace", *overlay]
     told = [
         subprocess.run(
             command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
@@ -55,7 +56,7 @@ def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
 
 
 def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(seed: int, *, sparse: bool) -> None:
+    def broken(seed: int, *, overlay: str | None) -> None:
         raise ZeroDivisionError("in the core")
 
     monkeypatch.setattr("p2pclust.simulation.swarm.run", broken)

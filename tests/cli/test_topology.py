@@ -8,7 +8,7 @@ import pytest
 
 from p2pclust.data.shares import peer_names
 from p2pclust.protocols.streams import gossiping, linking
-from p2pclust.topology import KINDS, make_overlay, measure, read_overlay
+from p2pclust.topology import KINDS, make_overlay, make_trace, measure, read_overlay, read_trace
 
 from .conftest import Cli
 
@@ -195,3 +195,13 @@ def test_the_same_seed_draws_the_same(cli: Cli) -> None:
 def test_help(cli: Cli) -> None:
     assert "p2pclust topology show small-world" in cli("topology").out
     assert np.array([kind in cli("topology", "show", "--help").out for kind in ("small-world", "expander")]).all()
+
+
+def test_show_writes_the_trace_of_peers_that_walk_and_of_nobody_else(cli: Cli, tmp_path: Path) -> None:
+    assert cli("topology", "show", "mobility", "--peers", 5, "--seed", 2, "-o", "walk.csv").code == 0
+    overlay = make_overlay("mobility", peer_names(5), linking(2))
+    trace = read_trace(tmp_path / "walk.csv", overlay)
+    assert trace == make_trace("mobility", peer_names(5), linking(2))
+    ended = cli("topology", "show", "ring", "-o", "walk.csv")
+    assert ended.code == 2
+    assert "walk.csv: expected a name that ends with" in ended.err

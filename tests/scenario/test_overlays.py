@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.load import check_backend, load_scenario, make_links
+from p2pclust.scenario.load import check_backend, load_scenario, make_links, make_moves
+from p2pclust.topology import LinkChange
 
 TEXT = """
 title = "Six devices"
@@ -92,3 +93,36 @@ def test_in_one_process_there_are_no_links(scenario_of: Callable[..., str]) -> N
     check_backend(scenario, "simulated")
     with pytest.raises(UsageError, match="no links"):
         check_backend(scenario, "in-process")
+
+
+def test_a_trace_lies_beside_the_scenario_and_begins_at_its_links(
+    scenario_of: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "walk.csv").write_text("seconds,from,to,link\n1.5,peer-01,peer-02,down\n", encoding="utf-8")
+    for kind in ("line", "full"):
+        scenario = load_scenario(scenario_of(f'kind = "{kind}"', 'trace = "walk.csv"'))
+        assert make_moves(scenario) == (LinkChange(1.5, "peer-01", "peer-02", False),)
+        links = make_links(scenario)
+        assert links is not None
+        assert "peer-02" in links["peer-01"]
+        with pytest.raises(UsageError, match="no links"):
+            check_backend(scenario, "in-process")
+
+
+def test_a_trace_that_cannot_be_is_refused_with_its_line(scenario_of: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "walk.csv").write_text("seconds,from,to,link\n1.5,peer-01,peer-03,down\n", encoding="utf-8")
+    scenario = load_scenario(scenario_of('kind = "line"', 'trace = "walk.csv"'))
+    with pytest.raises(UsageError, match=r"walk.csv: line 2: link 'peer-01' - 'peer-03' is not there"):
+        make_moves(scenario)
+
+
+def test_peers_that_walk_draw_their_own_trace(scenario_of: Callable[..., str]) -> None:
+    walking = ('kind = "mobility"', "radius = 0.9", "speed = 0.1", "seconds = 20")
+    scenario = load_scenario(scenario_of(*walking), seed=1)
+    moves = make_moves(scenario)
+    assert moves == make_moves(scenario)
+    assert moves
+    assert moves[-1].seconds <= 20
+    assert make_moves(load_scenario(scenario_of('kind = "ring"'))) == ()
+    with pytest.raises(UsageError, match="draws its own trace"):
+        load_scenario(scenario_of(*walking, 'trace = "walk.csv"'))
