@@ -122,8 +122,8 @@ class ProcessFleet:
         if self._failed:
             raise FleetError(f"{self._failed[0]} did not start: {self.children[self._failed[0]].why()}")
         if not self._all_linked():
-            apart = [name for name, seen in self._sees.items() if len(seen) < len(names) - 1]
-            raise FleetError(f"{', '.join(apart)} not linked to everybody after {_START_S:.0f} s")
+            whom = "everybody" if self.spec.overlay is None else "all their neighbours"
+            raise FleetError(f"{', '.join(self._apart())} not linked to {whom} after {_START_S:.0f} s")
 
     def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
         directory = self._directory / peer.name
@@ -166,7 +166,13 @@ class ProcessFleet:
         } | beside
 
     def _all_linked(self) -> bool:
-        return all(len(seen) == len(self._sees) - 1 for seen in self._sees.values())
+        return not self._apart()
+
+    def _apart(self) -> list[str]:
+        """Who has not heard of all its neighbours; on a full mesh these are all."""
+        everybody, overlay = set(self._sees), self.spec.overlay
+        near = {name: everybody - {name} if overlay is None else set(overlay[name]) for name in self._sees}
+        return [name for name, seen in self._sees.items() if near[name] - set(seen)]
 
     async def stop(self) -> None:
         """End every process; a second time does nothing."""

@@ -100,8 +100,7 @@ class _SimulatedFleet:
         return self._result(failure)
 
     def _all_linked(self) -> bool:
-        n = len(self._world.peers)
-        return all(p.core is not None and len(p.core.membership.alive()) == n for p in self._world.peers.values())
+        return all(p.core is not None and p.core.membership.all_here() for p in self._world.peers.values())
 
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
@@ -112,10 +111,15 @@ class _SimulatedFleet:
             aggregator=request.aggregator, collect=request.collect,
         )  # fmt: skip
         self._world.step(by, event)
+        self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
         new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
         if not new:
             raise FleetError(f"{by.name} refused the job: {self._record.refused}")
         return new[0]
+
+    def _answered(self, before: set[str]) -> bool:
+        """Whether the peer that a job was handed in at has taken it, or refused it."""
+        return bool(set(self._record.jobs) - before or self._record.refused)
 
     def _finish(self, job: JobRecord, mathematics: Job) -> str:
         """Let time pass until everybody who lives has finished; returns why that cannot be, or nothing."""

@@ -76,16 +76,24 @@ class Document:
         """How reports name it, and the job in one of whose rounds it is wanted."""
         return {"job": self.id} | ({"within": self.parent} if self.parent else {})
 
+    def __contains__(self, name: str) -> bool:
+        """Whether the peer is on the roster."""
+        return name in self._indices
+
     def index(self, name: str) -> int:
         """The roster index of a peer."""
-        return self.roster.index(name)
+        return self._indices[name]
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.roster)}
 
     def counts(self, name: str, store_id: str) -> bool:
         """Whether the peer's word counts for a majority: only with the store that it had at submission.
 
         A peer that lost its store may have voted, or adopted, something that it no longer knows.
         """
-        return name in self.roster and self.store_ids[self.index(name)] == store_id
+        return name in self and self.store_ids[self.index(name)] == store_id
 
     def encode(self) -> bytes:
         """Canonical bytes.

@@ -77,7 +77,7 @@ class Facts:
                 self._ctx.send(name, delta)
 
     def _neighbours(self) -> list[str]:
-        return [name for name in self._ctx.routing.near(self._membership.alive()) if name != self._ctx.me]
+        return self._membership.neighbours()
 
     def get(self, owner: str, key: str) -> Fact | None:
         """The newest version that this peer has of a key."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
@@ -20,6 +22,15 @@ _PREFIX = "job/"
 _MOST_EARLY = 256
 
 
+@dataclass
+class _HandingIn:
+    """A job that a person hands in here."""
+
+    event: Submit
+    asked: list[str]  # who may not have said yet who they are
+    until: float  # when it goes on without them
+
+
 class Jobs:
     """The machine. `stored` holds the rows of the tables job, ballot and register, by job."""
 
@@ -32,6 +43,7 @@ class Jobs:
         self._facts = facts
         self._blobs = blobs
         self._fitness = fitness
+        self._handing_in: list[_HandingIn] = []
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
         self._early: dict[
@@ -42,7 +54,7 @@ class Jobs:
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
             self._documents[job_id] = document
-            if context.me in document.roster:
+            if context.me in document:
                 note = stored.get("note", {}).get(job_id)
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note)
 
@@ -62,8 +74,31 @@ class Jobs:
             job.start(fresh=False)
 
     def submit(self, event: Submit) -> None:
-        """A person hands in a job at this peer."""
-        ctx, alive = self._ctx, self._membership.alive()
+        """A person hands in a job at this peer; first it must know who everybody is."""
+        members = self._membership
+        asked = [name for name in event.roster or members.alive() if members.present(name)]
+        self._handing_in.append(_HandingIn(event, asked, self._ctx.now + self._ctx.timing.patience_s))
+        self._hand_in(again=True)
+
+    def _hand_in(self, *, again: bool) -> None:
+        """Hand in what can be; `again`: ask those who have not said who they are."""
+        members, waiting = self._membership, self._handing_in
+        self._handing_in = []
+        for job in waiting:
+            while job.asked and (members.store_id(job.asked[-1]) or not members.present(job.asked[-1])):
+                job.asked.pop()
+            if not job.asked or self._ctx.now >= job.until:
+                self._submit(job.event)
+                continue
+            self._handing_in.append(job)
+            if again:
+                members.call([name for name in job.asked if not members.store_id(name)])
+        if self._handing_in and again:
+            self._ctx.set_timer(("submit", ""), 2 * self._ctx.timing.retry_s)
+
+    def _submit(self, event: Submit) -> None:
+        ctx = self._ctx
+        alive = [name for name in self._membership.alive() if self._membership.store_id(name)]
         n_enrolled = len(self._membership.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
             ctx.report("refused", reason=f"only {len(alive)} of {n_enrolled} enrolled peers are here; name the roster")
@@ -110,7 +145,7 @@ class Jobs:
             self._keep(document, fact.value)
 
     def _keep(self, document: Document, data: bytes) -> None:
-        job_id, takes_part = document.id, self._ctx.me in document.roster
+        job_id, takes_part = document.id, self._ctx.me in document
         if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
             self._documents[job_id] = document
             self._ctx.persist("job", job_id, data)
@@ -159,7 +194,9 @@ class Jobs:
         return self.jobs[parent].desk.note_before(round_) if parent in self.jobs else b""
 
     def look(self) -> None:
-        """Something happened: does a desk have now what it waited for?"""
+        """Something happened: does a desk have now what it waited for, or this peer what it must know to hand in a job?"""
+        if self._handing_in:
+            self._hand_in(again=False)
         for job in list(self.jobs.values()):
             if job.desk.busy:
                 job.look()
@@ -178,7 +215,7 @@ class Jobs:
             self._early[job_id, source] = message
             if len(self._early) > _MOST_EARLY:
                 del self._early[next(iter(self._early))]
-        elif source in job.document.roster:
+        elif source in job.document:
             job.receive(source, message)
 
     def _on_synced(self, name: str, job_id: str) -> None:
@@ -190,7 +227,9 @@ class Jobs:
 
     def fire(self, key: TimerKey) -> None:
         """A timer of some job is due."""
-        if key[0] == "submit":
+        if key[0] == "submit" and not key[1]:
+            self._hand_in(again=True)
+        elif key[0] == "submit":
             self._tell(key[1])
         elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)
@@ -217,5 +256,5 @@ class Jobs:
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about somebody."""
         for job in list(self.jobs.values()):
-            if name in job.document.roster and job.id in self.jobs:
+            if name in job.document and job.id in self.jobs:
                 job.member_changed(name)

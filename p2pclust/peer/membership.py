@@ -15,6 +15,7 @@ What is known here is soft: it says whom to try and whom not to wait for. No maj
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
 from typing import Final
@@ -36,9 +37,13 @@ _SMALL_FLEET: Final = 3
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
-@dataclass
+@dataclass(slots=True)
 class Member:
-    """What this peer believes of another."""
+    """What this peer believes of another.
+
+    Where everybody was given the whole overlay, whoever is no neighbour is held alive, in incarnation 0, until its
+    neighbours say otherwise: so a large fleet that starts has nothing to tell.
+    """
 
     name: str
     status: str = "unknown"
@@ -72,7 +77,12 @@ class Membership:
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         self._ctx = context
         self._me = Member(context.me, "alive", incarnation, address, context.store_id)
-        self.members = {name: Member(name) for name in sorted(roster) if name != context.me}
+        far = "alive" if context.routing.mapped else "unknown"
+        self.members = {
+            name: Member(name, "unknown" if context.routing.linked(name) else far)
+            for name in sorted(roster)
+            if name != context.me
+        }
         self._news: dict[str, _News] = {}  # by whom it is about
         self._ring: list[str] = []
         self._seq = 0
@@ -98,6 +108,19 @@ class Membership:
     def alive(self) -> list[str]:
         """Everybody that is alive or suspect, with this peer, sorted."""
         return sorted([self._ctx.me, *(m.name for m in self.members.values() if self.present(m.name))])
+
+    def all_here(self) -> bool:
+        """Whether everybody enrolled is there, as far as this peer can know; its neighbours have said so themselves."""
+        return all(self.present(name) for name in self.members)
+
+    def neighbours(self) -> list[str]:
+        """The neighbours that are alive or suspect: on a full mesh, everybody."""
+        return self._near("alive", "suspect")
+
+    def call(self, names: Sequence[str]) -> None:
+        """Ask peers who they are, of whom nothing but their place in the overlay is known."""
+        for name in names:
+            self._greet(name)
 
     def store_id(self, name: str) -> str:
         """The id of the member's store, empty if not known."""
@@ -213,26 +236,25 @@ class Membership:
 
     def _near(self, *statuses: str) -> list[str]:
         """The neighbours of such a status: on a full mesh, everybody."""
-        return self._ctx.routing.near([m.name for m in self.members.values() if m.status in statuses])
+        return [member.name for member in self._linked() if member.status in statuses]
+
+    def _linked(self) -> list[Member]:
+        if self._ctx.routing.whole:
+            return list(self.members.values())
+        return [self.members[name] for name in self._ctx.routing.own if name in self.members]
 
     # -- probing ----------------------------------------------------------------------------------------------------
 
     def _probe_next(self) -> None:
         timing = self._ctx.timing
         self._ctx.set_timer(("member", "probe"), timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
-        for member in self.members.values():
-            if member.status == "unknown" and member.address and self._ctx.routing.linked(member.name):
-                self._greet(member.name)
-                member.greetings += 1
-                if member.greetings % _COMPLAIN_AFTER == 0:
-                    self._ctx.report(
-                        "no-answer", member=member.name, address=member.address,
-                        hint="is it running there, and is the same roster.json on both?",
-                    )  # fmt: skip
+        for member in self._linked():
+            if member.status == "unknown" and member.address:
+                self._greet_again(member)
         while self._ring and not self.present(self._ring[-1]):
             self._ring.pop()
         if not self._ring:  # every member once per turn, in an order of its own each time: detection is bounded
-            names = self._near("alive", "suspect")
+            names = self.neighbours()
             self._ring = [names[i] for i in self._ctx.rng.permutation(len(names))]
         if not self._ring:
             return
@@ -244,6 +266,17 @@ class Membership:
         self._ctx.send(target, Ping(self._seq, self._piggyback(target)))
         self._ctx.set_timer(("member", "direct", str(self._seq)), timing.probe_timeout_s * scale)
         self._ctx.set_timer(("member", "verdict", str(self._seq)), 0.9 * timing.probe_period_s * scale)
+
+    def _greet_again(self, member: Member) -> None:
+        self._greet(member.name)
+        member.greetings += 1
+        if member.greetings % _COMPLAIN_AFTER == 0:
+            self._ctx.report(
+                "no-answer", member=member.name, address=member.address,
+                hint="is it running there, and is the same roster.json on both?",
+            )  # fmt: skip
+            if self._ctx.routing.mapped:
+                self._accept(Update(member.name, "dead", 0, "", "", ""))  # others hold it alive, unless told
 
     def _greet(self, name: str) -> None:
         """Ping somebody of whom nothing is expected yet."""
@@ -333,6 +366,7 @@ class Membership:
     def _accept(self, update: Update) -> None:
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
+        expected = update.status == "alive" and self._expected(member)
         if update.status == "suspect" == member.status and update.incarnation == member.incarnation:
             self._confirm(member, update.by)
             return
@@ -357,9 +391,15 @@ class Membership:
             self._ctx.report(
                 "member", member=member.name, status=member.status, before=before, incarnation=member.incarnation
             )
-        self._spread(member.update())
+        if not expected:
+            self._spread(member.update())
         if update.status == "alive" and before != "suspect" and self._ctx.routing.linked(member.name):
             self._welcome(member.name, before)
+
+    def _expected(self, member: Member) -> bool:
+        """Whether everybody holds that member alive who has not heard otherwise: then its first word is no news."""
+        unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
+        return self._ctx.routing.mapped and unheard
 
     def _begin_suspicion(self, member: Member, by: str) -> None:
         ctx = self._ctx
@@ -462,6 +502,8 @@ class Membership:
         about = self.members[to]
         if about.status in ("suspect", "dead", "left"):
             claims.append(about.update())
+        if not self._ctx.routing.linked(to):
+            return tuple(claims)
         for name in self._least_sent(to)[:_PIGGYBACK]:
             news = self._news[name]
             claims.append(news.update)
@@ -486,11 +528,11 @@ class Membership:
         """
         if self._ctx.routing.whole:
             return news.left <= 0
-        near = self._near("alive", "suspect")
+        near = self.neighbours()
         return all(news.told.get(name, 0) >= _TELLINGS for name in near if name != news.update.name)
 
     def _gossip(self) -> None:
-        near = [name for name in self._near("alive", "suspect") if self._least_sent(name)]
+        near = [name for name in self.neighbours() if self._least_sent(name)]
         for name in self._ctx.choose(near, _FANOUT):
             if self._news:
                 self._ctx.send(name, Gossip(self._piggyback(name)))
@@ -500,11 +542,12 @@ class Membership:
             self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
 
     def _table(self) -> tuple[Update, ...]:
-        return (self._me.update(), *(m.update() for m in self.members.values() if m.status != "unknown"))
+        heard = (m for m in self.members.values() if m.status != "unknown" and (m.status != "alive" or m.incarnation))
+        return (self._me.update(), *(member.update() for member in heard))
 
     def _sync(self) -> None:
         self._ctx.set_timer(("member", "sync"), self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
-        for name in self._ctx.choose(self._near("alive", "suspect"), 1):
+        for name in self._ctx.choose(self.neighbours(), 1):
             self._ctx.send(name, MemberSync(False, self._table()))
 
     def _try_dead(self) -> None:

@@ -44,9 +44,10 @@ class Routing:
     ) -> None:
         self._me = me
         self.whole = overlay is None  # a full mesh
+        self.mapped = overlay is not None and len(overlay) > 1  # everybody was given all links at the start
         self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
         #: Whether everybody was given this peer's links at the start: then nobody has to be told.
-        self.told = self.whole or (len(self._claims) > 1 and links is None)
+        self.told = self.whole or (self.mapped and links is None)
         if links is not None and not self.whole:
             self._claims[me] = tuple(links)
         self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
@@ -56,6 +57,11 @@ class Routing:
     def linked(self, name: str) -> bool:
         """Whether the peer is a neighbour, or this one itself."""
         return self.whole or name in self._own or name == self._me
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """This peer's neighbours; meaningless on a full mesh."""
+        return tuple(self._own)
 
     def near(self, names: Sequence[str]) -> list[str]:
         """Return those of these peers that are neighbours."""

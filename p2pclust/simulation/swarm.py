@@ -282,11 +282,14 @@ class Swarm:
             collect=self.plan.collect,
         )
         world.step(submitter, event)
+        if not self.marks.job:  # it asks first who everybody is: a bad network could keep it from ever handing in
+            self.network.conditions = Conditions()
+            world.run_until(world.now + 30.0, lambda: bool(self.marks.job))
+            self.network.conditions = self.plan.conditions
         world.crash_point = self.phase_crashes
 
     def _all_see_all(self) -> bool:
-        peers = self.world.peers.values()
-        return all(p.core is not None and len(p.core.membership.alive()) == self.plan.n_peers for p in peers)
+        return all(p.core is not None and p.core.membership.all_here() for p in self.world.peers.values())
 
     def _misfortunes(self) -> None:
         world, start = self.world, self.world.now

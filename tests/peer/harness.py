@@ -209,7 +209,7 @@ class Net:
     def meet(self) -> None:
         """Start everybody and wait until all see all."""
         self.start()
-        self.until(lambda: all(len(self.core(name).membership.alive()) == len(self.names) for name in self.names))
+        self.until(lambda: all(self.core(name).membership.all_here() for name in self.names))
 
     def core(self, name: str) -> Core:
         """A running core."""
@@ -221,8 +221,14 @@ class Net:
 
     def submit(self, at: str, job: bytes | None = None, **fields: Any) -> str:
         """Hand in a toy job and return its name."""
+        before = len(self.reports)
         self.step(at, Submit(toy() if job is None else job, **fields))
-        verb = [r for name, r in self.reports if name == at and r.verb in ("submitted", "refused")][-1]
+
+        def answers() -> list[Report]:
+            return [r for name, r in self.reports[before:] if name == at and r.verb in ("submitted", "refused")]
+
+        self.until(lambda: bool(answers()))
+        verb = answers()[-1]
         assert verb.verb == "submitted", verb
         return str(verb.fields["job"])
 
