@@ -77,7 +77,8 @@ class Jobs:
         """A person hands in a job at this peer; first it must know who everybody is."""
         members = self._membership
         asked = [name for name in event.roster or members.alive() if members.present(name)]
-        self._handing_in.append(_HandingIn(event, asked, self._ctx.now + self._ctx.timing.patience_s))
+        until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
+        self._handing_in.append(_HandingIn(event, asked, until))
         self._hand_in(again=True)
 
     def _hand_in(self, *, again: bool) -> None:
@@ -94,7 +95,7 @@ class Jobs:
             if again:
                 members.call([name for name in job.asked if not members.store_id(name)])
         if self._handing_in and again:
-            self._ctx.set_timer(("submit", ""), 2 * self._ctx.timing.retry_s)
+            self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
 
     def _submit(self, event: Submit) -> None:
         ctx = self._ctx

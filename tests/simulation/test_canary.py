@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
+from p2pclust.peer.messages import Message
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.fedcref_peer import AtWork
 from p2pclust.protocols.job import Job
@@ -72,9 +73,9 @@ class Wire:
     def tap(self, monkeypatch: pytest.MonkeyPatch) -> None:
         honest = World._transmit
 
-        def transmit(world: World, peer: Peer, target: str, frames: list[bytes]) -> None:
+        def transmit(world: World, peer: Peer, target: str, message: Message, frames: list[bytes]) -> None:
             self.frames.setdefault(peer.name, []).extend(frames)
-            honest(world, peer, target, frames)
+            honest(world, peer, target, message, frames)
 
         monkeypatch.setattr(World, "_transmit", transmit)
 
