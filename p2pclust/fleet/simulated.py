@@ -158,9 +158,10 @@ class _SimulatedFleet:
         return self._world.peers[name].core is not None or name in self._returning
 
     def _finished(self, job: JobRecord) -> bool:
-        expected = [name for name in job.roster if self._counts(name)]
-        alive = any(self._world.peers[name].core is not None for name in job.digests)
-        return alive and all(name in job.digests for name in expected)
+        # Asked after every event: the first that has not finished settles it.
+        if not all(name in job.digests or not self._counts(name) for name in job.roster):
+            return False
+        return any(self._world.peers[name].core is not None for name in job.digests)
 
     # -- links ------------------------------------------------------------------------------------------------------
 

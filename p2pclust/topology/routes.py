@@ -48,13 +48,17 @@ class Ways:
     """
 
     def __init__(self, neighbours: Neighbours, without: Collection[str] = ()) -> None:
+        gone = frozenset(without)
         self._neighbours = neighbours
-        self._without = frozenset(without)
+        if gone:
+            self._neighbours = {
+                name: tuple(other for other in near if other not in gone) for name, near in neighbours.items()
+            }
         self._from: dict[str, dict[str, int]] = {}
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """Return a peer's neighbours that carry anything."""
-        return tuple(other for other in self._neighbours.get(name, ()) if other not in self._without)
+        return tuple(self._neighbours.get(name, ()))
 
     def distances(self, source: str) -> Mapping[str, int]:
         """Return how many links away each peer is that can be reached, nearest first."""
@@ -79,9 +83,10 @@ def _distances(ways: Ways, source: str) -> dict[str, int]:
     found, waiting = {source: 0}, deque([source])
     while waiting:
         name = waiting.popleft()
+        further = found[name] + 1
         for other in ways.neighbours(name):
             if other not in found:
-                found[other] = found[name] + 1
+                found[other] = further
                 waiting.append(other)
     return found
 
