@@ -111,7 +111,8 @@ class _SimulatedFleet:
             aggregator=request.aggregator, collect=request.collect,
         )  # fmt: skip
         self._world.step(by, event)
-        self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
+        if not self._answered(before):  # it asks first who everybody is
+            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
         new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
         if not new:
             raise FleetError(f"{by.name} refused the job: {self._record.refused}")
