@@ -28,6 +28,7 @@ def test_there_are_scenarios() -> None:
         "fedcref-mnist.toml",
         "iris-kmeans.toml",
         "lost-majority.toml",
+        "mobile-swarm.toml",
         "quickstart.toml",
         "stream-machines.toml",
         "vertical-wine.toml",
