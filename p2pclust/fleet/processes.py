@@ -352,9 +352,14 @@ class ProcessFleet:
         await _pass(down_s)
         await self._until(lambda: not self.children[name].alive, _ANSWER_S)
         self._sees[name] = {}
-        if self.spec.trace and self._links is not None:
-            self.children[name].configure({"links": sorted(self._links[name])})  # as a radio would find them
+        found = {} if self._links is None else dict(self._links[name])
+        if self.spec.trace:
+            self.children[name].configure({"links": sorted(found)})  # as a radio would find them
         await self.children[name].start()
+        now = {} if self._links is None else self._links[name]
+        for other in self.children:
+            if (up := other in now) != (other in found):  # it changed since that was written
+                self.children[name].tell({"do": "link", "peer": other, "up": up})
         self._returning.pop(name, None)
 
     async def _resume(self, name: str, for_s: float) -> None:

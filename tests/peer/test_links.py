@@ -64,6 +64,26 @@ class TestWhatAPeerDoes:
         net.relink("34", up=False)
         assert all_know(net)
 
+    def test_two_parts_that_are_linked_again_tell_each_other_at_once_what_changed_in_each(self) -> None:
+        net = a_net()
+        net.relink("23", up=False)
+        net.relink("35", up=True)
+        net.relink("34", up=False)
+        once = {("p2", "p3"), ("p3", "p2")}
+
+        def first_news(packet: Packet) -> bool:
+            """The new link loses the first thing that is told over it."""
+            way = (packet.source, packet.target)
+            if isinstance(packet.message, FactDelta) and way in once:
+                once.remove(way)
+                return True
+            return False
+
+        net.lost = first_news
+        net.relink("23", up=True)
+        assert all_know(net)
+        assert not once
+
     def test_what_is_no_news_does_nothing(self) -> None:
         net = a_net()
         for event in (Linked("p2", True), Linked("p5", False), Linked("p1", True), Linked("stranger", True)):
@@ -116,10 +136,10 @@ class TestWhoIsHeldDead:
 
     def test_a_port_that_refuses_counts_only_as_long_as_there_is_a_link(self) -> None:
         net = a_net()
-        net.relink("12", up=False)
-        net.step("p1", LinkChecked("p2", True))
-        assert net.core("p1").membership.status("p2") == "alive"
-        assert not [e for e in net.peers["p1"].effects if isinstance(e, CheckLink)]
+        net.relink("45", up=False)
+        net.step("p4", LinkChecked("p5", True))
+        assert net.core("p4").membership.status("p5") == "alive", "and no other witness would be needed"
+        assert not [e for e in net.peers["p4"].effects if isinstance(e, CheckLink)]
 
     def test_who_was_held_dead_hears_of_it_over_the_new_link_and_refutes_it(self) -> None:
         net = a_net()
@@ -149,9 +169,11 @@ class TestAfterARestart:
     def test_what_others_remember_of_its_former_links_is_put_right(self, wiped: bool) -> None:
         """Its links are again those of the beginning, so it has nothing to tell, but the others were told otherwise."""
         net = a_net()
-        net.relink("15", up=True)
+        net.relink("45", up=False)
+        net.relink("35", up=True)
         net.crash("p5", wiped=wiped)
-        net.relink("15", up=False)
+        net.relink("35", up=False)
+        net.relink("45", up=True)
         net.start("p5")
         net.advance(20)
         assert all_know(net)
