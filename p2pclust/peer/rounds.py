@@ -119,6 +119,7 @@ class Aggregating:
         self.term = ledger.term
         self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
         self._busy: dict[str, float] = {}  # who said that it computes or fetches, and when
+        self._astray: dict[str, None] = {}  # to whom no way led when they were left out
         self._round: Opened | None = None
         self._timer: TimerKey = ("job", document.id, "tick")
         self._describe()
@@ -359,7 +360,8 @@ class Aggregating:
         if name in opened.answered or index in opened.left_out:
             return True
         missing, waited_s = self._document.missing, self._ctx.now - opened.opened_at
-        if (missing == "wait" and self._gone(name)) or (missing == "drop" and waited_s >= self._document.deadline_s):
+        gone = self._gone(name) or (name in self._astray and not self._ctx.routing.hop(name))
+        if (missing == "wait" and gone) or (missing == "drop" and waited_s >= self._document.deadline_s):
             opened.left_out[index] = None
             return True
         return False
@@ -458,4 +460,6 @@ class Aggregating:
                 self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
             elif self._ctx.now - opened.relayed[name] >= self._document.patience_s / 2:
                 opened.left_out[index] = None
+                if not self._ctx.routing.hop(name):
+                    self._astray[name] = None  # alive, as far as is known; it is waited for again when a way appears
                 self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)
