@@ -12,6 +12,10 @@ from p2pclust.cli.swarm import Asked, try_seeds
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.job import JobState
+from p2pclust.protocols.runner import run_in_process
+from p2pclust.topology import make_overlay
+from p2pclust.topology.kinds import KINDS
 
 N = 12
 NAMES = tuple(f"p{i:02d}" for i in range(N))
@@ -58,6 +62,37 @@ def test_the_bits_of_the_full_mesh(kind: str) -> None:
     assert mesh is not None
     assert state.encode() == mesh.encode()
     assert set(found.jobs[0].digests) == set(NAMES)
+
+
+@cache
+def hundred() -> tuple[tuple[PeerSpec, ...], JobState]:
+    """A hundred peers, and what one process makes of their rows."""
+    rng = np.random.default_rng(0)
+    rows = {f"p{i:03d}": rng.normal(size=(12, 2)) + 6 * rng.integers(0, 3, (12, 1)) for i in range(100)}
+    peers = tuple(PeerSpec(name, X) for name, X in rows.items())
+    return peers, run_in_process(MANY, [peer.local() for peer in peers])
+
+
+MANY = cluster_job("llf-fcm", n_clusters=3, max_rounds=3, tol=0.0, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collect", ["star", "tree"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("full", "file", "hypercube", "mobility")])
+def test_a_hundred_peers_have_the_bits_of_one_process(kind: str, collect: str) -> None:
+    peers, wanted = hundred()
+    overlay = make_overlay(kind, [peer.name for peer in peers], np.random.default_rng(0))
+    spec = FleetSpec(
+        peers,
+        (JobRequest(MANY, collect=collect),),
+        timing="default",
+        overlay={name: overlay.neighbours(name) for name in overlay.names},
+    )
+    found = backend("simulated").carry_out(spec, lambda event: None)
+    assert found.failure == ""
+    assert found.jobs[0].state is not None
+    assert found.jobs[0].state.encode() == wanted.encode()
+    assert len(found.jobs[0].digests) == 100
 
 
 @pytest.mark.parametrize("who", ["", "p05"])
