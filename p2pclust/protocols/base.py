@@ -173,6 +173,14 @@ class Protocol(ABC):
         ``rounds`` counts the rounds of this stage that made a step, including this one.
         """
 
+    def settles(self, state: State, rounds: int) -> bool:
+        """Tell whether what comes of the coming round must be the same at all peers, where nobody aggregates.
+
+        If not, and the job takes a fixed number of ticks per round, each goes on from what it has of the sum by then. Only
+        for stages whose :meth:`finished` looks at no number but ``rounds``, which here does not count the coming one.
+        """
+        return True
+
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
         """Return what whoever watches may know about a step, in plain values: it goes into logs and reports."""
         return {}

@@ -41,6 +41,7 @@ __all__ = [
     "advance",
     "asked",
     "begin",
+    "close",
     "coarse",
     "conclude",
     "contribution",
@@ -53,6 +54,7 @@ __all__ = [
     "results",
     "shifts",
     "suppressed",
+    "terms",
     "wants",
 ]
 
@@ -261,8 +263,22 @@ def _advance(
     forgot = protocol.remembers and state.stage_round > 0 and memory.value is None
     arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
     # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
+    return _closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
+
+
+def _closed(
+    job: Job,
+    state: JobState,
+    arrays: State | None,
+    contributors: tuple[int, ...],
+    abstained: Mapping[int, str],
+    n_peers: int,
+    *,
+    forgot: bool = False,
+) -> JobState:
+    """Return what follows from a round's arrays (None after an empty one)."""
+    protocol = job.protocols[state.stage]
     reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
-    reasons.update({peer: reason[:_MAX_REASON] for peer, reason in left_out.items()})
     if not all(0 <= peer < n_peers for peer in reasons) or set(reasons) & set(contributors):
         raise ValueError(f"peers {sorted(reasons)} cannot abstain beside contributors {contributors} of {n_peers}")
     closed = replace(
@@ -288,6 +304,48 @@ def _advance(
     if protocol.finished(state.arrays, arrays, steps):
         return _enter(job, replace(stepped, converged=True), state.stage + 1)
     return _within_limit(job, stepped)
+
+
+def terms(job: Job, state: JobState, contribution: Contribution) -> Arrays:
+    """Return a contribution to an additive stage as floats: what its limbs stand for."""
+    protocol = job.protocols[state.stage]
+    limbs = {name: np.array(own) for name, own in contribution.items()}
+    return Arrays(dequantise_all(limbs, protocol.units(state.arrays)))
+
+
+def close(
+    job: Job,
+    state: JobState,
+    total: Arrays,
+    contributors: tuple[int, ...],
+    abstained: Mapping[int, str],
+    *,
+    n_peers: int,
+) -> JobState:
+    """Close a round of an additive stage whose total was found in another way than by adding up integers.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state must be running, in an additive stage.
+    total : Arrays
+        Floats, what the stage expects. Not looked at if nobody contributed.
+    contributors : tuple of int
+        Sorted.
+    abstained : mapping of int to str
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    JobState
+        As :func:`advance` would give it.
+    """
+    if state.status != "running" or not job.protocols[state.stage].additive:
+        raise ValueError(f"the job is {state.status} in stage {state.stage}: expected a running, additive one")
+    with np.errstate(all="ignore"):
+        arrays = job.protocols[state.stage].combine(state.arrays, total) if contributors else None
+        return _closed(job, state, arrays, contributors, abstained, n_peers)
 
 
 def conclude(job: Job, state: JobState, local: Local, desk: Desk | None = None) -> Arrays:

@@ -26,7 +26,16 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.office import Office
 from p2pclust.protocols.verbs import Desk, Run
 
-__all__ = ["clustering_stage", "conclude", "labelling_stage", "pooled", "pooled_run", "replay", "run_in_process"]
+__all__ = [
+    "clustering_stage",
+    "conclude",
+    "labelling_stage",
+    "one_thread",
+    "pooled",
+    "pooled_run",
+    "replay",
+    "run_in_process",
+]
 
 _POOLED_TOL = 1e-4
 _POOLED_ROUNDS = 300
@@ -64,7 +73,7 @@ def run_in_process(
     [[0.5], [8.5]]
     """
     _checked(locals)
-    with _one_thread():
+    with one_thread():
         return _run(job, locals, on_round, Office() if office is None else office)
 
 
@@ -105,7 +114,7 @@ def _run_child(run: Run, office: Office, locals: Sequence[Local]) -> JobState:
 
 def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
     """Return what each of these peers keeps of a finished job; see :func:`p2pclust.protocols.engine.conclude`."""
-    with _one_thread():
+    with one_thread():
         return [engine.conclude(job, state, local) for local in locals]
 
 
@@ -147,7 +156,7 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
         records = records[1:]  # the first round measures the distances to the first centers, and moves none
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
     contributors: tuple[int, ...] = records[0].contributors if records else tuple(range(len(locals)))
-    with _one_thread():
+    with one_thread():
         pool = protocol.pool(first, [locals[peer] for peer in contributors])
         centers = np.array(pool.centers)
         for record in records:
@@ -177,7 +186,7 @@ def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) ->
     if not contributors:
         raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
-    with _one_thread():
+    with one_thread():
         pool = protocol.pool(first, [locals[peer] for peer in contributors])
         found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
     return replace(found, centers=pool.raw(found.centers))
@@ -215,7 +224,7 @@ def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]
 def _replayed(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Iterator[JobState]:
     """Yield the state before the first recorded round and after each."""
     n_peers = _checked(locals)
-    with _one_thread():
+    with one_thread():
         state = engine.begin(job)
         memory = engine.Memory()
         yield state
@@ -251,7 +260,7 @@ def _checked(locals: Sequence[Local]) -> int:
     return len(locals)
 
 
-def _one_thread() -> AbstractContextManager[object]:
+def one_thread() -> AbstractContextManager[object]:
     """Hold BLAS at one thread: with more, the bits of a matrix product depend on the machine's cores."""
     # Imported here: a running peer sets its worker's threads itself and never calls this.
     from threadpoolctl import threadpool_limits  # noqa: PLC0415

@@ -1,0 +1,303 @@
+"""Push-sum: every peer gets the total of all peers' numbers by talking to its neighbours only, and nobody leads.
+
+D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, FOCS 2003, Protocol Push-Sum; with
+weights after L. Xiao, S. Boyd: Fast linear iterations for distributed averaging, 2004, where
+``mixing="metropolis-hastings"``.
+
+A peer holds a *mass*: a vector x and a weight w. In each *tick* it keeps a share of both and gives one to each
+neighbour; its next mass is the sum of the shares that it got. Shares of one mass add up to it, so no tick changes the
+sum of all masses, and ``x / w``, the *estimate*, tends to ``sum(x) / sum(w)`` at every peer. An estimate is an average
+of the neighbours' estimates of the tick before, with positive weights, so the largest difference between any two peers
+never grows.
+
+Departures, and why
+-------------------
+- The paper's peers give to one random neighbour at a time; here to all of them, in steps that neighbours take together,
+  so that the result does not depend on who is fast and the same bits come out in process, simulated and on real peers.
+- A message carries the whole mass, and its receiver takes its own share of it. It knows how large that is, because the
+  job's document has the links; so all neighbours are sent the same bytes, and an estimate can be read off without a
+  division by the share.
+- Everybody's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. The total is then the
+  estimate times the number of peers, a whole number that all know exactly. With weight 1 at one peer only, the estimate
+  would be the total itself; but somebody would have to be that peer, and until its weight has come everywhere the
+  others divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
+- Besides each number its absolute value is averaged. It says how large the terms of a sum are whose own size says
+  nothing of that, because they cancel: "within 1e-9" means within 1e-9 of the sum of the absolute values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+
+__all__ = [
+    "MIXINGS", "Links", "agrees", "apart", "first_mass", "mixed", "mixing_matrix", "predicted_ticks", "second_eigenvalue",
+    "total_of", "usual_mixing",
+]  # fmt: skip
+
+Floats = NDArray[np.float64]
+
+MIXINGS: Final = ("push-sum", "metropolis-hastings")
+
+_TINY: Final = 1e-290  # numbers below it have no relative precision left
+_MOST_EXACT: Final = 2_000_000  # links times peers up to which the diameter is found by trying every peer
+
+
+def usual_mixing(ticks: int) -> str:
+    """Return how peers mix unless a job says otherwise: with a fixed number of ticks each one's mixture counts alike.
+
+    Examples
+    --------
+    >>> usual_mixing(0), usual_mixing(1)
+    ('push-sum', 'metropolis-hastings')
+    """
+    return MIXINGS[1] if ticks else MIXINGS[0]
+
+
+class Links:
+    """Who is linked to whom, by roster index; and what each peer takes of its neighbours' masses.
+
+    Parameters
+    ----------
+    neighbours : sequence of sequence of int
+        Of every peer of the roster, each link at both of its ends.
+    mixing : {"push-sum", "metropolis-hastings"}
+        ``push-sum``: a peer with d neighbours gives each of them, and itself, one part of d + 1.
+        ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest stays.
+    members : collection of int, optional
+        The peers that take part; the links of others do not count. By default all.
+
+    Raises
+    ------
+    UsageError
+        For another mixing, and for links of one end only or to nobody.
+
+    Examples
+    --------
+    >>> line = Links([[1], [0, 2], [1]])
+    >>> line.shares(0), line.hops
+    ({0: 0.5, 1: 0.3333333333333333}, 2)
+    """
+
+    def __init__(
+        self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum", members: Collection[int] | None = None
+    ) -> None:
+        if mixing not in MIXINGS:
+            raise UsageError(f"mixing = {mixing!r}: expected one of {', '.join(MIXINGS)}")
+        self._all = tuple(tuple(sorted(set(near))) for near in neighbours)
+        for peer, near in enumerate(self._all):
+            if not all(0 <= other < len(self._all) and other != peer and peer in self._all[other] for other in near):
+                raise UsageError(f"links of peer {peer}: expected other peers that are linked to it too")
+        self.mixing = mixing
+        self.members = tuple(sorted(range(len(self._all)) if members is None else set(members)))
+        within = frozenset(self.members)
+        self.near: dict[int, tuple[int, ...]] = {
+            peer: tuple(other for other in self._all[peer] if other in within) for peer in self.members
+        }
+
+    def among(self, members: Collection[int]) -> Links:
+        """Return the links between these peers only."""
+        return Links(self._all, self.mixing, members)
+
+    def shares(self, peer: int) -> dict[int, float]:
+        """Return what part of each neighbour's mass, and of its own, this peer takes, in the order of peers."""
+        if self.mixing == "push-sum":
+            return {other: 1.0 / (len(self.near[other]) + 1) for other in sorted((*self.near[peer], peer))}
+        given = {other: self._over_link(peer, other) for other in self.near[peer]}
+        kept = 1.0
+        for part in given.values():
+            kept -= part
+        return {other: given.get(other, kept) for other in sorted((*self.near[peer], peer))}
+
+    def _over_link(self, peer: int, other: int) -> float:
+        return 1.0 / (1 + max(len(self.near[peer]), len(self.near[other])))
+
+    def part(self, peer: int) -> tuple[int, ...]:
+        """Return the members that this one reaches, itself among them, sorted."""
+        return tuple(sorted(self._distances(peer)))
+
+    @property
+    def connected(self) -> bool:
+        """Whether every member reaches every other."""
+        return not self.members or len(self.part(self.members[0])) == len(self.members)
+
+    @cached_property
+    def hops(self) -> int:
+        """A number of links within which every member reaches every other: the diameter, or for large overlays a bound.
+
+        Twice the distance from any peer to its farthest one is such a bound.
+        """
+        n, n_links = len(self.members), sum(map(len, self.near.values()))
+        if n < 2:
+            return 0
+        if n * (n + n_links) <= _MOST_EXACT:
+            return max(max(self._distances(peer).values()) for peer in self.members)
+        first = self._distances(self.members[0])
+        return min(2 * max(first.values()), n - 1)
+
+    def _distances(self, source: int) -> dict[int, int]:
+        found, waiting = {source: 0}, deque([source])
+        while waiting:
+            peer = waiting.popleft()
+            for other in self.near[peer]:
+                if other not in found:
+                    found[other] = found[peer] + 1
+                    waiting.append(other)
+        return found
+
+
+# -- masses
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def first_mass(values: Floats) -> Floats:
+    """Return the vector that a peer starts with: its numbers, then their absolute values.
+
+    Examples
+    --------
+    >>> first_mass(np.array([1.0, -2.0])).tolist()
+    [1.0, -2.0, 1.0, 2.0]
+    """
+    return np.concatenate([values, np.abs(values)])
+
+
+def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]]) -> tuple[Floats, float]:
+    """Return the next mass of a peer: what it takes of its own and its neighbours', added in the order of peers.
+
+    Examples
+    --------
+    >>> masses = {0: (np.array([4.0]), 1.0), 1: (np.array([0.0]), 1.0)}
+    >>> mixed({0: 0.5, 1: 0.5}, masses)
+    (array([2.]), 1.0)
+    """
+    value: Floats | None = None
+    weight = 0.0
+    for peer, share in shares.items():
+        x, w = masses[peer]
+        value = share * x if value is None else value + share * x
+        weight += share * w
+    assert value is not None
+    return value, weight
+
+
+def agrees(own: Floats, theirs: Floats, tolerance: float) -> bool:
+    """Tell whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
+
+    Examples
+    --------
+    >>> agrees(np.array([1.0, -1.0, 1.0, 1.0]), np.array([1.1, -1.0, 1.1, 1.0]), 0.2)
+    True
+    """
+    scale = own[own.size // 2 :]
+    allowed = np.concatenate([scale, scale]) * tolerance + _TINY
+    return bool((np.abs(own - theirs) <= allowed).all())  # so written, NaN does not agree
+
+
+def apart(estimate: Floats, other: Floats) -> float:
+    """Return the largest difference of two estimates in terms of the mean absolute value.
+
+    Examples
+    --------
+    >>> apart(np.array([1.0, 4.0]), np.array([2.0, 4.0]))
+    0.25
+    """
+    half = estimate.size // 2
+    if not half:
+        return 0.0
+    scale = np.maximum(other[half:], _TINY)
+    return float((np.abs(estimate[:half] - other[:half]) / scale).max())
+
+
+def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance: float) -> Floats:
+    """Return the total that an estimate stands for.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (2 n,)
+        The agreed mean of all peers' :func:`first_mass`.
+    n_peers : int
+        How many peers took part.
+    whole : ndarray of bool, shape (n,)
+        Where every peer's number was whole. Then the total is whole too, and rounded to it where the tolerance leaves
+        only one whole number: counts stay counts, and nobody is one row short.
+    tolerance : float
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> total_of(np.array([2.3333333331, 0.5, 2.3333333331, 0.5]), 3, np.array([True, False]), 1e-9).tolist()
+    [7.0, 1.5]
+    """
+    half = estimate.size // 2
+    total, size = estimate[:half] * n_peers, estimate[half:] * n_peers
+    certain = whole & (size * tolerance < 0.25)
+    return np.where(certain, np.rint(total), total)
+
+
+# -- what to expect ----------------------------------------------------------------------------------------------------
+
+
+def mixing_matrix(links: Links) -> Floats:
+    """Return how one tick maps the members' masses, shape (n, n): its columns add up to one.
+
+    Examples
+    --------
+    >>> (6 * mixing_matrix(Links([[1], [0, 2], [1]]))).round(12).tolist()
+    [[3.0, 2.0, 0.0], [3.0, 2.0, 3.0], [0.0, 2.0, 3.0]]
+    """
+    place = {peer: number for number, peer in enumerate(links.members)}
+    matrix = np.zeros((len(place), len(place)))
+    for peer in links.members:
+        for other, share in links.shares(peer).items():
+            matrix[place[peer], place[other]] = share
+    return matrix
+
+
+def second_eigenvalue(links: Links) -> float:
+    """Return the second largest modulus of the mixing matrix' eigenvalues: what remains of a difference after a tick.
+
+    Examples
+    --------
+    >>> round(second_eigenvalue(Links([[1], [0, 2], [1]])), 12)
+    0.5
+    """
+    if len(links.members) < 2:
+        return 0.0
+    matrix = mixing_matrix(links)
+    # D^-1/2 M D^1/2 with D the number of links plus one is symmetric and has the same eigenvalues; Metropolis-Hastings'
+    # matrix is symmetric as it is.
+    if links.mixing == "push-sum":
+        root = np.sqrt([len(links.near[peer]) + 1.0 for peer in links.members])
+        matrix = matrix * root[np.newaxis, :] / root[:, np.newaxis]
+    moduli = np.sort(np.abs(np.linalg.eigvalsh((matrix + matrix.T) / 2)))
+    return float(moduli[-2])
+
+
+def predicted_ticks(links: Links, tolerance: float) -> int:
+    """Return how many ticks a round is expected to take.
+
+    A difference shrinks by the second eigenvalue per tick, until it is `tolerance` over the number of hops; then it
+    takes one tick more than hops until somebody knows that it is so everywhere, and hops ticks until all know that.
+
+    Examples
+    --------
+    >>> ring = [[(i - 1) % 12, (i + 1) % 12] for i in range(12)]
+    >>> predicted_ticks(Links(ring), 1e-9)
+    254
+    """
+    modulus, hops = second_eigenvalue(links), links.hops
+    fading = 1.0
+    if modulus > 1e-12:
+        fading = max(1.0, math.log(max(hops, 1) / tolerance) / -math.log(modulus))
+    return math.ceil(fading) + 2 * hops + 1
