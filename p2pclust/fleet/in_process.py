@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
 from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.leaderless import run_leaderless
 from p2pclust.protocols.office import Office
+from p2pclust.protocols.push_sum import Links, usual_mixing
 from p2pclust.protocols.runner import run_in_process
 from p2pclust.protocols.verbs import digest_of
 
@@ -32,12 +34,24 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         told = _Teller(
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
-        office = Office(_cores())
-        state = run_in_process(request.job, [peer.local() for peer in peers], told, office)
+        office, mixed = Office(_cores()), _Mixed(told)
+        if request.collect == "gossip":
+            links = links_between(names, spec.overlay, request.mixing or usual_mixing(request.ticks))
+            rows = [peer.local() for peer in peers]
+            state = run_leaderless(
+                request.job, rows, links, tolerance=request.tolerance, ticks=request.ticks, on_round=mixed
+            )
+        else:
+            state = run_in_process(request.job, [peer.local() for peer in peers], told, office)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(office.notes.items())}
         blobs = {digest: office.blobs[digest] for digest in engine.results(request.job, state)}
-        results.append(JobResult(job_id, names, state, (), digests, time.monotonic() - start, notes, blobs))
+        results.append(
+            JobResult(
+                job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, request.tolerance or None,
+                mixed.reached, tuple(mixed.ticks),
+            )
+        )  # fmt: skip
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
     told_peers = {name: {"finished": True, "lost": False, **nothing} for name in names}
     return FleetResult(
@@ -47,6 +61,27 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> Links:
+    """Return who talks with whom where nobody aggregates: by default everybody with everybody."""
+    place = {name: number for number, name in enumerate(names)}
+    claims = {name: [other for other in names if other != name] for name in names} if overlay is None else overlay
+    return Links([[place[other] for other in claims[name] if other in place] for name in names], mixing)
+
+
+class _Mixed:
+    """Remembers what rounds without an aggregator took, and hands their states on."""
+
+    def __init__(self, tell: Callable[[JobState], None]) -> None:
+        self._tell = tell
+        self.reached: float | None = None
+        self.ticks: list[int] = []
+
+    def __call__(self, state: JobState, ticks: int, reached: float) -> None:
+        self.ticks.append(ticks)
+        self.reached = max(self.reached or 0.0, reached)
+        self._tell(state)
 
 
 class _Teller:

@@ -203,6 +203,9 @@ class ProcessFleet:
                 "deadline_s": request.deadline_s,
                 "aggregator": request.aggregator,
                 "collect": request.collect,
+                "tolerance": request.tolerance,
+                "mixing": request.mixing,
+                "ticks": request.ticks,
             }
         )
         self._plan_faults()
@@ -211,6 +214,7 @@ class ProcessFleet:
         if not new:
             why = f"refused the job: {self.record.refused}" if self.record.refused else "does not answer"
             raise FleetError(f"{by.name} {why}")
+        new[0].tolerance = request.tolerance or None
         # A fault may strike meanwhile: then whoever waits for the end of the job finds out what became of it.
         await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
         return new[0]

@@ -68,13 +68,20 @@ class JobRecord:
     state: JobState | None = None
     notes: dict[str, Arrays] = field(default_factory=dict)
     blobs: dict[bytes, bytes] = field(default_factory=dict)
+    tolerance: float | None = None
+    reached: float | None = None
+    ticks: dict[int, int] = field(default_factory=dict)
 
     def result(self) -> JobResult:
         """For the caller."""
         seconds = max(0.0, self.ended_at - self.began_at)
         terms = tuple(sorted(self.terms.items()))
         digests, notes = dict(sorted(self.digests.items())), dict(sorted(self.notes.items()))
-        return JobResult(self.job_id, self.roster, self.state, terms, digests, seconds, notes, self.blobs)
+        ticks = tuple(count for _, count in sorted(self.ticks.items()))
+        return JobResult(
+            self.job_id, self.roster, self.state, terms, digests, seconds, notes, self.blobs, self.tolerance, self.reached,
+            ticks,
+        )  # fmt: skip
 
 
 class Record:
@@ -104,12 +111,16 @@ class Record:
                 self.jobs[event["job"]].terms[event["term"]] = peer
             case "phase":
                 self.jobs[event["job"]].round = max(self.jobs[event["job"]].round, event["round"])
+            case "averaged":
+                job = self.jobs[event["job"]]
+                job.reached = max(job.reached or 0.0, event["reached"])
+                job.ticks[event["round"]] = event["ticks"]
             case "finished":
                 self.jobs[event["job"]].digests[peer] = event["digest"]
                 self.jobs[event["job"]].ended_at = t
             case "waiting":
                 self.waiting = (event["present"], event["of"])
-        if verb in ("submitted", "accepted", "elected", "combined", "finished", "started"):
+        if verb in ("submitted", "accepted", "elected", "mixing", "combined", "circle", "finished", "started"):
             self.progress_at = t
             self.waiting = None
         self._on_event(event)

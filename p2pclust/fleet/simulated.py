@@ -108,7 +108,8 @@ class _SimulatedFleet:
         data = msgpack.packb(request.job.to_dict())
         event = Submit(
             data, missing=request.missing, patience_s=request.patience_s, deadline_s=request.deadline_s,
-            aggregator=request.aggregator, collect=request.collect,
+            aggregator=request.aggregator, collect=request.collect, tolerance=request.tolerance, mixing=request.mixing,
+            ticks=request.ticks,
         )  # fmt: skip
         self._world.step(by, event)
         if not self._answered(before):  # it asks first who everybody is
@@ -116,6 +117,7 @@ class _SimulatedFleet:
         new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
         if not new:
             raise FleetError(f"{by.name} refused the job: {self._record.refused}")
+        new[0].tolerance = request.tolerance or None
         return new[0]
 
     def _answered(self, before: set[str]) -> bool:

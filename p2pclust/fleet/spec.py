@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.leaderless import unfit
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk
 from p2pclust.simulation.traffic import LinkTraffic
@@ -60,7 +61,12 @@ class JobRequest:
     patience_s: float = 0.0  # 0: the timing preset's
     deadline_s: float = 0.0
     aggregator: str = ""
-    collect: str = ""  # star | tree; by default star where everybody is linked to everybody, otherwise tree
+    collect: str = ""  # star | tree | gossip; by default star where everybody is linked to everybody, otherwise tree
+    tolerance: float = 0.0  # of collect = "gossip": how closely all estimates of a sum agree; 0: 1e-9
+    mixing: str = ""  # of collect = "gossip": push-sum | metropolis-hastings
+    ticks: int = (
+        0  # of collect = "gossip": after which each peer goes on from its own mixture, where the protocol allows it
+    )
 
     def __post_init__(self) -> None:
         usual = "all" if self.job.by_columns else "wait"
@@ -70,6 +76,10 @@ class JobRequest:
                 f"missing = {self.missing!r}: {self.job.stages[-1].protocol} needs every peer's columns in every round: "
                 "expected 'all'"
             )
+        if self.collect == "gossip":
+            object.__setattr__(self, "tolerance", self.tolerance or 1e-9)
+            if flaw := unfit(self.job):
+                raise UsageError(flaw)
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,10 @@ class JobResult:
     seconds: float  # from handing in to the last peer's end
     notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what peers kept for themselves, by name
     blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)  # that are part of the result, by digest
+    # Where nobody aggregated:
+    tolerance: float | None = None  # within which all estimates of each sum agreed before anybody took one
+    reached: float | None = None  # how far any peer's own estimate was from the one taken, at most
+    ticks: tuple[int, ...] = ()  # of each round
 
     def desk(self, name: str) -> Desk:
         """Return a peer's desk as the job left it."""

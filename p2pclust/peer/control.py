@@ -112,6 +112,7 @@ class Control:
             Submit(
                 base64.b64decode(request["job"]), tuple(request["roster"]), request["missing"], request["patience_s"],
                 request["deadline_s"], request["aggregator"], request["collect"],
+                tolerance=request["tolerance"], mixing=request["mixing"], ticks=request["ticks"],
             )
         )  # fmt: skip
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import msgpack
+import numpy as np
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols.averaging import tolerance_flaw
+from p2pclust.protocols.push_sum import Links
 
-__all__ = ["COLLECT", "MISSING", "Document"]
+__all__ = ["COLLECT", "MISSING", "Document", "pack_links"]
 
 #: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
 
 #: How contributions come together (docs/architecture.md, "Sums along a tree").
-COLLECT: Final = ("star", "tree")
+COLLECT: Final = ("star", "tree", "gossip")
 
 _MAX_PEERS: Final = 4096
 _FOREVER_S: Final = 1e9
 _MAX_BYTES: Final = 40 * 1024
+_MOST_TICKS: Final = 10**6
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,14 @@ class Document:
     aggregator: str  # of term 1, or empty: elected
     submitter: str  # empty: a round of another job wants it, and every peer of the roster derives this document
     nonce: str  # tells two otherwise equal jobs apart; of a job within another: its id, round and name, by slashes
-    collect: str = "star"  # each contribution goes to the aggregator; or sums of them go up a tree
+    collect: str = (
+        "star"  # each contribution goes to the aggregator; or sums of them go up a tree; or nobody aggregates
+    )
+    # Of collect = "gossip" only:
+    tolerance: float = 0.0  # how closely all estimates of a sum agree before anybody takes one
+    mixing: str = ""  # push-sum | metropolis-hastings
+    links: bytes = b""  # see `pack_links`: who talks with whom, as the submitter knew the overlay
+    ticks: int = 0  # of a round after which each goes on from its own mixture, in stages that allow it; 0: never
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
@@ -55,6 +67,41 @@ class Document:
             raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
         if self.missing == "drop" and self.deadline_s == 0:
             raise UsageError("missing = 'drop' needs deadline_s above 0")
+        if self.collect == "gossip":
+            self._check_gossip()
+        elif self.tolerance or self.mixing or self.links or self.ticks:
+            raise UsageError(f"tolerance, mixing and ticks are for collect = 'gossip', not {self.collect!r}")
+
+    def _check_gossip(self) -> None:
+        if self.aggregator or self.missing == "drop":
+            told = f"aggregator = {self.aggregator!r}" if self.aggregator else "missing = 'drop'"
+            raise UsageError(f"{told}: with collect = 'gossip' nobody aggregates, and nobody can set others a deadline")
+        if not self.peers_links.connected:
+            raise UsageError(
+                "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
+                "to know these"
+            )
+        if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
+            raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
+        if flaw := tolerance_flaw(self.tolerance, self.peers_links.hops):
+            raise UsageError(flaw)
+
+    @cached_property
+    def peers_links(self) -> Links:
+        """Who talks with whom where nobody aggregates, by roster index."""
+        n = len(self.roster)
+        if not self.links:
+            return Links([[other for other in range(n) if other != peer] for peer in range(n)], self.mixing)
+        if len(self.links) % 4:
+            raise UsageError("links: expected pairs of roster indices")
+        pairs = np.frombuffer(self.links, "<u2").reshape(-1, 2).tolist()
+        if not all(a < b < n for a, b in pairs) or pairs != sorted(pairs):
+            raise UsageError("links: expected pairs of roster indices, sorted")
+        near: list[list[int]] = [[] for _ in range(n)]
+        for a, b in pairs:
+            near[a].append(b)
+            near[b].append(a)
+        return Links(near, self.mixing)
 
     @cached_property
     def id(self) -> str:
@@ -107,6 +154,8 @@ class Document:
             self.job, list(self.roster), list(self.store_ids), self.missing, self.patience_s,
             self.deadline_s, self.aggregator, self.submitter, self.nonce, self.collect,
         ]  # fmt: skip
+        if self.collect == "gossip":
+            fields += [self.tolerance, self.mixing, self.links, self.ticks]
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -124,17 +173,40 @@ class Document:
         if len(data) > _MAX_BYTES:
             raise WireError("job document too large")
         try:
-            fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
-            job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields
+            fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
+            job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
+            tolerance, mixing, links, ticks = fields[10:] if collect == "gossip" else (0.0, "", b"", 0, *fields[10:])
             if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
                 raise WireError("job document: wrong types")
-            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect)):
+            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect, mixing)):
                 raise WireError("job document: wrong types")
-            if type(patience_s) is not float or type(deadline_s) is not float:
+            if not all(type(x) is float for x in (patience_s, deadline_s, tolerance)):
+                raise WireError("job document: wrong types")
+            if type(links) is not bytes or type(ticks) is not int:
                 raise WireError("job document: wrong types")
             return cls(
                 job, tuple(roster), tuple(stores), missing, patience_s, deadline_s, aggregator,
-                submitter, nonce, collect,
+                submitter, nonce, collect, tolerance, mixing, links, ticks,
             )  # fmt: skip
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
+
+
+def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:
+    """Return the links between roster peers as a document has them: pairs of roster indices, two bytes each, sorted.
+
+    No bytes stand for everybody being linked to everybody.
+
+    Examples
+    --------
+    >>> list(pack_links(("a", "b", "c"), {"a": ["b"], "b": ["a", "c"], "c": ["b", "z"]}))
+    [0, 0, 1, 0, 1, 0, 2, 0]
+    """
+    place = {name: number for number, name in enumerate(roster)}
+    pairs = {
+        (place[name], place[other])
+        for name in roster
+        for other in neighbours.get(name, ())
+        if other in place and place[name] < place[other]
+    }
+    return np.array(sorted(pairs), dtype="<u2").tobytes()

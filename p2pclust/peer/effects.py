@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from p2pclust.peer.events import Ref
 from p2pclust.peer.messages import Message
+from p2pclust.protocols.averaging import Answer
 
 __all__ = [
     "CheckLink", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Report", "Send", "SendChunk",
@@ -104,6 +108,11 @@ class Task:
     note: bytes = b""  # what this peer kept for itself
     at_hand: tuple[bytes, ...] | None = None  # blobs that lie there; None: say first what is wanted
     results: tuple[tuple[str, bytes, Ref], ...] = ()  # of jobs that were wanted: name, mathematics, last state
+    # Of a round that nobody aggregates:
+    circle: tuple[int, ...] = ()  # who takes part; then a contribution is an offer, in the outcome's info
+    answers: tuple[Answer, ...] = ()  # to combine, with the agreed estimate of a sum
+    estimate: NDArray[np.float64] | None = None
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,11 @@ class Submit(Event):
     patience_s: float = 0.0  # by default, the preset's
     deadline_s: float = 0.0
     aggregator: str = ""  # of term 1; by default, elected
-    collect: str = ""  # star | tree; by default, as the overlay has it
+    collect: str = ""  # star | tree | gossip; by default, as the overlay has it
     state: bytes = b""  # the first state, where the submitter gives one
+    tolerance: float = 0.0  # of collect = "gossip"; by default 1e-9
+    mixing: str = ""  # of collect = "gossip"; by default push-sum, with ticks metropolis-hastings
+    ticks: int = 0  # of collect = "gossip": after which each goes on from its own mixture
 
 
 @dataclass(frozen=True, slots=True)

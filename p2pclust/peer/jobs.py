@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
-from p2pclust.peer.document import Document
+from p2pclust.peer.document import Document, pack_links
 from p2pclust.peer.events import Computed, Submit
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.job import Job
+from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, Synced
 from p2pclust.peer.quorum import has_majority, majority
+from p2pclust.protocols.push_sum import usual_mixing
 
 __all__ = ["Jobs"]
 
 _PREFIX = "job/"
 _MOST_EARLY = 256
+_TOLERANCE = 1e-9  # of sums that nobody aggregates
 
 
 @dataclass
@@ -49,7 +53,7 @@ class Jobs:
         self._early: dict[
             tuple[str, str], Message
         ] = {}  # the last word of each peer on a job that is not known here yet
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Job | LeaderlessJob] = {}
         for job_id, data in sorted(stored.get("job", {}).items()):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
@@ -114,7 +118,7 @@ class Jobs:
             document = Document(
                 event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
                 float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
-                f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect,
+                f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect, **self._averaging(event, roster),
             )  # fmt: skip
             data = document.encode()
         except UsageError as error:
@@ -124,6 +128,18 @@ class Jobs:
         ctx.report("submitted", job=document.id, roster=list(roster))
         self._keep(document, data)
         self._tell(document.id)
+
+    def _averaging(self, event: Submit, roster: tuple[str, ...]) -> dict[str, Any]:
+        """What the document of a job without an aggregator has besides: the overlay above all, as this peer knows it."""
+        if event.collect != "gossip":
+            return {"tolerance": event.tolerance, "mixing": event.mixing, "ticks": event.ticks}
+        links, routing = b"", self._ctx.routing
+        if not routing.whole:
+            links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
+            if not links and len(roster) > 1:
+                raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
+        tolerance, mixing = event.tolerance or _TOLERANCE, event.mixing or usual_mixing(event.ticks)
+        return {"tolerance": float(tolerance), "mixing": mixing, "links": links, "ticks": event.ticks}
 
     def _tell(self, job_id: str) -> None:
         """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
@@ -168,7 +184,9 @@ class Jobs:
             if early is not None:
                 job.receive(name, early)
 
-    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> Job:
+    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> Job | LeaderlessJob:
+        if document.collect == "gossip":
+            return LeaderlessJob(self._ctx, self._membership, self._blobs, document, ledger, self, note)
         return Job(self._ctx, self._membership, self._blobs, document, ledger, self._fitness, self, note)
 
     # -- jobs that a round of another job wants (Children) --------------------------------------------------------------
@@ -179,11 +197,13 @@ class Jobs:
             self._documents[document.id] = document
             self._ctx.persist("job", document.id, document.encode())
             self._begin(document)
-        return self.jobs[document.id]
+        job = self.jobs[document.id]
+        assert isinstance(job, Job), "a job within another one has an aggregator"
+        return job
 
     def running(self, parent: str) -> list[Job]:
         """The jobs within that job that this peer has."""
-        return [job for job in self.jobs.values() if job.document.parent == parent]
+        return [job for job in self.jobs.values() if isinstance(job, Job) and job.document.parent == parent]
 
     def drop(self, job_id: str) -> None:
         """Forget a job within another one."""
@@ -199,7 +219,7 @@ class Jobs:
         if self._handing_in:
             self._hand_in(again=False)
         for job in list(self.jobs.values()):
-            if job.desk.busy:
+            if isinstance(job, Job) and job.desk.busy:
                 job.look()
 
     # -- messages -----------------------------------------------------------------------------------------------------

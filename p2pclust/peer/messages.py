@@ -15,8 +15,9 @@ from p2pclust.errors import WireError
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = [
-    "MOST_HOPS", "Ack", "Adopted", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
-    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "MemberSync", "Message", "Open", "Partial", "Ping",
+    "MOST_HOPS", "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
+    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "MemberSync", "Message", "Mix",
+    "Open", "Partial", "Ping",
     "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm", "Synced", "Update",
     "VoteReply", "decode", "encode",
 ]  # fmt: skip
@@ -305,6 +306,59 @@ class CloseReply(Message):
     kind = "close-reply"
     job: Name
     needs_state: bool
+
+
+# -- jobs without an aggregator ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mix(Message):
+    """What the sender says in one tick of a round, to a neighbour; without frames only where it stands."""
+
+    kind = "mix"
+    job: Name
+    epoch: int  # of the circle of peers that take part
+    members: bytes  # of the circle, by roster index: a bit mask
+    entry_epoch: int  # the state with which the sender entered the circle: where it was adopted,
+    entry_round: int  # its round,
+    entry_digest: Digest  # and which it is
+    round: int
+    tick: int
+    heard_round: int  # the last that came of the receiver
+    heard_tick: int
+    word: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Message):
+    """The sender takes part in no circle, and wants to."""
+
+    kind = "join"
+    job: Name
+    epoch: int  # the highest that it has seen
+
+
+@dataclass(frozen=True, slots=True)
+class AskState(Message):
+    """Send me the state with which you entered the circle."""
+
+    kind = "ask-state"
+    job: Name
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState(Message):
+    """The answer to `AskState`."""
+
+    kind = "held-state"
+    job: Name
+    epoch: int
+    entry_epoch: int
+    entry_round: int
+    digest: Digest
+    size_bytes: int
+    state: tuple[Frame, ...]  # empty where it is a blob
 
 
 # -- blobs ------------------------------------------------------------------------------------------------------------

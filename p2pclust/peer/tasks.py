@@ -20,7 +20,7 @@ from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, leaderless
 from p2pclust.protocols.arrays import Arrays, Contribution
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
@@ -143,14 +143,20 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
     state = engine.decode_state(job, _source(job, task.state, read))
     memories.outlived(task.job, task.state.digest)
     if task.kind == "describe":
-        if task.state.payload is None:
-            # Its bytes are canonical, so encoding it again would only make the same blob.
-            return Outcome(None, info=_info(job, state, task.n_peers), ref=task.state)
-        return _state_outcome(job, state, task.n_peers)
+        return _described(job, state, task)
+    if task.circle:
+        return _offer(job, state, task, local) if task.kind == "contribute" else _close(job, state, task)
     if task.kind == "contribute":
         return _contribute(job, state, task, local, read)
     assert task.kind in ("add", "combine"), task.kind
     return _add(job, state, task, read) if task.kind == "add" else _combine(job, state, task, read, memories)
+
+
+def _described(job: Job, state: JobState, task: Task) -> Outcome:
+    if task.state is not None and task.state.payload is None:
+        # Its bytes are canonical, so encoding it again would only make the same blob.
+        return Outcome(None, info=_info(job, state, task.n_peers), ref=task.state)
+    return _state_outcome(job, state, task.n_peers)
 
 
 def _source(job: Job, ref: Ref, read: Read) -> bytes | Stored:
@@ -158,6 +164,22 @@ def _source(job: Job, ref: Ref, read: Read) -> bytes | Stored:
     if ref.payload is not None:
         return ref.payload
     return Stored(lambda: read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(read(ref.digest))
+
+
+def _offer(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
+    """Make what this peer brings into a round that nobody aggregates."""
+    proposer = leaderless.proposer_of(job, state, task.circle, task.n_peers)
+    return Outcome(None, info={"offer": leaderless.offer(job, state, local, task.me, task.n_peers, proposer)})
+
+
+def _close(job: Job, state: JobState, task: Task) -> Outcome:
+    """Close such a round."""
+    answers = {answer.peer: answer for answer in task.answers}
+    after = leaderless.next_state(
+        job, state, answers, task.estimate, n_peers=task.n_peers, tolerance=task.tolerance
+    )  # fmt: skip
+    outcome = _state_outcome(job, after, task.n_peers, before=state)
+    return replace(outcome, info={**outcome.info, "contributors": after.log[-1].contributors})
 
 
 def _contribute(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
@@ -249,6 +271,8 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
         info["asked"] = engine.asked(job, state, n_peers)
         info["one"] = job.protocols[state.stage].asks == "one"
         info["additive"] = job.protocols[state.stage].additive
+        if leaderless.ticks_of(job, state, 1):
+            info["settles"] = False
     if before is not None:
         info |= engine.news(job, before, state)
     if before is not None and "centers" in before.arrays and "centers" in state.arrays:

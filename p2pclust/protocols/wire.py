@@ -63,8 +63,9 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "labels": ("int64", ("N",)),
     "last_labels": ("int64", ("N",)),
     "counts": ("int64", ("C",)),
-    # Of an autoencoder that peers train together:
+    # Of an autoencoder that peers train together, as it is sent, or as numbers:
     "weights": ("uint8", ("W",)),
+    "model": ("float32", ("U'",)),
     # Of FedCRef: A, B, H and R peers, Q clusters, G groups, L links.
     "cref_phase": ("int64", ()),
     "cref_iteration": ("int64", ()),

@@ -273,20 +273,22 @@ class Swarm:
         self.network.conditions = self.plan.conditions
         submitter = world.peers[self.names[int(self._rng.integers(self.plan.n_peers))]]
         named = self.names[int(self._rng.integers(self.plan.n_peers))] if self.plan.named_aggregator else ""
-        data = msgpack.packb(self.job.to_dict())
-        event = Submit(
+        world.step(submitter, self._request(msgpack.packb(self.job.to_dict()), named))
+        if not self.marks.job:  # it asks first who everybody is: a bad network could keep it from ever handing in
+            self.network.conditions = Conditions()
+            world.run_until(world.now + 30.0, lambda: bool(self.marks.job))
+            self.network.conditions = self.plan.conditions
+        world.crash_point = self.phase_crashes
+
+    def _request(self, data: bytes, named: str) -> Submit:
+        """What is handed in."""
+        return Submit(
             data,
             missing=self.plan.missing,
             deadline_s=self.plan.deadline_s,
             aggregator=named,
             collect=self.plan.collect,
         )
-        world.step(submitter, event)
-        if not self.marks.job:  # it asks first who everybody is: a bad network could keep it from ever handing in
-            self.network.conditions = Conditions()
-            world.run_until(world.now + 30.0, lambda: bool(self.marks.job))
-            self.network.conditions = self.plan.conditions
-        world.crash_point = self.phase_crashes
 
     def _all_see_all(self) -> bool:
         return all(p.core is not None and p.core.membership.all_here() for p in self.world.peers.values())
