@@ -78,7 +78,7 @@ class Progress:
             "started": self._started, "member": self._member, "submitted": self._submitted,
             "elected": self._elected, "phase": self._phase, "combined": self._combined, "finished": self._finished,
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
-            "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
+            "circle": self._circle, "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
             "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
             "failed": self._reason, "link": self._relinked,
         }  # fmt: skip
@@ -240,6 +240,14 @@ class Progress:
 
     def _relinked(self, event: Event) -> str:
         return f"{event['peer']} and {event['to']} {'are linked now' if event['up'] else 'have lost their link'}"
+
+    def _circle(self, event: Event) -> str:
+        job = self._view(event)
+        return (
+            ""
+            if job is None
+            else f"{event['peer']} begins the round anew, with {len(event['members'])} of {job.n_peers}"
+        )
 
     def _left_out(self, event: Event) -> str:
         return f"round {event['round']} goes on without {event['peer']}, which stays silent"

@@ -29,7 +29,9 @@ def simulate(
     protocol: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="fedcref: peers run jobs within their job; by default llf-cm or llf-fcm, as drawn."
+            metavar="ID",
+            help="fedcref: peers run jobs within their job; leaderless: nobody aggregates; by default llf-cm or llf-fcm, "
+            "as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -112,8 +114,8 @@ def _check(asked: Asked) -> None:
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
-    elif protocol is not None:
-        raise UsageError(f"--protocol {protocol}: expected fedcref, or nothing")
+    elif protocol not in (None, "leaderless"):
+        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, or nothing")
     if mutant is None:
         return
     from p2pclust.simulation.mutants import DESK_MUTANTS, MUTANTS  # noqa: PLC0415

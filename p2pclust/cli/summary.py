@@ -94,6 +94,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         facts.append(("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")))
     if job["terms"]:
         facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
+    facts += _agreed(job)
     lost = [name for name, peer in peers.items() if peer["lost"]]
     facts.append(("lost", ", ".join(lost) or "nobody"))
     for reason, names in _abstained(job).items():
@@ -124,6 +125,14 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
         facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
     return facts
+
+
+def _agreed(job: Result) -> list[tuple[str, str | Text]]:
+    """How closely peers agreed on sums that nobody added up."""
+    if job.get("tolerance") is None or not job["ticks"]:
+        return []
+    told = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
+    return [("agreed", f"{told}, in {max(job['ticks'])} ticks of a round at most")]
 
 
 def _scores(metrics: Result) -> tuple[str, str]:

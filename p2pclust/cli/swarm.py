@@ -37,7 +37,7 @@ class Finding:
 class Asked(NamedTuple):
     """What a person wants tried."""
 
-    protocol: str | None = None  # "fedcref" has seeds of its own
+    protocol: str | None = None  # "fedcref" and "leaderless" have seeds of their own
     mutant: str | None = None
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
@@ -50,10 +50,10 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(2))]
     ['', '']
     """
-    from p2pclust.simulation import fedcref_swarm, swarm  # noqa: PLC0415 - NumPy and all of the agent
+    from p2pclust.simulation import fedcref_swarm, leaderless_swarm, swarm  # noqa: PLC0415 - NumPy and all of the agent
     from p2pclust.simulation.mutants import planted  # noqa: PLC0415
 
-    run = fedcref_swarm.run if asked.protocol == "fedcref" else swarm.run
+    run = {"fedcref": fedcref_swarm.run, "leaderless": leaderless_swarm.run}.get(asked.protocol or "", swarm.run)
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
             try:

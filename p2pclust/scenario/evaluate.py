@@ -74,6 +74,9 @@ def job_entry(
         "suppressed": engine.suppressed(state),
         "coarse": engine.coarse(state),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
+        "tolerance": found.tolerance,
+        "reached": found.reached,
+        "ticks": list(found.ticks),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
     if job.at_desk and state.status == "done":
@@ -86,6 +89,8 @@ def job_entry(
         entry |= measured(job, state, held, locals_)
     elif state.status == "done":
         entry |= _measured(job, state, [shares[name] for name in roster])
+        if found.tolerance is not None:
+            entry["replay_identical"] = None  # the replay adds up exactly, and here sums were right up to the tolerance
     return entry
 
 
@@ -113,6 +118,9 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "suppressed": 0,
         "coarse": 0,
         "drift": [],
+        "tolerance": None,
+        "reached": None,
+        "ticks": [],
         "n_rows": 0,
         "metrics": {},
         "pooled": None,

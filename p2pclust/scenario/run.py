@@ -186,7 +186,16 @@ def fleet_spec(
         for device in devices
     )
     requests = tuple(
-        JobRequest(job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, collect=spec.collect or "")
+        JobRequest(
+            job,
+            spec.missing,
+            spec.patience_s or 0.0,
+            spec.deadline_s or 0.0,
+            collect=spec.collect or "",
+            tolerance=spec.gossip_tolerance or 0.0,
+            mixing=spec.mixing or "",
+            ticks=spec.ticks or 0,
+        )
         for job, spec in zip(jobs, scenario.jobs, strict=True)
     )
     # A peer that restarts stays down long enough for an election, if the scenario does not say how long.

@@ -253,7 +253,14 @@ class _JobKeys(Table):
     #: For missing = "drop": how long a round may take.
     deadline_s: Annotated[float, Field(gt=0)] | None = None
     #: How contributions reach the aggregator: each by itself, or added up on the way. Left out: by itself on a full mesh.
-    collect: Literal["star", "tree"] | None = None
+    #: Or without an aggregator: every peer talks with its neighbours until all have the same sums.
+    collect: Literal["star", "tree", "gossip"] | None = None
+    #: For collect = "gossip": how closely all peers' estimates of a sum agree before anybody takes one, in terms of the
+    #: sum of absolute values (default 1e-9), and what part of its numbers a peer gives to a neighbour (default push-sum).
+    gossip_tolerance: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    mixing: Literal["push-sum", "metropolis-hastings"] | None = None
+    #: And after how many ticks of a round each peer goes on from its own mixture, where the protocol allows that.
+    ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
 
 
 class JobSpec(OwnParameters, _JobKeys):
@@ -283,6 +290,7 @@ class JobSpec(OwnParameters, _JobKeys):
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: expected missing = 'all'")
         if kind.by_columns and self.participation != 1.0:
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
+        problems += self._gossip_problems()
         if self.patience_s is not None and self.missing != "wait":
             problems.append(f"patience_s is for missing = 'wait', not {self.missing!r}")
         if self.deadline_s is not None and self.missing != "drop":
@@ -299,6 +307,22 @@ class JobSpec(OwnParameters, _JobKeys):
         if problems:
             raise wrong_table(problems)
         return self
+
+    def _gossip_problems(self) -> list[str]:
+        from p2pclust.protocols.leaderless import needs_aggregator  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415
+
+        if self.collect != "gossip":
+            own = {"gossip_tolerance": self.gossip_tolerance, "mixing": self.mixing, "ticks": self.ticks}
+            return [f"{name} is for collect = 'gossip'" for name, value in own.items() if value is not None]
+        problems = []
+        if self.missing == "drop" or self.patience_s is not None:
+            problems.append(
+                "collect = 'gossip' has no aggregator to lose patience: leave missing = 'drop' and patience_s out"
+            )
+        if needs := needs_aggregator(protocol_class(self.protocol)):
+            problems.append(f"protocol {self.protocol!r} works on peers' {needs}: collect = 'gossip' cannot do that")
+        return problems
 
 
 class At(Table):

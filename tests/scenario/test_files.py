@@ -26,6 +26,7 @@ def test_there_are_scenarios() -> None:
     assert [file.name for file in FILES] == [
         "fedcref-digits.toml",
         "fedcref-mnist.toml",
+        "gossip-ring.toml",
         "iris-kmeans.toml",
         "lost-majority.toml",
         "mobile-swarm.toml",
