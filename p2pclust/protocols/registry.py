@@ -24,6 +24,7 @@ _CLASSES = {
     "stream-fcm": ("p2pclust.protocols.stream", "StreamFuzzyCMeansProtocol"),
     "warm": ("p2pclust.protocols.stream", "Warm"),
     "fedavg": ("p2pclust.protocols.fedavg", "FedAvgProtocol"),
+    "model-average": ("p2pclust.protocols.model_average", "ModelAverageProtocol"),
     "fedcref": ("p2pclust.protocols.fedcref", "FedCRefProtocol"),
     "uifca": ("p2pclust.protocols.uifca", "UIFCAProtocol"),
     "fedcref-perfect": ("p2pclust.protocols.perfect", "PerfectAssociations"),
