@@ -40,7 +40,10 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     ------
     FleetError
         If the fleet did not even start.
+    UsageError
+        If a job is not meant for so many peers.
     """
+    spec.refuse_floods()
     with contextlib.ExitStack() as stack:
         directory = spec.directory
         if directory is None:
@@ -154,6 +157,7 @@ class ProcessFleet:
             "listen": addresses[peer.name],
             "join": {name: address for name, address in addresses.items() if name != peer.name},
             "overlay": self.spec.overlay,
+            "partial_view": self.spec.partial_view,
             "bundle": str(keys / f"{peer.name}.bundle"),
             "roster": str(keys / "roster.json"),
             "data": str(directory / "data.npy"),

@@ -37,7 +37,10 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     ------
     FleetError
         If the peers do not find each other.
+    UsageError
+        If a job is not meant for so many peers.
     """
+    spec.refuse_floods()
     return _SimulatedFleet(spec, on_event).run()
 
 
@@ -72,7 +75,7 @@ class _SimulatedFleet:
         self._world = World(
             {peer.name: peer.local() for peer in spec.peers}, network, self._timing, Limits(),
             np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
-            {peer.name: peer.fitness for peer in spec.peers}, spec.overlay,
+            {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
         )  # fmt: skip
         self._world.crash_point = self._at_phase
 

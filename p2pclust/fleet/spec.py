@@ -19,11 +19,24 @@ from p2pclust.protocols.verbs import Desk
 from p2pclust.simulation.traffic import LinkTraffic
 from p2pclust.topology.traces import LinkChange
 
-__all__ = ["Event", "Fault", "FleetResult", "FleetSpec", "JobRequest", "JobResult", "Link", "OnEvent", "PeerSpec"]
+__all__ = [
+    "LARGE_FLEET",
+    "Event",
+    "Fault",
+    "FleetResult",
+    "FleetSpec",
+    "JobRequest",
+    "JobResult",
+    "Link",
+    "OnEvent",
+    "PeerSpec",
+]
 
 #: One thing that happened: `t` (seconds since the fleet started), `peer`, `verb`, and the verb's own fields.
 Event = Mapping[str, Any]
 OnEvent = Callable[[Event], None]
+#: Above so many peers an overlay of kind regular is a partial view, and nothing large goes from all to all unasked.
+LARGE_FLEET = 64
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,7 @@ class JobRequest:
     ticks: int = (
         0  # of collect = "gossip": after which each peer goes on from its own mixture, where the protocol allows it
     )
+    all_to_all: bool = False  # whether large objects of each may go to all others in a large fleet
 
     def __post_init__(self) -> None:
         usual = "all" if self.job.by_columns else "wait"
@@ -112,6 +126,7 @@ class FleetSpec:
     timing: str = "fast"
     seed: int = 0
     overlay: Mapping[str, tuple[str, ...]] | None = None  # each peer's neighbours; a full mesh by default
+    partial_view: bool = False  # whether peers link to others in the place of a neighbour that died
     trace: tuple[LinkChange, ...] = ()  # links that appear and vanish, in the order of time; needs an overlay
     faults: tuple[Fault, ...] = ()
     directory: Path | None = None  # where peers keep their stores and logs; a temporary one by default
@@ -120,6 +135,22 @@ class FleetSpec:
     def __post_init__(self) -> None:
         if self.trace and self.overlay is None:
             raise UsageError("trace: a full mesh without links of its own: give the overlay that the trace begins with")
+
+    def refuse_floods(self) -> None:
+        """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for.
+
+        Raises
+        ------
+        UsageError
+            If there is one.
+        """
+        for request in self.jobs if len(self.peers) > LARGE_FLEET else ():
+            protocol = request.job.protocols[-1]
+            if protocol.at_desk and not request.all_to_all:
+                raise UsageError(
+                    f"{protocol.id}: each of {len(self.peers)} peers would send its models to all others, which is meant for "
+                    f"up to {LARGE_FLEET}: say all_to_all = true if that is what you want"
+                )
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,9 @@ class Identity:
     fitness: float = 0.5  # 0 to 1: how well it would aggregate
     overlay: Mapping[str, Sequence[str]] | None = None  # who is linked to whom, as far as known; None: everybody
     links: tuple[str, ...] | None = None  # its own neighbours at the start, where they are not those of the overlay
+    partial_view: bool = (
+        False  # whether it may link to whom it likes, and puts another in the place of a dead neighbour
+    )
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Core:
         message = event.message
         if event.source not in self.membership.members:
             return  # not enrolled, or this peer itself
+        if self.identity.partial_view and not event.via and not self.routing.linked(event.source):
+            self._linked(event.source, up=True)  # it has linked to this peer
         if isinstance(message, Relay):
             if message.target in self.membership.members:  # the shell opens those that are for this peer
                 self._ctx.carry(message, event.source, len(self.membership.members))
@@ -200,6 +205,8 @@ class Core:
         for name, before in self.membership.take_changes():
             status = self.membership.status(name)
             self._ctx.routing.carries(name, status not in ("dead", "left"))
+            if self.identity.partial_view and status in ("dead", "left") and self.routing.linked(name):
+                self._replace(name)
             if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
                 self.facts.greet(name)
             self.jobs.member_changed(name)
@@ -208,6 +215,13 @@ class Core:
                 self._learn_links(fact)
             else:
                 self.jobs.learn(fact)
+
+    def _replace(self, lost: str) -> None:
+        """A neighbour died: link to another that lost it too, so that everybody keeps as many links as before."""
+        other = self.routing.replacement(lost)
+        if other:
+            self._ctx.report("replaced", lost=lost, by=other)
+            self._linked(other, up=True)
 
     def _learn_links(self, fact: Fact) -> None:
         routing = self._ctx.routing

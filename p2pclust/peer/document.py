@@ -25,7 +25,7 @@ COLLECT: Final = ("star", "tree", "gossip")
 
 _MAX_PEERS: Final = 4096
 _FOREVER_S: Final = 1e9
-_MAX_BYTES: Final = 40 * 1024
+_MAX_BYTES: Final = 56 * 1024
 _MOST_TICKS: Final = 10**6
 
 

@@ -99,7 +99,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         own = config.get("links")
         identity = Identity(
             name, links.address, roster.names, dict(config["join"]), float(config["fitness"]), config.get("overlay"),
-            None if own is None else tuple(own),
+            None if own is None else tuple(own), bool(config.get("partial_view", False)),
         )  # fmt: skip
         core = Core(identity, store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)

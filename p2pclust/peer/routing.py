@@ -15,7 +15,7 @@ from zlib import crc32
 import msgpack
 
 from p2pclust.errors import WireError
-from p2pclust.topology.routes import Ways, mutual, spanning_tree
+from p2pclust.topology.routes import Ways, mutual, paired, spanning_tree
 
 __all__ = ["LINKS", "Routing"]
 
@@ -126,6 +126,12 @@ class Routing:
         self._claims[self._me] = tuple(self._own)
         self._ways = None
         return True
+
+    def replacement(self, lost: str) -> str:
+        """Return to whom this peer may link in place of a neighbour that died; empty if to nobody."""
+        links = mutual(self._claims)
+        left = [name for name in links.get(lost, ()) if name not in self._silent]
+        return paired(left, links).get(self._me, "")
 
     def learn(self, owner: str, claim: bytes) -> None:
         """A peer tells its links.

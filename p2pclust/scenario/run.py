@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
-from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
+from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
@@ -195,6 +195,7 @@ def fleet_spec(
             tolerance=spec.gossip_tolerance or 0.0,
             mixing=spec.mixing or "",
             ticks=spec.ticks or 0,
+            all_to_all=spec.all_to_all,
         )
         for job, spec in zip(jobs, scenario.jobs, strict=True)
     )
@@ -212,6 +213,7 @@ def fleet_spec(
         timing=scenario.fleet.timing,
         seed=scenario.seed,
         overlay=make_links(scenario),
+        partial_view=scenario.fleet.overlay.kind == "regular" and len(devices) > LARGE_FLEET,
         trace=moves,
         faults=tuple(faults),
         give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing, moves),

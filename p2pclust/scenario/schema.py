@@ -255,6 +255,8 @@ class _JobKeys(Table):
     #: How contributions reach the aggregator: each by itself, or added up on the way. Left out: by itself on a full mesh.
     #: Or without an aggregator: every peer talks with its neighbours until all have the same sums.
     collect: Literal["star", "tree", "gossip"] | None = None
+    #: Above 64 devices: let each send its models to all others, where the protocol exchanges models.
+    all_to_all: bool = False
     #: For collect = "gossip": how closely all peers' estimates of a sum agree before anybody takes one, in terms of the
     #: sum of absolute values (default 1e-9), and what part of its numbers a peer gives to a neighbour (default push-sum).
     gossip_tolerance: Annotated[float, Field(gt=0, le=0.5)] | None = None

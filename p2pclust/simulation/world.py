@@ -99,11 +99,13 @@ class World:
         self, locals_: Mapping[str, Local], network: Network, timing: Timing, limits: Limits,
         rng: np.random.Generator, observers: tuple[Observer, ...] = (), fitness: Mapping[str, float] | None = None,
         overlay: Mapping[str, tuple[str, ...]] | None = None, *, known: bool = True,
+        partial_view: bool = False,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
         self.traffic = Traffic()
         self._overlay = None if overlay is None else {name: dict.fromkeys(near) for name, near in overlay.items()}
+        self._partial_view = partial_view
         self._relinked: dict[tuple[str, str], int] = {}  # how often a link appeared or vanished
         self._timing = timing
         self._limits = limits
@@ -120,7 +122,15 @@ class World:
         maps = {name: overlay if overlay is None or known else {name: overlay[name]} for name in roster}
         self.peers = {
             name: Peer(
-                Identity(name, addresses[name], roster, addresses, (fitness or {}).get(name, 0.5), maps[name]),
+                Identity(
+                    name,
+                    addresses[name],
+                    roster,
+                    addresses,
+                    (fitness or {}).get(name, 0.5),
+                    maps[name],
+                    partial_view=partial_view,
+                ),
                 locals_[name],
                 Disk(f"store-{name}-0"),
             )
@@ -343,6 +353,11 @@ class World:
                 self._send(peer, Send(effect.to, message, bulk=True))
             case DropBlob():
                 peer.disk.drop_blob(effect.digest)
+            case Connect() if self._partial_view and self._overlay is not None:
+                # Whoever links to another may use the link; the other may as soon as it links back.
+                peer.links[effect.peer] = None
+                for one, other in ((peer.name, effect.peer), (effect.peer, peer.name)):
+                    self._overlay[one][other] = None
             case Connect() | Disconnect():
                 pass  # every peer can reach every other; cuts are the network's affair
             case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["Ways", "mutual", "spanning_tree"]
+__all__ = ["Ways", "mutual", "paired", "spanning_tree"]
 
 Neighbours = Mapping[str, Sequence[str]]
 
@@ -28,6 +28,34 @@ def mutual(claims: Neighbours) -> dict[str, tuple[str, ...]]:
         name: tuple(other for other in sorted(claimed) if other != name and name in sets.get(other, ()))
         for name, claimed in sorted(sets.items())
     }
+
+
+def paired(left: Sequence[str], linked: Neighbours) -> dict[str, str]:
+    """Return who links to whom in place of a neighbour that all of them have lost: each has one new link again.
+
+    All find the same for themselves, without a word to each other. Of several ways to pair them, the first that pairs
+    fewest who are linked already; of an odd number one goes without.
+
+    Parameters
+    ----------
+    left : sequence of str
+        The neighbours of the lost peer that live, sorted.
+    linked : mapping of str to sequence of str
+        The neighbours of each of them.
+
+    Examples
+    --------
+    >>> paired(["a", "b", "c", "d"], {"a": ("b",), "b": ("a",), "c": (), "d": ()})
+    {'b': 'c', 'c': 'b', 'd': 'a', 'a': 'd'}
+    """
+
+    def pairs(shift: int) -> list[tuple[str, str]]:
+        order = [*left[shift:], *left[:shift]]
+        return list(zip(order[::2], order[1::2], strict=False))
+
+    best = min(map(pairs, range(max(1, len(left)))), key=lambda found: sum(b in linked.get(a, ()) for a, b in found))
+    new = [(a, b) for a, b in best if b not in linked.get(a, ())]
+    return {one: other for a, b in new for one, other in ((a, b), (b, a))}
 
 
 class Ways:

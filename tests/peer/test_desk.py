@@ -295,7 +295,7 @@ class TestRun:
             pytest.param((), 0, 0, id="nobody"),
             pytest.param((1, 0), 0, 0, id="unsorted"),
             pytest.param((0, 0, 1), 0, 0, id="twice"),
-            pytest.param((0, 1), 0, 40 * 1024, id="too large"),
+            pytest.param((0, 1), 0, 56 * 1024, id="too large"),
         ],
     )
     def test_what_can_be_no_job_is_not_run(self, roster: tuple[int, ...], aggregator: int, padding: int) -> None:

@@ -179,7 +179,7 @@ def test_a_submission_without_a_majority_of_the_fleet_is_refused() -> None:
         ({"missing": "ignore"}, "missing = 'ignore'"),
         ({"missing": "drop"}, "needs deadline_s above 0"),
         ({"aggregator": "zz"}, "aggregator = 'zz' is not on the roster"),
-        ({"job": bytes(41_000)}, "at most 40960 are possible"),
+        ({"job": bytes(58_000)}, "at most 57344 are possible"),
     ],
 )
 def test_a_submission_that_cannot_be_is_refused_with_its_reason(fields: dict[str, object], reason: str) -> None:

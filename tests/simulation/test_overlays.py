@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from p2pclust.cli.swarm import Asked, try_seeds
+from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.runner import run_in_process
 from p2pclust.topology import make_overlay
 from p2pclust.topology.kinds import KINDS
@@ -143,3 +144,49 @@ def test_seeds_on_sparse_overlays_break_no_promise(protocol: str | None, n_seeds
         )
         relayed += finding.counts.get("message relayed through others", 0)
     assert relayed > 1000
+
+
+class TestPartialView:
+    """Eighty peers with six links each: whoever loses a neighbour gets another, and nobody is told to whom to link."""
+
+    NAMES = tuple(f"p{i:02d}" for i in range(80))
+
+    def carried_out(self, *faults: Fault, collect: str = "") -> FleetResult:
+        rng = np.random.default_rng(0)
+        overlay = make_overlay("regular", self.NAMES, rng)
+        peers = tuple(PeerSpec(name, rng.normal(size=(8, 2)) + 6 * rng.integers(0, 3, (8, 1))) for name in self.NAMES)
+        links = {name: overlay.neighbours(name) for name in self.NAMES}
+        job = cluster_job("llf-cm", n_clusters=3, max_rounds=60, tol=0.0, seed=0)
+        request = JobRequest(job, collect=collect)
+        spec = FleetSpec(peers, (request,), timing="fast", overlay=links, partial_view=True, faults=faults)
+        return backend("simulated").carry_out(spec, lambda event: None)
+
+    def test_links_of_the_dead_are_replaced(self) -> None:
+        victims = ("p07", "p31", "p50")
+        result = self.carried_out(*(Fault("kill", (name,), seconds=0.3 * i) for i, name in enumerate(victims, 1)))
+        assert (result.failure, result.unfired_faults) == ("", ())
+        assert set(result.jobs[0].digests) == set(self.NAMES) - set(victims)
+        assert len(set(result.jobs[0].digests.values())) == 1
+        new = [(e["peer"], e["lost"], e["by"]) for e in result.events if e["verb"] == "replaced"]
+        assert {lost for _, lost, _ in new} == set(victims)
+        for lost in victims:
+            mine = {peer: by for peer, of, by in new if of == lost}
+            assert all(mine.get(by) == peer for peer, by in mine.items()), "a new link has two ends"
+            assert len(mine) >= 4
+
+    def test_a_link_that_was_replaced_carries_the_sums(self) -> None:
+        """Whatever is used of the new links, the bits are those of the same contributors."""
+        job = self.carried_out(Fault("kill", ("p07",), seconds=0.2)).jobs[0]
+        again = self.carried_out(Fault("kill", ("p07",), seconds=0.2), collect="star").jobs[0]
+        assert job.state is not None
+        assert again.state is not None
+        assert job.state.status == again.state.status == "done"
+
+
+def test_models_go_from_all_to_all_of_a_large_fleet_only_if_that_is_asked_for() -> None:
+    peers = tuple(PeerSpec(f"p{i:02d}", np.zeros((4, 2))) for i in range(65))
+    job = Job((Stage("range"), Stage("minmax"), Stage("fedcref")), seed=0)
+    with pytest.raises(UsageError, match="all_to_all = true"):
+        FleetSpec(peers, (JobRequest(job),)).refuse_floods()
+    FleetSpec(peers, (JobRequest(job, all_to_all=True),)).refuse_floods()
+    FleetSpec(peers[:64], (JobRequest(job),)).refuse_floods()
