@@ -2,18 +2,20 @@
 
 A *circle* is an epoch and the peers that take part in it. All of its peers do a round, or none: every answer of
 everybody in it is needed before any of them can end the round (:mod:`p2pclust.protocols.averaging`). A circle without a
-majority of the roster's intact stores is never proposed nor entered. Hence two circles cannot both get on without a
-peer in common, and that peer brings what the one found out into the other.
+majority of the roster's intact stores, as far as these are known, is never proposed nor entered, and none finishes
+before all in it have said with which store they are there. Hence two circles cannot both get on without a peer in
+common, and that peer brings what the one found out into the other.
 
 The first circle is the whole roster, in epoch 0. Anybody may *propose* another one: who enters it with a higher epoch,
-and tells it to its neighbours, who enter it too, for the highest epoch wins. An epoch names its proposer, so no two
-circles have the same. It is on disk before anything is said in it. There are two reasons to propose:
+and tells it to its neighbours, who enter it too, for the highest epoch wins. An epoch holds a checksum of its
+proposer's store, so no two circles have the same. It is on disk before anything is said in it. The reasons to propose:
 
 - A peer of the circle is dead, by membership. The proposal is what is left of the circle, as far as the proposer
   reaches it over links of living peers. If that is no majority, nothing is proposed: this part waits.
 - This peer is in no circle: it came back without the masses of the round that is running, or others went on without it.
   It asks its neighbours; whoever has a circle tells it. The proposal is that circle with this peer. A peer that hears
   of no circle at all for a while, since all restarted, proposes whoever is present.
+- A former life of this peer, whose store is lost, took part in this very circle: neighbours have words of it.
 
 Entering a circle begins the running round anew, with fresh contributions. So a death or a return costs a round that is
 repeated and changes no sum: no mass of one epoch is ever added to one of another.

@@ -93,11 +93,15 @@ class Links:
         if mixing not in MIXINGS:
             raise UsageError(f"mixing = {mixing!r}: expected one of {', '.join(MIXINGS)}")
         self._all = tuple(tuple(sorted(set(near))) for near in neighbours)
+        ends = [frozenset(near) for near in self._all]
         for peer, near in enumerate(self._all):
-            if not all(0 <= other < len(self._all) and other != peer and peer in self._all[other] for other in near):
+            if not all(0 <= other < len(ends) and other != peer and peer in ends[other] for other in near):
                 raise UsageError(f"links of peer {peer}: expected other peers that are linked to it too")
         self.mixing = mixing
-        self.members = tuple(sorted(range(len(self._all)) if members is None else set(members)))
+        self._take(range(len(self._all)) if members is None else members)
+
+    def _take(self, members: Collection[int]) -> None:
+        self.members = tuple(sorted(set(members)))
         within = frozenset(self.members)
         self.near: dict[int, tuple[int, ...]] = {
             peer: tuple(other for other in self._all[peer] if other in within) for peer in self.members
@@ -105,7 +109,10 @@ class Links:
 
     def among(self, members: Collection[int]) -> Links:
         """Return the links between these peers only."""
-        return Links(self._all, self.mixing, members)
+        links = Links.__new__(Links)
+        links._all, links.mixing = self._all, self.mixing
+        links._take(members)
+        return links
 
     def shares(self, peer: int) -> dict[int, float]:
         """Return what part of each neighbour's mass, and of its own, this peer takes, in the order of peers."""
@@ -136,8 +143,8 @@ class Links:
         Twice the distance from any peer to its farthest one is such a bound.
         """
         n, n_links = len(self.members), sum(map(len, self.near.values()))
-        if n < 2:
-            return 0
+        if n < 2 or n_links == n * (n - 1):  # everybody is linked to everybody
+            return min(n - 1, 1) if n else 0
         if n * (n + n_links) <= _MOST_EXACT:
             return max(max(self._distances(peer).values()) for peer in self.members)
         first = self._distances(self.members[0])
