@@ -148,8 +148,8 @@ class FleetSpec:
             protocol = request.job.protocols[-1]
             if protocol.at_desk and not request.all_to_all:
                 raise UsageError(
-                    f"{protocol.id}: each of {len(self.peers)} peers would send its models to all others, which is meant for "
-                    f"up to {LARGE_FLEET}: say all_to_all = true if that is what you want"
+                    f"{protocol.id}: each of {len(self.peers)} peers would send its models to all others, which is "
+                    f"meant for up to {LARGE_FLEET}: say all_to_all = true if that is what you want"
                 )
 
 

@@ -12,9 +12,13 @@ from p2pclust.cli.swarm import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.timing import PRESETS, Limits
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
+from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import run_in_process
+from p2pclust.simulation.network import Conditions, Network
+from p2pclust.simulation.world import World
 from p2pclust.topology import make_overlay
 from p2pclust.topology.kinds import KINDS
 
@@ -169,10 +173,25 @@ class TestPartialView:
         assert len(set(result.jobs[0].digests.values())) == 1
         new = [(e["peer"], e["lost"], e["by"]) for e in result.events if e["verb"] == "replaced"]
         assert {lost for _, lost, _ in new} == set(victims)
-        for lost in victims:
-            mine = {peer: by for peer, of, by in new if of == lost}
-            assert all(mine.get(by) == peer for peer, by in mine.items()), "a new link has two ends"
-            assert len(mine) >= 4
+
+    def test_links_are_as_many_as_before_and_have_two_ends(self) -> None:
+        overlay = make_overlay("regular", self.NAMES, np.random.default_rng(0))
+        links = {name: overlay.neighbours(name) for name in self.NAMES}
+        network = Network(Conditions(), np.random.default_rng(1))
+        locals_ = {name: Local(np.zeros((1, 1))) for name in self.NAMES}
+        rng = np.random.default_rng(2)
+        world = World(locals_, network, PRESETS["fast"], Limits(), rng, overlay=links, partial_view=True)
+        for name in self.NAMES:
+            world.start(name)
+        victims = ("p07", "p31", "p50", "p08", "p09")
+        for i, name in enumerate(victims):
+            world.run_until(2.0 + 0.2 * i)
+            world.crash(name)
+        world.run_until(12.0)
+        own = {name: set(core.routing.own) - set(victims) for name, peer in world.peers.items() if (core := peer.core)}
+        assert all(name in own[other] for name, near in own.items() for other in near)
+        assert min(map(len, own.values())) >= 5
+        assert max(map(len, own.values())) <= 7
 
     def test_a_link_that_was_replaced_carries_the_sums(self) -> None:
         """Whatever is used of the new links, the bits are those of the same contributors."""
