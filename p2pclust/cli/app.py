@@ -112,7 +112,7 @@ app.command("protocols", short_help="List the clustering protocols.")(protocols.
 app.command("reproduce", short_help="Measure the papers' tables again, beside their numbers.")(reproduce.reproduce)
 app.command("simulate", short_help="Try the agent in simulated misfortunes.")(simulate.simulate)
 app.add_typer(data.app, name="data", short_help="List, fetch and split data sets.")
-app.add_typer(topology.app, name="topology", short_help="Make, measure and draw overlays.")
+app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and compare overlays.")
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
 app.command("peer", short_help="Run one peer beside this device's data.")(peer.peer)
 app.command("doctor", short_help="Check that this machine can run peers.")(doctor.doctor)

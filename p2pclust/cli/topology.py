@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.output import people, put_json
+from p2pclust.cli.sweep import sweep
 from p2pclust.errors import UsageError
 from p2pclust.topology.kinds import KINDS, kind_of
 
@@ -31,13 +32,14 @@ _Seed = Annotated[int, typer.Option(metavar="S", help="Draws as a scenario with 
 
 @app.callback(invoke_without_command=True)
 def topology(context: typer.Context) -> None:
-    """Make overlays (who is linked to whom), measure and draw them.
+    """Make overlays (who is linked to whom), measure and draw them, and experiment with them.
 
     \b
     Example:
       p2pclust topology kinds
       p2pclust topology show small-world --peers 20 -o overlay.svg
       p2pclust topology measure ring grid expander --peers 64
+      p2pclust topology sweep topology/gossip-spread.toml
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -319,3 +321,6 @@ def _compare(whats: Iterable[str], found: Iterable[Measures]) -> None:
             str(len(row.cut_vertices)), f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
         )  # fmt: skip
     people().print(shown)
+
+
+app.command("sweep")(sweep)

@@ -19,6 +19,9 @@ p { margin: 0.3rem 0; max-width: 52rem } .facts { color: #666 }
 figure { margin: 0.8rem 0 1.6rem } img { max-width: 100%; height: auto; display: block }
 figcaption { color: #444; font-size: 0.9rem; max-width: 52rem }
 details { margin: 0.5rem 0 } summary { cursor: pointer; color: #225 }
+.table { overflow-x: auto; margin: 0.6rem 0 } table { border-collapse: collapse; font-size: 0.85rem }
+th, td { padding: 0.15rem 0.7rem 0.15rem 0; text-align: left; vertical-align: top; white-space: nowrap }
+th { border-bottom: 1px solid #999; font-weight: 600 } tbody tr:nth-child(even) { background: #f6f6f6 }
 """
 
 
@@ -56,6 +59,8 @@ class Section:
         Shown when somebody asks for them.
     fold : str
         What the folded ones are called.
+    table, folded_table : sequence of rows of str
+        The first row has the headings; the latter is shown when somebody asks for it.
     """
 
     heading: str
@@ -63,6 +68,8 @@ class Section:
     pictures: Sequence[Picture] = ()
     folded: Sequence[Picture] = ()
     fold: str = "more"
+    table: Sequence[Sequence[str]] = ()
+    folded_table: Sequence[Sequence[str]] = ()
 
 
 def write_page(directory: Path, title: str, facts: str, sections: Sequence[Section]) -> None:
@@ -88,8 +95,9 @@ def write_page(directory: Path, title: str, facts: str, sections: Sequence[Secti
 def _section(section: Section) -> str:
     text = f"<p>{escape(section.text)}</p>\n" if section.text else ""
     text += "".join(_picture(picture) for picture in section.pictures)
-    if section.folded:
-        inner = "".join(_picture(picture) for picture in section.folded)
+    text += _table(section.table)
+    if section.folded or section.folded_table:
+        inner = "".join(_picture(picture) for picture in section.folded) + _table(section.folded_table)
         text += f"<details><summary>{escape(section.fold)}</summary>\n{inner}</details>\n"
     return f"<section><h2>{escape(section.heading)}</h2>\n{text}</section>\n"
 
@@ -99,3 +107,11 @@ def _picture(picture: Picture) -> str:
         f'<figure><img src="{escape(picture.source)}" alt="{escape(picture.alt)}" width="{picture.width}">'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
     )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows[1:])
+    return f'<div class="table"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n'

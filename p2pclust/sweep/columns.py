@@ -1,0 +1,127 @@
+"""The columns of a sweep's table, as data: what cells are told by, and what each measure finds out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["AXES", "MEASURES", "Column", "Measure", "columns_of"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its type (str, int, float or bool; any may be empty) and what it says."""
+
+    type: type
+    what: str
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure: which axes of the grid it has, and what it adds to the table."""
+
+    what: str
+    axes: tuple[str, ...]
+    columns: Mapping[str, Column]
+
+
+#: What a cell is told by, in the table's order.
+AXES: Final[Mapping[str, Column]] = {
+    "overlay": Column(str, "what the file calls it"),
+    "kind": Column(str, "of the overlay"),
+    "peers": Column(int, "how many"),
+    "protocol": Column(str, "of the job"),
+    "collect": Column(str, "how contributions come together"),
+    "loss": Column(float, "probability that a device's link loses a message, on the way from it and to it"),
+    "latency_ms": Column(float, "delay that a device's link adds, on the way from it and to it"),
+    "aggregator": Column(str, "who was to aggregate the first term"),
+    "who": Column(str, "whom the fault was to meet"),
+    "seed": Column(int, "of all chance"),
+}
+
+#: What every overlay is measured by.
+_OVERLAY: Final[Mapping[str, Column]] = {
+    "links": Column(int, "of the overlay"),
+    "degree_mean": Column(float, "links of a peer on average"),
+    "degree_greatest": Column(int, "links of the peer with most of them"),
+    "diameter": Column(int, "the greatest distance between two peers, in links"),
+    "average_path": Column(float, "the mean distance between two peers, in links"),
+    "spectral_gap": Column(float, "1 minus the second eigenvalue of the Metropolis-Hastings matrix"),
+    "cut_vertices": Column(int, "peers without whom the others fall into parts"),
+    "log2_peers": Column(float, "log2 of the number of peers"),
+}
+
+_JOB: Final[Mapping[str, Column]] = {
+    "outcome": Column(str, "finished, waiting (a minority is left), failed, or unlinked (the peers did not meet)"),
+    "finished": Column(int, "peers that hold the final state"),
+    "identical": Column(bool, "whether all of these hold the same bits"),
+    "relative_difference": Column(float, "to the pooled centers, in each feature's range; of lossless protocols"),
+    "rounds": Column(int, "of all stages"),
+    "job_seconds": Column(float, "virtual, from handing in to the last peer's end"),
+    "messages": Column(int, "that crossed a link, from the fleet's start to its end; relayed ones count on each link"),
+    "bytes": Column(int, "of these"),
+    "job_messages": Column(int, "of the job alone: without membership and facts"),
+    "job_bytes": Column(int, "of these"),
+    "blob_bytes": Column(int, "of chunks of models and of large states, part of job_bytes"),
+    "link_bytes_mean": Column(float, "job_bytes per link and direction"),
+    "link_bytes_max": Column(int, "job_bytes of the hottest link, in its hotter direction"),
+    "hottest_link": Column(str, "which link that is"),
+    "crossings": Column(
+        float, "contributions (or sums of them) times links crossed, mean over rounds that had everybody's"
+    ),
+    "peer_load": Column(float, "job_bytes that the busiest peer sent, over the mean of all peers"),
+    "led_by": Column(str, "who aggregated the last term"),
+    "led_betweenness": Column(float, "share of shortest ways between two others that lead through that peer"),
+    "led_closeness": Column(float, "N - 1 over the sum of its distances to all others"),
+    "terms": Column(int, "elections, or 1 for an aggregator that was named"),
+}
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "job": Measure(
+        "a job on a simulated fleet: what it costs, and whether it is exact",
+        ("overlay", "peers", "protocol", "collect", "loss", "latency_ms", "aggregator", "seed"),
+        _JOB,
+    ),
+    "facts": Measure(
+        "how long it takes until all know what one peer publishes",
+        ("overlay", "peers", "loss", "latency_ms", "seed"),
+        {
+            "publisher": Column(str, "whose fact it is, drawn by the seed"),
+            "eccentricity": Column(int, "the publisher's distance to whoever is farthest, in links"),
+            "informed": Column(int, "peers that know it in the end"),
+            "seconds": Column(float, "virtual, until all knew"),
+            "seconds_half": Column(float, "virtual, until half of them knew"),
+            "gossip_periods": Column(float, "seconds over the gossip period of the timing preset"),
+            "link_delays": Column(float, "seconds over the mean delay of one message over one link"),
+            "deltas": Column(int, "messages that told it"),
+        },
+    ),
+    "mixing": Measure(
+        "how many ticks averaging without an aggregator takes until all agree",
+        ("overlay", "peers", "seed"),
+        {
+            "predicted": Column(float, "ticks by the second eigenvalue: log(tolerance) / log(it)"),
+            "ticks": Column(int, "until nobody was farther from the mean than tolerance times the start's farthest"),
+            "ratio": Column(float, "ticks over predicted"),
+            "tick_messages": Column(int, "that cross a link in one tick"),
+        },
+    ),
+    "recovery": Measure(
+        "a job in which somebody dies at a round: how long it takes nevertheless, or who waits",
+        ("overlay", "peers", "protocol", "collect", "loss", "latency_ms", "aggregator", "who", "seed"),
+        {"victim": Column(str, "who it was; empty if nobody, or the overlay has no such peer"), **_JOB},
+    ),
+}
+
+
+def columns_of(measure: str) -> dict[str, Column]:
+    """Return all columns of a measure's table, by name, in order.
+
+    Examples
+    --------
+    >>> list(columns_of("mixing"))[:4]
+    ['overlay', 'kind', 'peers', 'seed']
+    """
+    axes = (*MEASURES[measure].axes, "kind")
+    return {**{name: axis for name, axis in AXES.items() if name in axes}, **_OVERLAY, **MEASURES[measure].columns}

@@ -1,0 +1,152 @@
+"""Measures "job" and "recovery": a job on a simulated fleet, what it cost on each link, and whether it is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from p2pclust.errors import FleetError
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import Fault, FleetResult, JobResult
+from p2pclust.protocols import streams
+from p2pclust.protocols.job import Job
+from p2pclust.scenario.evaluate import job_entry
+from p2pclust.scenario.load import load_data, make_job
+from p2pclust.scenario.run import fleet_spec
+from p2pclust.simulation.traffic import LinkTraffic
+from p2pclust.sweep.cells import Cell, scenario_of
+from p2pclust.sweep.columns import MEASURES
+from p2pclust.sweep.places import peer_at
+from p2pclust.topology.matrices import betweenness, closeness
+from p2pclust.topology.overlay import Overlay
+
+__all__ = ["measure"]
+
+#: Kinds of messages that a fleet at rest sends, too.
+_AT_REST: Final = frozenset(
+    ("ping", "ack", "ping-request", "gossip", "member-sync", "refusal", "fact-digest", "fact-delta")
+)
+_BLOBS: Final = frozenset(("blob-request", "blob-chunk", "blob-missing"))
+# The second number of a stream's name, beside the one that draws an overlay's gossip.
+_PLACES: Final = 7
+
+Links = Mapping[tuple[str, str], LinkTraffic]
+
+
+def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
+    """Return what these measures find out of a cell."""
+    scenario = scenario_of(cell)
+    shares = load_data(scenario)
+    job = make_job(scenario, 0, next(iter(shares.values())).n_features)
+    spec = fleet_spec(scenario, shares, [job])
+    # Places are drawn in the order of the axes, each from its own part of one stream.
+    aggregating, dying = streams.gossiping(cell.seed).spawn(_PLACES)[:2]
+    leader = "" if cell.axis("aggregator") == "elected" else peer_at(overlay, cell.axis("aggregator"), aggregating)
+    faults, victim = _faults(cell, overlay, dying)
+    near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in sorted(overlay.names)}
+    request = replace(spec.jobs[0], aggregator=leader)
+    try:
+        found = backend("simulated").carry_out(
+            replace(spec, jobs=(request,), overlay=near, faults=faults), lambda event: None
+        )
+    except FleetError:
+        empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
+        return empty | {"outcome": "unlinked"}
+    (done,) = found.jobs
+    values = _ended(job, done, found) | _exactness(job, done, shares) | _traffic(overlay, found, done)
+    values |= _leadership(overlay, done)
+    if cell.measure == "recovery":
+        struck = [event["peer"] for event in found.events if event["verb"] == "fault"]
+        values["victim"] = struck[0] if struck else victim
+    return {name: values[name] for name in MEASURES[cell.measure].columns}
+
+
+def _faults(cell: Cell, overlay: Overlay, rng: np.random.Generator) -> tuple[tuple[Fault, ...], str]:
+    who = dict(cell.axes).get("who", "nobody")
+    if who == "nobody":
+        return (), ""
+    names: tuple[str, ...] = ()
+    if who != "aggregator":
+        victim = peer_at(overlay, who, rng)
+        if not victim:
+            return (), ""
+        names = (victim,)
+    fault = cell.fixed["fault"]
+    at = {"round": fault["round"], "phase": "adopting" if names else "combining"}
+    return (Fault(fault["do"], names, **at, for_s=fault["for_s"]),), names[0] if names else ""
+
+
+def _ended(job: Job, done: JobResult, found: FleetResult) -> dict[str, Any]:
+    state = done.state
+    if state is None:
+        outcome = "waiting" if "majority" in found.failure or "progress" in found.failure else "failed"
+    else:
+        outcome = "finished" if state.status == "done" else "failed"
+    return {
+        "outcome": outcome,
+        "finished": len(done.digests),
+        "identical": len(dict.fromkeys(done.digests.values())) == 1 if done.digests else None,
+        "rounds": None if state is None else state.round,
+        "job_seconds": round(done.seconds, 6) if state is not None else None,
+        "terms": max(1, len(done.terms)),
+    }
+
+
+def _exactness(job: Job, done: JobResult, shares: Mapping[str, Any]) -> dict[str, Any]:
+    if done.state is None or job.at_desk:
+        return {"relative_difference": None}
+    pooled = job_entry(job, done, shares)["pooled"]
+    return {"relative_difference": None if pooled is None else pooled["relative_difference"]}
+
+
+def _traffic(overlay: Overlay, found: FleetResult, done: JobResult) -> dict[str, Any]:
+    links = found.links
+    by_link = {ends: _of_the_job(link.n_bytes) for ends, link in links.items()}
+    sent = dict.fromkeys(overlay.names, 0)
+    for (source, _), n_bytes in by_link.items():
+        sent[source] += n_bytes
+    total = sum(by_link.values())
+    # Of equally hot links the first by name.
+    hottest = max(by_link, key=lambda ends: (by_link[ends], *(tuple(-ord(c) for c in name) for name in ends)))
+    return {
+        "messages": sum(link.total_messages for link in links.values()),
+        "bytes": sum(link.total_bytes for link in links.values()),
+        "job_messages": sum(_of_the_job(link.messages) for link in links.values()),
+        "job_bytes": total,
+        "blob_bytes": sum(link.n_bytes.get(kind, 0) for link in links.values() for kind in sorted(_BLOBS)),
+        "link_bytes_mean": total / (2 * overlay.n_links),
+        "link_bytes_max": by_link[hottest],
+        "hottest_link": " > ".join(hottest),
+        "crossings": _crossings(links, done),
+        "peer_load": round(max(sent.values()) * len(sent) / total, 9) if total else None,
+    }
+
+
+def _of_the_job(counts: Mapping[str, int]) -> int:
+    return sum(count for kind, count in counts.items() if kind not in _AT_REST)
+
+
+def _crossings(links: Links, done: JobResult) -> float | None:
+    """Return how many links the contributions of a round crossed, in the mean over rounds that had everybody's."""
+    if done.state is None:
+        return None
+    whole = [number for number, record in enumerate(done.state.log) if len(record.contributors) == len(done.roster)]
+    if not whole:
+        return None
+    return sum(link.contributions.get((done.job_id, number), 0) for link in links.values() for number in whole) / len(
+        whole
+    )
+
+
+def _leadership(overlay: Overlay, done: JobResult) -> dict[str, Any]:
+    if not done.terms:
+        return {"led_by": None, "led_betweenness": None, "led_closeness": None}
+    name = done.terms[-1][1]
+    return {
+        "led_by": name,
+        "led_betweenness": round(betweenness(overlay)[name], 12),
+        "led_closeness": round(closeness(overlay)[name], 12),
+    }

@@ -1,0 +1,65 @@
+"""What a worker does: one cell, from a line of text to a line of text. On this machine or, by Dask, on another."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from time import monotonic
+from typing import Any
+
+from p2pclust.errors import FleetError
+
+__all__ = ["die_with_parent", "run_cell", "timed_work"]
+
+
+def timed_work(text: str) -> tuple[str, float]:
+    """Run the cell that a text describes; return what it found out as a line of JSON, and the seconds that it took.
+
+    Floats are written so that reading them gives the same bits.
+    """
+    from p2pclust.sweep.cells import Cell  # noqa: PLC0415 - loads NumPy, which shall find its environment set
+
+    began = monotonic()
+    return json.dumps(run_cell(Cell.decode(text)), allow_nan=False), monotonic() - began
+
+
+def run_cell(cell: Any) -> dict[str, Any]:
+    """Run a cell in this process, with one thread of linear algebra, as everywhere else.
+
+    Parameters
+    ----------
+    cell : Cell
+
+    Returns
+    -------
+    dict
+        The measure's columns.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    from p2pclust.sweep import facts, jobs, mixing, overlays  # noqa: PLC0415 - the whole agent
+    from p2pclust.sweep.columns import MEASURES  # noqa: PLC0415
+
+    measures = {"job": jobs.measure, "recovery": jobs.measure, "facts": facts.measure, "mixing": mixing.measure}
+    with threadpool_limits(limits=1):
+        overlay = cell.make_overlay()
+        found = dict(overlays.measured(overlay))
+        try:
+            return found | measures[cell.measure](cell, overlay)
+        except FleetError:
+            return found | dict.fromkeys(MEASURES[cell.measure].columns)
+
+
+def die_with_parent() -> None:
+    """End this worker when whoever started it is gone, however it went: nobody would take its result."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
