@@ -53,12 +53,14 @@ _OVERLAY: Final[Mapping[str, Column]] = {
 }
 
 _JOB: Final[Mapping[str, Column]] = {
-    "outcome": Column(str, "finished, waiting (a minority is left), failed, or unlinked (the peers did not meet)"),
+    "outcome": Column(
+        str, "finished: all who live; some wait, behind a cut; waiting: all; failed; unlinked: they did not meet"
+    ),
     "finished": Column(int, "peers that hold the final state"),
     "identical": Column(bool, "whether all of these hold the same bits"),
     "relative_difference": Column(float, "to the pooled centers, in each feature's range; of lossless protocols"),
     "rounds": Column(int, "of all stages"),
-    "job_seconds": Column(float, "virtual, from handing in to the last peer's end"),
+    "job_seconds": Column(float, "virtual, from handing in to the end of the last peer that finished"),
     "messages": Column(int, "that crossed a link, from the fleet's start to its end; relayed ones count on each link"),
     "bytes": Column(int, "of these"),
     "job_messages": Column(int, "of the job alone: without membership and facts"),

@@ -56,7 +56,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
         return empty | {"outcome": "unlinked"}
     (done,) = found.jobs
-    values = _ended(job, done, found) | _exactness(job, done, shares) | _traffic(overlay, found, done)
+    values = _ended(done) | _exactness(job, done, shares) | _traffic(overlay, found, done)
     values |= _leadership(overlay, done)
     if cell.measure == "recovery":
         struck = [event["peer"] for event in found.events if event["verb"] == "fault"]
@@ -79,10 +79,11 @@ def _faults(cell: Cell, overlay: Overlay, rng: np.random.Generator) -> tuple[tup
     return (Fault(fault["do"], names, **at, for_s=fault["for_s"]),), names[0] if names else ""
 
 
-def _ended(job: Job, done: JobResult, found: FleetResult) -> dict[str, Any]:
+def _ended(done: JobResult) -> dict[str, Any]:
     state = done.state
     if state is None:
-        outcome = "waiting" if "majority" in found.failure or "progress" in found.failure else "failed"
+        # A majority may have finished, and a minority behind a cut not know it.
+        outcome = "some wait" if done.digests else "waiting"
     else:
         outcome = "finished" if state.status == "done" else "failed"
     return {
@@ -90,7 +91,7 @@ def _ended(job: Job, done: JobResult, found: FleetResult) -> dict[str, Any]:
         "finished": len(done.digests),
         "identical": len(dict.fromkeys(done.digests.values())) == 1 if done.digests else None,
         "rounds": None if state is None else state.round,
-        "job_seconds": round(done.seconds, 6) if state is not None else None,
+        "job_seconds": round(done.seconds, 6) if done.digests else None,
         "terms": max(1, len(done.terms)),
     }
 

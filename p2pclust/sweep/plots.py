@@ -66,9 +66,7 @@ def svg_of(figure: Figure) -> bytes:
     """Return a figure as SVG with its letters as text, which is small and can be searched."""
     from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
 
-    with rc_context(
-        {"svg.fonttype": "none", "font.family": ["sans-serif"], "font.sans-serif": ["Arial", "sans-serif"]}
-    ):
+    with rc_context({"svg.fonttype": "none"}):
         return image_bytes(figure)
 
 
@@ -80,7 +78,13 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
     """
     figure = new_figure(7.6, 4.2)
     axes = figure.add_subplot()
-    there = [row for row in rows if row[plot.x] is not None and row[plot.by] is not None]
+    there = [
+        row
+        for row in rows
+        if row[plot.x] is not None
+        and row[plot.by] is not None
+        and all(row[name] == value for name, value in plot.where.items())
+    ]
     groups = {
         name: [row for row in there if row[plot.by] == name] for name in dict.fromkeys(row[plot.by] for row in there)
     }

@@ -162,6 +162,8 @@ class PlotSpec(Table):
     log: Annotated[tuple[Literal["x", "y"], ...], Field(strict=False), BeforeValidator(_listed)] = ()
     #: Join the means of the points of a colour.
     lines: bool = False
+    #: Rows with these values only.
+    where: dict[str, str | int | float] = Field(default_factory=dict)
     #: Where x = y, and for "factor 2" also half and twice that.
     guide: Literal["equal", "factor 2"] | None = None
 
@@ -215,6 +217,7 @@ class Sweep(Table):
                 for key in ("x", "y", "by")
                 if getattr(plot, key) not in known
             ]
+            problems += [f"[plots.{number}]: where: no column {key!r}" for key in plot.where if key not in known]
         if problems:
             raise wrong_table(problems)
         return self
