@@ -128,7 +128,7 @@ def through_dask(address: str) -> Pool:
             client.submit(timed_work, cell.encode(), key=f"p2pclust-{cell.digest}", pure=True): cell for cell in cells
         }
         try:
-            for future in distributed.as_completed(futures):
+            for future in distributed.as_completed(list(futures), loop=client.loop):
                 text, seconds = _result_of(future)
                 yield Finished(futures.pop(future), text, seconds)
         finally:

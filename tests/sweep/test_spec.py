@@ -20,6 +20,7 @@ def test_single_values_and_ranges(tmp_path: Path) -> None:
     assert grid.latency_ms == (1.0,)
 
 
+# ruff: noqa: E501 - a case is a line
 REFUSED = {
     "no title": (JOB.replace('title = "A small sweep"', ""), "key 'title' is missing"),
     "unknown key": (JOB.replace("peers = 5", "peer = 5"), "[grid]: unknown key 'peer' (did you mean 'peers'?)"),

@@ -1,0 +1,76 @@
+"""Through Dask: two workers of a cluster on this machine find the table that this process finds, byte for byte."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from files import JOB, begun, written
+
+from p2pclust.errors import UsageError
+from p2pclust.sweep import pools
+from p2pclust.sweep.cells import Cell, check
+from p2pclust.sweep.runner import sweep_to
+from p2pclust.sweep.spec import load_sweep
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'p2pclust[sweep]'")
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A scheduler with two workers, which are processes."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def cells(folder: Path, text: str = JOB) -> tuple[Cell, ...]:
+    path = written(folder, text)
+    return check(load_sweep(path), str(path))
+
+
+def test_the_same_table(address: str, tmp_path: Path) -> None:
+    wanted = cells(tmp_path)
+    sweep_to(tmp_path / "here", wanted, pools.here)
+    found = sweep_to(tmp_path / "there", wanted, pools.through_dask(address))
+    assert found.n_run == len(wanted)
+    for name in ("table.csv", "table.parquet"):
+        if (tmp_path / "here" / name).exists():
+            assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
+
+
+def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: Path) -> None:
+    file = written(tmp_path, JOB.replace('"0:3"', '"10:16"'))
+    sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)
+    first = begun(tmp_path, file, "--scheduler", address)
+    assert first.stderr is not None
+    for line in first.stderr:
+        if line.startswith("2/12"):
+            break
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=30)
+    assert first.returncode == 130, said
+    assert "cells are in out/cells.jsonl: the same command goes on from there" in said
+    second = begun(tmp_path, file, "--scheduler", address)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 0, said
+    assert (tmp_path / "out" / "table.csv").read_bytes() == (tmp_path / "whole" / "table.csv").read_bytes()
+
+
+def test_what_a_worker_refuses_is_refused_here(address: str, tmp_path: Path) -> None:
+    (cell, *_) = cells(tmp_path)
+    impossible = Cell(cell.measure, cell.overlay, "hypercube", "{}", 5, 0, cell.axes, cell.settings)
+    with pytest.raises(UsageError, match="power of 2"):
+        list(pools.through_dask(address)([impossible]))
+
+
+def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_ANSWER_S", 0.5)
+    for wrong in ("tcp://127.0.0.1:9", "nonsense://"):
+        with pytest.raises(UsageError, match=r"--scheduler .*: nobody answers there"):
+            list(pools.through_dask(wrong)(cells(tmp_path)))

@@ -1,0 +1,156 @@
+"""A sweep goes on where it stopped, however it stopped, and its table does not depend on how often that was."""
+
+from __future__ import annotations
+
+import csv
+import signal
+from pathlib import Path
+
+import pytest
+from files import JOB, MIXING, begun, dying, written
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.sweep import pools, work
+from p2pclust.sweep.cells import Cell, check
+from p2pclust.sweep.columns import columns_of
+from p2pclust.sweep.pools import Finished
+from p2pclust.sweep.runner import sweep_to
+from p2pclust.sweep.spec import load_sweep
+from p2pclust.sweep.table import can_write_parquet
+
+
+def cells(folder: Path, text: str = MIXING) -> tuple[Cell, ...]:
+    path = written(folder, text)
+    return check(load_sweep(path), str(path))
+
+
+def test_the_table(tmp_path: Path) -> None:
+    wanted = cells(tmp_path)
+    found = sweep_to(tmp_path / "out", wanted, pools.here)
+    with (tmp_path / "out" / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(columns_of("mixing"))
+    assert [(row["overlay"], row["peers"], row["seed"]) for row in rows] == [
+        (cell.overlay, str(cell.peers), str(cell.seed)) for cell in wanted
+    ]
+    assert [float(row["ratio"]) for row in rows] == [row["ratio"] for row in found.rows]
+    assert (found.n_run, found.n_kept) == (8, 0)
+
+
+def test_parquet_has_types(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'p2pclust[parquet]'")
+    assert can_write_parquet()
+    sweep_to(tmp_path / "out", cells(tmp_path), pools.here)
+    table = parquet.read_table(tmp_path / "out" / "table.parquet")
+    assert table.column_names == list(columns_of("mixing"))
+    types = {name: str(table.schema.field(name).type) for name in ("overlay", "peers", "spectral_gap")}
+    assert types == {"overlay": "string", "peers": "int64", "spectral_gap": "double"}
+    assert table.num_rows == 8
+
+
+def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+    out, wanted = tmp_path / "out", cells(tmp_path)
+    sweep_to(out, wanted[:3], pools.here)
+    told: list[tuple[int, int]] = []
+    ran: list[Cell] = []
+    found = sweep_to(
+        out,
+        wanted,
+        pools.here,
+        on_start=lambda left, kept: told.append((left, kept)),
+        on_cell=lambda it: ran.append(it.cell),
+    )
+    assert told == [(5, 3)]
+    assert ran == list(wanted[3:])
+    assert (found.n_run, found.n_kept, len(found.rows)) == (5, 3, 8)
+    sweep_to(tmp_path / "at-once", wanted, pools.here)
+    assert (out / "table.csv").read_bytes() == (tmp_path / "at-once" / "table.csv").read_bytes()
+
+
+def test_a_changed_sweep_keeps_the_cells_that_still_belong(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep_to(out, cells(tmp_path), pools.here)
+    found = sweep_to(
+        out, cells(tmp_path, MIXING.replace("[8, 9]", "[9, 10]").replace("Another", "A third")), pools.here
+    )
+    assert (found.n_run, found.n_kept) == (4, 4)
+    assert {row["peers"] for row in found.rows} == {9, 10}
+    # And those that no longer do are there when the sweep is changed back.
+    assert sweep_to(out, cells(tmp_path), pools.here).n_run == 0
+
+
+def test_an_interruption_loses_at_most_what_was_running(tmp_path: Path) -> None:
+    wanted = cells(tmp_path)
+
+    def stop(finished: Finished) -> None:
+        if finished.cell == wanted[4]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep_to(tmp_path / "out", wanted, pools.here, on_cell=stop)
+    assert sweep_to(tmp_path / "out", wanted, pools.here).n_run == 3
+
+
+def test_many_processes_find_what_one_finds(tmp_path: Path) -> None:
+    wanted = cells(tmp_path, JOB)
+    sweep_to(tmp_path / "one", wanted, pools.here)
+    sweep_to(tmp_path / "two", wanted, pools.on_cores(2))
+    assert (tmp_path / "one" / "table.csv").read_bytes() == (tmp_path / "two" / "table.csv").read_bytes()
+
+
+def test_workers_are_gone_when_somebody_stops_listening(tmp_path: Path) -> None:
+    running = pools.on_cores(2)(cells(tmp_path, JOB))
+    next(running)
+    running.close()  # type: ignore[attr-defined]
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.join(10)
+    assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "timed_work", dying)
+    with pytest.raises(FleetError, match="a worker died"):
+        list(pools.on_cores(2)(cells(tmp_path)))
+
+
+def test_bad_input_that_shows_late_ends_the_sweep(tmp_path: Path) -> None:
+    (cell, *_) = cells(tmp_path, JOB)
+    impossible = Cell(cell.measure, cell.overlay, "hypercube", "{}", 5, 0, cell.axes, cell.settings)
+    for pool in (pools.here, pools.on_cores(1)):
+        with pytest.raises(UsageError, match="power of 2"):
+            list(pool([impossible]))
+
+
+def test_without_a_parent_there_is_nothing_to_die_with() -> None:
+    with pytest.raises(AssertionError):
+        work.die_with_parent()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "workers"), [(signal.SIGINT, "2"), (signal.SIGKILL, "2"), (signal.SIGTERM, "1")])
+def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: str, tmp_path: Path) -> None:
+    file = written(tmp_path, JOB.replace('"0:3"', '"0:6"'))
+    sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)
+    first = begun(tmp_path, file, "--workers", workers)
+    assert first.stderr is not None
+    for line in first.stderr:  # one per cell
+        if line.startswith("3/12"):
+            break
+    first.send_signal(how)
+    _, said = first.communicate(timeout=20)
+    if how is signal.SIGKILL:
+        assert first.returncode == -how
+    else:
+        assert first.returncode == 130
+        *_, told, last = said.splitlines()
+        assert "of 12 cells are in out/cells.jsonl: the same command goes on from there" in told
+        assert last == "error: interrupted"
+    finished = (tmp_path / "out" / "cells.jsonl").read_text(encoding="utf-8").count("\n")
+    assert 3 <= finished < 12
+    second = begun(tmp_path, file, "--workers", workers)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 0, said
+    assert f"{finished} of 12 cells are finished already" in said
+    assert (tmp_path / "out" / "table.csv").read_bytes() == (tmp_path / "whole" / "table.csv").read_bytes()
