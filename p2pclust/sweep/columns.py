@@ -70,7 +70,7 @@ _JOB: Final[Mapping[str, Column]] = {
     "link_bytes_max": Column(int, "job_bytes of the hottest link, in its hotter direction"),
     "hottest_link": Column(str, "which link that is"),
     "crossings": Column(
-        float, "contributions (or sums of them) times links crossed, mean over rounds that had everybody's"
+        float, "links that contributions, or sums of them, crossed per clustering round that had everybody's; mean"
     ),
     "peer_load": Column(float, "job_bytes that the busiest peer sent, over the mean of all peers"),
     "led_by": Column(str, "who aggregated the last term"),

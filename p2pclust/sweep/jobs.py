@@ -13,6 +13,7 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, JobResult
 from p2pclust.protocols import streams
 from p2pclust.protocols.job import Job
+from p2pclust.protocols.runner import labelling_stage
 from p2pclust.scenario.evaluate import job_entry
 from p2pclust.scenario.load import load_data, make_job
 from p2pclust.scenario.run import fleet_spec
@@ -56,7 +57,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
         return empty | {"outcome": "unlinked"}
     (done,) = found.jobs
-    values = _ended(done) | _exactness(job, done, shares) | _traffic(overlay, found, done)
+    values = _ended(done) | _exactness(job, done, shares) | _traffic(overlay, found, done, job)
     values |= _leadership(overlay, done)
     if cell.measure == "recovery":
         struck = [event["peer"] for event in found.events if event["verb"] == "fault"]
@@ -103,7 +104,7 @@ def _exactness(job: Job, done: JobResult, shares: Mapping[str, Any]) -> dict[str
     return {"relative_difference": None if pooled is None else pooled["relative_difference"]}
 
 
-def _traffic(overlay: Overlay, found: FleetResult, done: JobResult) -> dict[str, Any]:
+def _traffic(overlay: Overlay, found: FleetResult, done: JobResult, job: Job) -> dict[str, Any]:
     links = found.links
     by_link = {ends: _of_the_job(link.n_bytes) for ends, link in links.items()}
     sent = dict.fromkeys(overlay.names, 0)
@@ -121,7 +122,7 @@ def _traffic(overlay: Overlay, found: FleetResult, done: JobResult) -> dict[str,
         "link_bytes_mean": total / (2 * overlay.n_links),
         "link_bytes_max": by_link[hottest],
         "hottest_link": " > ".join(hottest),
-        "crossings": _crossings(links, done),
+        "crossings": _crossings(links, done, job),
         "peer_load": round(max(sent.values()) * len(sent) / total, 9) if total else None,
     }
 
@@ -130,11 +131,16 @@ def _of_the_job(counts: Mapping[str, int]) -> int:
     return sum(count for kind, count in counts.items() if kind not in _AT_REST)
 
 
-def _crossings(links: Links, done: JobResult) -> float | None:
-    """Return how many links the contributions of a round crossed, in the mean over rounds that had everybody's."""
+def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
+    """Return how many links the contributions of a round crossed, in the mean over clustering rounds that had everybody's.
+
+    Stages before it may have contributions that cannot be added up.
+    """
     if done.state is None:
         return None
-    whole = [number for number, record in enumerate(done.state.log) if len(record.contributors) == len(done.roster)]
+    stage, n_peers = labelling_stage(job)[0], len(done.roster)
+    log = enumerate(done.state.log)
+    whole = [number for number, record in log if record.stage == stage and len(record.contributors) == n_peers]
     if not whole:
         return None
     return sum(link.contributions.get((done.job_id, number), 0) for link in links.values() for number in whole) / len(
