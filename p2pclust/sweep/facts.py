@@ -77,6 +77,8 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         world.start(name)
     if not world.run_until(_MEET_S, meeting.met):
         raise FleetError(f"the peers did not find each other within {_MEET_S:.0f} virtual seconds")
+    # Whoever met late is told old facts for a while; a fleet at rest is silent but for its periodic comparisons.
+    world.run_until(world.now + timing.sync_period_s)
     told_before = _deltas(world)
     began, peer = world.now, world.peers[publisher]
     world.watch(ears)

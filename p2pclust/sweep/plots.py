@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULTS", "figure_of", "file_name", "plots_of", "svg_of"]
 
-_MARKERS: Final = "osD^vP*Xhp<>d8H"
+_MARKERS: Final = "osD^vPXhp<>d8H*"
 _LEGEND_ROWS: Final = 16  # so many colours at most have their names beside the picture in one column
 _WORDS_WIDE: Final = 9  # letters of a category that fit beside each other
 
@@ -99,6 +99,7 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
         _logarithmic(axes, axis)
     if "y" not in plot.log and there:
         axes.set_ylim(bottom=0)
+    _units(axes, plot, measure)
     axes.set_title(plot.title, fontsize=11, color=INK)
     axes.set_xlabel(_words(plot.x), fontsize=9)
     axes.set_ylabel(_words(plot.y), fontsize=9)
@@ -168,7 +169,9 @@ def _guide(axes: Axes, plot: PlotSpec, rows: Sequence[Row]) -> None:
     ends = np.array([float(row[plot.x]) for row in rows] or [1.0])
     low, high = (ends.min(), ends.max()) if "x" in plot.log else (0.0, ends.max())
     line = np.array([low, high])
-    axes.plot(line, line, color=INK, linewidth=1, linestyle="--", zorder=1, label="as predicted")
+    axes.plot(
+        line, line, color=INK, linewidth=1, linestyle="--", zorder=1, label=f"{_words(plot.y)} = {_words(plot.x)}"
+    )
     if plot.guide == "factor 2":
         axes.fill_between(
             line, line / 2, line * 2, color=INK, alpha=0.08, linewidth=0, zorder=0, label="within factor 2"
@@ -188,6 +191,20 @@ def _logarithmic(axes: Axes, axis: str) -> None:
     else:
         shown.set_minor_formatter(NullFormatter())
     shown.set_tick_params(which="minor", labelsize=7)
+
+
+def _units(axes: Axes, plot: PlotSpec, measure: str) -> None:
+    """Write kB and MB where bytes are counted, and whole numbers where things are."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator  # noqa: PLC0415
+
+    for axis, column in (("x", plot.x), ("y", plot.y)):
+        shown, kind = getattr(axes, f"{axis}axis"), columns_of(measure)[column].type
+        if axis in plot.log or kind in (str, bool):
+            continue
+        if "bytes" in column:
+            shown.set_major_formatter(EngFormatter(unit="B"))
+        if kind is int:
+            shown.set_major_locator(MaxNLocator(integer=True, nbins="auto"))
 
 
 def _legend(axes: Axes, plot: PlotSpec, by_category: bool, n_groups: int) -> None:
