@@ -31,8 +31,8 @@ from p2pclust.topology.overlay import Overlay
 
 __all__ = ["Cell", "cells_of", "check", "scenario_of"]
 
-#: Counted on when measures change what they find out, so that results of an earlier edition are not taken for this one's.
-_EDITION = 3
+#: Counted on when a measure changes what it finds out, so that results of an earlier edition are not taken for this one's.
+_EDITIONS = {"job": 3, "facts": 3, "mixing": 3, "recovery": 4}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,15 @@ class Cell:
     @cached_property
     def digest(self) -> str:
         """Its name: 32 hexadecimal digits."""
-        parts = [version("p2pclust"), _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
+        parts = [
+            version("p2pclust"),
+            _EDITIONS[self.measure],
+            self.measure,
+            self.kind,
+            self.options,
+            self.peers,
+            self.seed,
+        ]
         text = _canonical([*parts, [list(axis) for axis in self.axes], self.settings])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

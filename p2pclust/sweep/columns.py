@@ -54,7 +54,7 @@ _OVERLAY: Final[Mapping[str, Column]] = {
 
 _JOB: Final[Mapping[str, Column]] = {
     "outcome": Column(
-        str, "finished: all who live; some wait, behind a cut; waiting: all; failed; unlinked: they did not meet"
+        str, "finished: all who live; some wait, behind a cut; waiting: all; failed; unlinked; no such peer"
     ),
     "finished": Column(int, "peers that hold the final state"),
     "identical": Column(bool, "whether all of these hold the same bits"),
@@ -112,7 +112,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "recovery": Measure(
         "a job in which somebody dies at a round: how long it takes nevertheless, or who waits",
         ("overlay", "peers", "protocol", "collect", "loss", "latency_ms", "aggregator", "who", "seed"),
-        {"victim": Column(str, "who it was; empty if nobody, or the overlay has no such peer"), **_JOB},
+        {"victim": Column(str, "who it was; empty if nobody"), **_JOB},
     ),
 }
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, JobResult
@@ -46,7 +44,11 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     # Places are drawn in the order of the axes, each from its own part of one stream.
     aggregating, dying = streams.gossiping(cell.seed).spawn(_PLACES)[:2]
     leader = "" if cell.axis("aggregator") == "elected" else peer_at(overlay, cell.axis("aggregator"), aggregating)
-    faults, victim = _faults(cell, overlay, dying)
+    who = dict(cell.axes).get("who", "nobody")
+    victim = "" if who in ("nobody", "aggregator") else peer_at(overlay, who, dying)
+    if who not in ("nobody", "aggregator") and not victim:
+        return _nothing(cell, "no such peer")
+    faults = _faults(cell, who, victim)
     near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in sorted(overlay.names)}
     request = replace(spec.jobs[0], aggregator=leader)
     try:
@@ -54,8 +56,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
             replace(spec, jobs=(request,), overlay=near, faults=faults), lambda event: None
         )
     except FleetError:
-        empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
-        return empty | {"outcome": "unlinked"}
+        return _nothing(cell, "unlinked")
     (done,) = found.jobs
     values = _ended(done) | _exactness(job, done, shares) | _traffic(overlay, found, done, job)
     values |= _leadership(overlay, done)
@@ -65,19 +66,17 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     return {name: values[name] for name in MEASURES[cell.measure].columns}
 
 
-def _faults(cell: Cell, overlay: Overlay, rng: np.random.Generator) -> tuple[tuple[Fault, ...], str]:
-    who = dict(cell.axes).get("who", "nobody")
+def _nothing(cell: Cell, outcome: str) -> dict[str, Any]:
+    empty: dict[str, Any] = dict.fromkeys(MEASURES[cell.measure].columns)
+    return empty | {"outcome": outcome}
+
+
+def _faults(cell: Cell, who: str, victim: str) -> tuple[Fault, ...]:
     if who == "nobody":
-        return (), ""
-    names: tuple[str, ...] = ()
-    if who != "aggregator":
-        victim = peer_at(overlay, who, rng)
-        if not victim:
-            return (), ""
-        names = (victim,)
-    fault = cell.fixed["fault"]
-    at = {"round": fault["round"], "phase": "adopting" if names else "combining"}
-    return (Fault(fault["do"], names, **at, for_s=fault["for_s"]),), names[0] if names else ""
+        return ()
+    fault, names = cell.fixed["fault"], (victim,) if victim else ()
+    phase = "adopting" if names else "combining"
+    return (Fault(fault["do"], names, fault["round"], phase, for_s=fault["for_s"]),)
 
 
 def _ended(done: JobResult) -> dict[str, Any]:

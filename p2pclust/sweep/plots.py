@@ -83,6 +83,7 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
         for row in rows
         if row[plot.x] is not None
         and row[plot.by] is not None
+        and row.get("outcome") != "no such peer"
         and all(row[name] == value for name, value in plot.where.items())
     ]
     groups = {
@@ -209,6 +210,8 @@ def _units(axes: Axes, plot: PlotSpec, measure: str) -> None:
 
 def _legend(axes: Axes, plot: PlotSpec, by_category: bool, n_groups: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
+    last = sorted(range(len(labels)), key=lambda place: labels[place] == "not finished")
+    handles, labels = [handles[place] for place in last], [labels[place] for place in last]
     if by_category and plot.by == plot.x:
         # The categories stand below already.
         kept = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label == "not finished"]

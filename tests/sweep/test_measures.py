@@ -105,7 +105,8 @@ class TestRecovery:
         assert (found["victim"], found["outcome"], found["finished"]) == ("peer-02", "some wait", 5)
 
     def test_a_ring_has_no_cut_vertex(self) -> None:
-        assert recovered("ring", "cut-vertex")["victim"] == ""
+        found = recovered("ring", "cut-vertex")
+        assert (found["outcome"], found["victim"], found["diameter"]) == ("no such peer", None, 3)
 
     def test_who_comes_back_finishes(self) -> None:
         found = recovered("star", "central", '{"do":"restart","for_s":1.5,"round":2}')
