@@ -94,6 +94,14 @@ class OverlayChoice(OverlaySpec):
         """What it is called."""
         return self.name or (Path(self.path).stem if self.path else self.kind)
 
+    @model_validator(mode="after")
+    def _stands_still(self) -> OverlayChoice:
+        if self.kind == "mobility" or self.trace is not None:
+            raise wrong_table(
+                ["links of a sweep stay as they are: expected no trace, and another kind than 'mobility'"]
+            )
+        return self
+
 
 class Grid(Table):
     """``[grid]``: every combination of these is a cell. A single value stands for a list of one."""

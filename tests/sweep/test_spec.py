@@ -30,6 +30,8 @@ REFUSED = {
         JOB.replace('"ring"', '{ kind = "ring", neighbours = 4 }'),
         "[grid.overlay.0]: overlay 'ring': no option 'neighbours': it has none",
     ),
+    "peers that walk": (JOB.replace('"ring"', '"mobility"'), "[grid.overlay.0]: links of a sweep stay as they are"),
+    "a trace": (JOB.replace('"ring"', '{ kind = "ring", trace = "a.trace" }'), "links of a sweep stay as they are"),
     "one name twice": (JOB.replace('"star"', '"ring"'), "[grid]: two overlays are called 'ring': give one of them another name"),
     "a value twice": (JOB.replace("peers = 5", "peers = [5, 5]"), "[grid]: peers = [5, 5]: 5 is there twice: leave one of"),
     "no seeds": (JOB.replace('"0:3"', '"3:0"'), '[grid]: seed = "3:0": expected seeds such as [0, 1, 2], or "A:B" with A below B'),
