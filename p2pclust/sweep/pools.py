@@ -6,21 +6,19 @@ whatever still runs, at once.
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.work import die_with_parent, timed_work
-
-if TYPE_CHECKING:
-    import distributed
 
 __all__ = ["Finished", "Pool", "here", "n_cores", "on_cores", "through_dask"]
 
@@ -110,10 +108,7 @@ def through_dask(address: str) -> Pool:
     FleetError
         While running, if workers die of a cell again and again, or the scheduler is gone.
     """
-    try:
-        import distributed  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise UsageError("--scheduler needs Dask: pip install 'p2pclust[sweep]'") from error
+    distributed = _dask()
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
         try:
@@ -129,7 +124,7 @@ def through_dask(address: str) -> Pool:
         }
         try:
             for future in distributed.as_completed(list(futures), loop=client.loop):
-                text, seconds = _result_of(future)
+                text, seconds = _result_of(future, distributed)
                 yield Finished(futures.pop(future), text, seconds)
         finally:
             client.cancel(list(futures))
@@ -138,11 +133,15 @@ def through_dask(address: str) -> Pool:
     return run
 
 
-def _result_of(future: distributed.Future) -> tuple[str, float]:
-    from concurrent.futures import CancelledError  # noqa: PLC0415
+def _dask() -> Any:
+    """Return the package, which is an extra; its functions have no types."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        raise UsageError("--scheduler needs Dask: pip install 'p2pclust[sweep]'") from error
 
-    import distributed  # noqa: PLC0415
 
+def _result_of(future: Any, distributed: Any) -> tuple[str, float]:
     try:
         found: tuple[str, float] = future.result()
     except ModuleNotFoundError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pclust.sweep import work
+from p2pclust.sweep import spec, work
 from p2pclust.sweep.cells import cells_of, check
 from p2pclust.sweep.columns import columns_of
 from p2pclust.sweep.plots import figure_of, file_name, plots_of
@@ -74,6 +74,14 @@ def test_a_part_of_it(file: Path) -> None:
         assert row.get("ticks", 1) is not None
     for plot in plots_of(part):
         assert figure_of(plot, part.measure, rows).axes
+
+
+def test_the_readme_names_every_key() -> None:
+    words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]*)`", README))))
+    own = {
+        key for name in spec.__all__ if hasattr(it := getattr(spec, name), "model_fields") for key in it.model_fields
+    }
+    assert own - words - {"trace"} == set()
 
 
 @pytest.mark.parametrize("file", OVERLAYS, ids=lambda file: file.name)

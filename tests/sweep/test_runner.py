@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,9 @@ def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: 
     assert second.returncode == 0, said
     assert f"{finished} of 12 cells are finished already" in said
     assert (tmp_path / "out" / "table.csv").read_bytes() == (tmp_path / "whole" / "table.csv").read_bytes()
+
+
+def test_without_dask_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UsageError, match=r"--scheduler needs Dask: pip install 'p2pclust\[sweep\]'"):
+        pools.through_dask("tcp://127.0.0.1:1")
