@@ -63,6 +63,7 @@ def on_cores(n_workers: int) -> Pool:
             for future in as_completed(waiting):
                 text, seconds = _result(future)
                 yield Finished(waiting.pop(future), text, seconds)
+            pool.shutdown()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
