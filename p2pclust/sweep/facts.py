@@ -52,7 +52,7 @@ class _Meeting(Observer):
     def stepped(self, world: World, peer: Peer) -> None:
         if peer.name in self._complete or peer.core is None:
             return
-        if len(peer.core.membership.alive()) == self._n_peers:
+        if peer.core.membership.all_here():
             self._complete[peer.name] = None
 
     def met(self) -> bool:
