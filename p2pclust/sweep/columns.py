@@ -76,7 +76,7 @@ _JOB: Final[Mapping[str, Column]] = {
     "led_by": Column(str, "who aggregated the last term"),
     "led_betweenness": Column(float, "share of shortest ways between two others that lead through that peer"),
     "led_closeness": Column(float, "N - 1 over the sum of its distances to all others"),
-    "terms": Column(int, "elections, or 1 for an aggregator that was named"),
+    "terms": Column(int, "how many there were; the first of an aggregator that was named counts"),
 }
 
 MEASURES: Final[Mapping[str, Measure]] = {

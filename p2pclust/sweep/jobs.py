@@ -92,7 +92,7 @@ def _ended(done: JobResult) -> dict[str, Any]:
         "identical": len(dict.fromkeys(done.digests.values())) == 1 if done.digests else None,
         "rounds": None if state is None else state.round,
         "job_seconds": round(done.seconds, 6) if done.digests else None,
-        "terms": max(1, len(done.terms)),
+        "terms": len(done.terms),
     }
 
 
@@ -133,7 +133,8 @@ def _of_the_job(counts: Mapping[str, int]) -> int:
 def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
     """Return how many links the contributions of a round crossed, in the mean over clustering rounds that had everybody's.
 
-    Stages before it may have contributions that cannot be added up.
+    Stages before it may have contributions that cannot be added up. None where no contributions cross links, for nobody
+    aggregates.
     """
     if done.state is None:
         return None
@@ -142,9 +143,8 @@ def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
     whole = [number for number, record in log if record.stage == stage and len(record.contributors) == n_peers]
     if not whole:
         return None
-    return sum(link.contributions.get((done.job_id, number), 0) for link in links.values() for number in whole) / len(
-        whole
-    )
+    crossed = sum(link.contributions.get((done.job_id, number), 0) for link in links.values() for number in whole)
+    return crossed / len(whole) if crossed else None
 
 
 def _leadership(overlay: Overlay, done: JobResult) -> dict[str, Any]:
