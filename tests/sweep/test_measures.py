@@ -58,6 +58,10 @@ class TestJob:
         assert job_on("star", aggregator="central")["crossings"] == 6
         assert job_on("star", aggregator="peripheral")["crossings"] == 1 + 5 * 2
 
+    @pytest.mark.parametrize("kind", ["ring", "star", "grid"])
+    def test_sums_on_the_way_cross_one_link_for_each_peer(self, kind: str) -> None:
+        assert job_on(kind, collect="tree")["crossings"] == 6
+
     def test_a_named_aggregator_leads(self) -> None:
         found = job_on("line", aggregator="central")
         assert (found["led_by"], found["terms"]) == ("peer-04", 1)
