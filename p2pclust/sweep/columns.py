@@ -36,6 +36,7 @@ AXES: Final[Mapping[str, Column]] = {
     "loss": Column(float, "probability that a device's link loses a message, on the way from it and to it"),
     "latency_ms": Column(float, "delay that a device's link adds, on the way from it and to it"),
     "aggregator": Column(str, "who was to aggregate the first term"),
+    "mixing": Column(str, "by which shares peers average"),
     "who": Column(str, "whom the fault was to meet"),
     "seed": Column(int, "of all chance"),
 }
@@ -101,9 +102,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
     ),
     "mixing": Measure(
         "how many ticks averaging without an aggregator takes until all agree",
-        ("overlay", "peers", "seed"),
+        ("overlay", "peers", "mixing", "seed"),
         {
-            "predicted": Column(float, "ticks by the second eigenvalue: log(tolerance) / log(it)"),
+            "predicted": Column(float, "ticks by the second eigenvalue of the shares: log(tolerance) / log(it)"),
             "ticks": Column(int, "until nobody was farther from the mean than tolerance times the start's farthest"),
             "ratio": Column(float, "ticks over predicted"),
             "tick_messages": Column(int, "that cross a link in one tick"),
@@ -123,7 +124,7 @@ def columns_of(measure: str) -> dict[str, Column]:
     Examples
     --------
     >>> list(columns_of("mixing"))[:4]
-    ['overlay', 'kind', 'peers', 'seed']
+    ['overlay', 'kind', 'peers', 'mixing']
     """
     axes = (*MEASURES[measure].axes, "kind")
     return {**{name: axis for name, axis in AXES.items() if name in axes}, **_OVERLAY, **MEASURES[measure].columns}

@@ -8,24 +8,28 @@ from typing import Any
 import numpy as np
 
 from p2pclust.protocols import streams
+from p2pclust.protocols.push_sum import Links, mixing_matrix, second_eigenvalue
 from p2pclust.sweep.cells import Cell
-from p2pclust.sweep.overlays import second_eigenvalue
-from p2pclust.topology.matrices import metropolis_hastings
 from p2pclust.topology.overlay import Overlay
 
-__all__ = ["measure", "ticks_to_agree"]
+__all__ = ["links_of", "measure", "ticks_to_agree"]
 
 _MOST_TICKS = 1_000_000
 
 
-def ticks_to_agree(overlay: Overlay, tolerance: float, rng: np.random.Generator) -> int | None:
-    """Return after how many ticks of averaging nobody is farther from the mean than `tolerance` times the start's farthest.
+def links_of(overlay: Overlay, mixing: str) -> Links:
+    """Return an overlay as `collect = "gossip"` sees it: its peers by their place."""
+    place = {name: number for number, name in enumerate(overlay.names)}
+    return Links([[place[other] for other in overlay.neighbours(name)] for name in overlay.names], mixing)
 
-    In a tick everybody takes the weighted mean of its own value and its neighbours', by the Metropolis-Hastings weights.
+
+def ticks_to_agree(links: Links, tolerance: float, rng: np.random.Generator) -> int | None:
+    """Return after how many ticks no estimate is farther from the mean than `tolerance` times the start's farthest.
 
     Parameters
     ----------
-    overlay : Overlay
+    links : Links
+        With the shares that peers take of each other's masses.
     tolerance : float
         Below 1.
     rng : numpy.random.Generator
@@ -35,15 +39,20 @@ def ticks_to_agree(overlay: Overlay, tolerance: float, rng: np.random.Generator)
     -------
     int or None
         None if it takes more than a million.
+
+    Examples
+    --------
+    >>> ticks_to_agree(Links([[1], [0]]), 1e-9, np.random.default_rng(0))
+    1
     """
-    weights = metropolis_hastings(overlay)
-    values = rng.standard_normal(overlay.n_peers)
-    mean = values.mean()
-    apart = values - mean
+    matrix = mixing_matrix(links)
+    start = rng.standard_normal(len(links.members))
+    # Shares of one mass add up to it, so the mean taken off at the start stays off; the weight says how much came here.
+    apart, weight = start - start.mean(), np.ones(len(start))
     wanted = tolerance * np.abs(apart).max()
     for tick in range(1, _MOST_TICKS + 1):
-        apart = weights @ apart
-        if np.abs(apart).max() <= wanted:
+        apart, weight = matrix @ apart, matrix @ weight
+        if np.abs(apart / weight).max() <= wanted:
             return tick
     return None
 
@@ -51,8 +60,9 @@ def ticks_to_agree(overlay: Overlay, tolerance: float, rng: np.random.Generator)
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     """Return what this measure finds out of a cell."""
     tolerance = float(cell.fixed["tolerance"])
-    ticks = ticks_to_agree(overlay, tolerance, streams.gossiping(cell.seed))
-    second = second_eigenvalue(overlay)
+    links = links_of(overlay, cell.axis("mixing"))
+    ticks = ticks_to_agree(links, tolerance, streams.gossiping(cell.seed))
+    second = second_eigenvalue(links)
     predicted = 1.0 if second < tolerance else math.log(tolerance) / math.log(second)
     return {
         "predicted": round(predicted, 9),

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.document import COLLECT
+from p2pclust.protocols.push_sum import MIXINGS
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.fields import wrong_table, wrong_value
@@ -56,6 +57,12 @@ def _overlays(value: object) -> object:
 def _collect(value: str) -> str:
     if value not in ("default", *COLLECT):
         raise wrong_value(f"expected {', '.join(('default', *COLLECT))}")
+    return value
+
+
+def _mixing(value: str) -> str:
+    if value not in MIXINGS:
+        raise wrong_value(f"expected {', '.join(MIXINGS)}")
     return value
 
 
@@ -122,6 +129,8 @@ class Grid(Table):
     latency_ms: Annotated[tuple[Annotated[float, Field(ge=0, le=60_000)], ...], *_Axis] = (1.0,)
     #: Who aggregates the first term: elected, or the peer at a place on the overlay.
     aggregator: Annotated[tuple[Annotated[str, AfterValidator(_aggregator)], ...], *_Axis] = ("elected",)
+    #: Of mixing: by which shares peers average.
+    mixing: Annotated[tuple[Annotated[str, AfterValidator(_mixing)], ...], *_Axis] = ("push-sum",)
     #: Of recovery: whom the fault meets.
     who: Annotated[tuple[Annotated[str, AfterValidator(_victim)], ...], *_Axis] = ("aggregator",)
 

@@ -37,7 +37,7 @@ def test_a_sweep(cli: Cli, file: Path, tmp_path: Path) -> None:
     assert all((tmp_path / name).is_file() for name in told["files"])
     assert (tmp_path / "runs" / "sweep-two" / "report.html").is_file()
     lines = ended.err.splitlines()
-    assert lines[0].startswith("1/4  ring, 4 peers, seed 0: ")
+    assert lines[0].startswith("1/4  ring, 4 peers, push-sum, seed 0: ")
     assert "Two overlays: 4 cells run in" in lines[4]
     again = cli("topology", "sweep", file, "--workers", 1, "--no-report")
     assert again.err.splitlines()[0] == "4 of 4 cells are finished already"
@@ -49,7 +49,7 @@ def test_the_page_needs_nothing_beside_it(cli: Cli, file: Path, tmp_path: Path) 
     assert "<h1>Two overlays</h1>" in page
     assert page.count("data:image/svg+xml;base64,") == 3 + 2  # three plots, two overlays
     assert all(word not in page for word in ("http:", "https:", "<script", "src=\"plots"))  # fmt: skip
-    assert page.count("<tr>") == (1 + 4) * 2 + 1 + 16
+    assert page.count("<tr>") == (1 + 4) * 2 + 1 + 17
     again = (tmp_path / "here" / "plots" / "ticks-by-diameter.svg").read_bytes()
     assert cli("topology", "sweep", file, "--workers", 1, "--out", "here").code == 0
     assert (tmp_path / "here" / "plots" / "ticks-by-diameter.svg").read_bytes() == again

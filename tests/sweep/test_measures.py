@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from p2pclust.data.shares import peer_names
+from p2pclust.protocols.push_sum import MIXINGS, second_eigenvalue
+from p2pclust.protocols.streams import linking
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.columns import MEASURES, columns_of
-from p2pclust.sweep.mixing import ticks_to_agree
+from p2pclust.sweep.mixing import links_of, ticks_to_agree
 from p2pclust.sweep.overlays import measured
 from p2pclust.sweep.work import run_cell, timed_work
+from p2pclust.topology.generate import make_overlay
 from p2pclust.topology.overlay import Overlay
 
 FLEET = '"fleet":{"give_up_s":10.0,"timing":"fast"}'
@@ -137,17 +141,24 @@ class TestFacts:
 
 class TestMixing:
     def test_two_peers_agree_at_once(self) -> None:
-        assert ticks_to_agree(Overlay(("a", "b"), (("a", "b"),)), 1e-9, np.random.default_rng(0)) == 1
+        pair = Overlay(("a", "b"), (("a", "b"),))
+        for mixing in MIXINGS:
+            assert ticks_to_agree(links_of(pair, mixing), 1e-9, np.random.default_rng(0)) == 1
 
     def test_where_the_second_eigenvalue_is_all_there_is(self) -> None:
         # On a ring of four every deviation is one of eigenvalue 1/3 or -1/3: each tick leaves a third.
         ring = Overlay(tuple("abcd"), (("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")))
-        ticks = ticks_to_agree(ring, 1e-6, np.random.default_rng(0))
-        assert ticks is not None
-        assert abs(ticks - math.log(1e6) / math.log(3)) <= 1
+        for mixing in MIXINGS:
+            ticks = ticks_to_agree(links_of(ring, mixing), 1e-6, np.random.default_rng(0))
+            assert ticks is not None
+            assert abs(ticks - math.log(1e6) / math.log(3)) <= 1
 
     def test_its_row(self) -> None:
-        found = run_cell(Cell("mixing", "grid", "grid", "{}", 16, 0, (), '{"tolerance":1e-6}'))
+        axes = (("mixing", "metropolis-hastings"),)
+        found = run_cell(Cell("mixing", "grid", "grid", "{}", 16, 0, axes, '{"tolerance":1e-6}'))
+        assert round(
+            second_eigenvalue(links_of(make_overlay("grid", peer_names(16), linking(0)), axes[0][1])), 9
+        ) == round(1 - found["spectral_gap"], 9)
         assert 0.5 < found["ratio"] == round(found["ticks"] / found["predicted"], 9) < 2
         assert found["tick_messages"] == 48
 
