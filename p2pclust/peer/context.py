@@ -67,7 +67,7 @@ class Context:
     """The shared part of a core. Machines append effects; nothing here performs one."""
 
     me: str
-    timing: Timing
+    preset: Timing
     limits: Limits
     rng: np.random.Generator
     store_id: str
@@ -76,6 +76,15 @@ class Context:
     timers: Timers = field(default_factory=Timers)
     effects: list[Effect] = field(default_factory=list)
     _routes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _stretched: tuple[int, Timing] | None = None
+
+    @property
+    def timing(self) -> Timing:
+        """The durations of the preset, stretched to the farthest peer of the overlay."""
+        reach = self.routing.reach
+        if self._stretched is None or self._stretched[0] != reach:
+            self._stretched = (reach, self.preset.over(reach))
+        return self._stretched[1]
 
     def send(self, to: str, message: Message, *, bulk: bool = False) -> None:
         """Send a message to a neighbour, to anybody else through the overlay; on a full mesh, where everybody is a

@@ -53,6 +53,7 @@ class Routing:
         self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
         self._silent: dict[str, None] = {}  # who carries nothing
         self._ways: Ways | None = None
+        self._reach = 0  # 0: not known at the moment
 
     def linked(self, name: str) -> bool:
         """Whether the peer is a neighbour, or this one itself."""
@@ -92,6 +93,13 @@ class Routing:
         return sorted(found, key=lambda name: (far[name], name))
 
     @property
+    def reach(self) -> int:
+        """How many links away the farthest peer is; 1 on a full mesh."""
+        if self._reach == 0:
+            self._reach = 1 if self.whole else max(1, *self._map().distances(self._me).values())
+        return self._reach
+
+    @property
     def collect(self) -> str:
         """How contributions come together unless a job says otherwise."""
         return "star" if self.whole else "tree"
@@ -124,7 +132,7 @@ class Routing:
         else:
             del self._own[name]
         self._claims[self._me] = tuple(self._own)
-        self._ways = None
+        self._forget_ways()
         return True
 
     def replacement(self, lost: str) -> str:
@@ -151,7 +159,7 @@ class Routing:
             raise WireError("links: no list of names")
         if not self.whole and owner != self._me and self._claims.get(owner) != tuple(names):
             self._claims[owner] = tuple(names)
-            self._ways = None
+            self._forget_ways()
 
     def carries(self, name: str, does: bool) -> None:
         """A peer died, or is back."""
@@ -161,7 +169,10 @@ class Routing:
             del self._silent[name]
         else:
             self._silent[name] = None
-        self._ways = None
+        self._forget_ways()
+
+    def _forget_ways(self) -> None:
+        self._ways, self._reach = None, 0
 
     def _map(self) -> Ways:
         if self._ways is None:

@@ -6,7 +6,7 @@ replace single values with `dataclasses.replace`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log10
 from typing import Final
 
@@ -45,6 +45,22 @@ class Timing:
     # Blobs. One chunk that did not come is asked for again after this.
     chunk_timeout_s: float
 
+    #: What each further link may add on the way to a peer that is no neighbour.
+    hop_s: float
+
+    def over(self, hops: int) -> Timing:
+        """The durations of a peer that has others so many links away: what waits for an answer waits for its way.
+
+        Examples
+        --------
+        >>> preset("default").over(11).retry_s, preset("default").over(1) == preset("default")
+        (1.0, True)
+        """
+        there_s = max(0, hops - 1) * self.hop_s
+        both_ways = ("election_min_s", "election_max_s", "retry_s", "patience_s", "chunk_timeout_s")
+        longer = {name: getattr(self, name) + 2 * there_s for name in both_ways}
+        return replace(self, hurry_s=self.hurry_s + there_s, **longer) if there_s else self
+
     def suspicion_s(self, n_members: int) -> float:
         """The shortest suspicion in a fleet of `n_members`; the longest is four times it.
 
@@ -61,19 +77,19 @@ PRESETS: Final[dict[str, Timing]] = {
     "default": Timing(
         probe_period_s=1.0, probe_timeout_s=0.3, suspicion_periods=3.0, gossip_period_s=0.2, sync_period_s=10.0,
         dead_probe_s=5.0, heartbeat_s=0.3, election_min_s=1.5, election_max_s=3.0, hurry_s=0.5, retry_s=0.6,
-        patience_s=30.0, chunk_timeout_s=2.0,
+        patience_s=30.0, chunk_timeout_s=2.0, hop_s=0.02,
     ),
     # Links of 50 to 500 ms, with loss.
     "wan": Timing(
         probe_period_s=2.0, probe_timeout_s=1.0, suspicion_periods=5.0, gossip_period_s=0.5, sync_period_s=20.0,
         dead_probe_s=10.0, heartbeat_s=1.0, election_min_s=5.0, election_max_s=10.0, hurry_s=2.0, retry_s=2.0,
-        patience_s=60.0, chunk_timeout_s=8.0,
+        patience_s=60.0, chunk_timeout_s=8.0, hop_s=0.5,
     ),
     # One machine, or one rack.
     "fast": Timing(
         probe_period_s=0.25, probe_timeout_s=0.1, suspicion_periods=3.0, gossip_period_s=0.05, sync_period_s=2.0,
         dead_probe_s=1.0, heartbeat_s=0.06, election_min_s=0.4, election_max_s=0.8, hurry_s=0.08, retry_s=0.25,
-        patience_s=5.0, chunk_timeout_s=0.5,
+        patience_s=5.0, chunk_timeout_s=0.5, hop_s=0.005,
     ),
 }  # fmt: skip
 

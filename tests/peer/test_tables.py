@@ -141,7 +141,7 @@ def test_the_id_depends_on_every_field(field: str) -> None:
 
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:
-    with pytest.raises(UsageError, match="at most 40960 are possible"):
+    with pytest.raises(UsageError, match="at most 57344 are possible"):
         Document(**{**GOOD, "job": bytes(58_000)}).encode()
 
 
