@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from p2pclust.peer import messages
+from p2pclust.peer import codec
 from p2pclust.peer.messages import Digest, Frame, Message, Name, Update
 from p2pclust.transport import wire
 
@@ -64,7 +64,7 @@ def test_the_page_has_the_limits() -> None:
         "header, bytes": wire.MAX_HEADER_BYTES,
         "control message, bytes": wire.MAX_CONTROL_BYTES,
         "frame, bytes": wire.MAX_FRAME_BYTES,
-        "name, letters": messages._MAX_NAME,
+        "name, letters": codec._MAX_NAME,
     }
     for what, value in limits.items():
         assert f"| {what} | {value} |" in PAGE, f"docs/wire.md: {what} is {value}"

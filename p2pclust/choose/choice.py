@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.protocols import engine
+from p2pclust.protocols import readings
 from p2pclust.protocols.choose import recommend
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.measure import Measures
@@ -140,7 +140,7 @@ def choice(
         votes=said.votes,
         agreed=said.agreed,
         table=tuple(found for _, found, _, _ in kept),
-        centers={found.clusters: engine.raw_centers(state) for _, found, _, state in kept},
+        centers={found.clusters: readings.raw_centers(state) for _, found, _, state in kept},
         seeds={found.clusters: seed for _, found, seed, _ in kept},
         notes=tuple(notes),
     )

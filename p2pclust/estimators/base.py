@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pclust.clustering import Points, memberships, nearest, objective
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, matrix, seed_from
-from p2pclust.protocols import engine
+from p2pclust.protocols import readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
@@ -130,8 +130,8 @@ class LabellingEstimator(
         self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
         self.contributors_ = [record.contributors for record in rounds]
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
-        self.suppressed_ = engine.suppressed(state)
-        self.coarse_ = engine.coarse(state)
+        self.suppressed_ = readings.suppressed(state)
+        self.coarse_ = readings.coarse(state)
 
     def _fitting(self, X: ArrayLike) -> Floats:
         """Return rows of the columns that the estimator was fitted on."""
@@ -182,7 +182,7 @@ class FederatedEstimator(
         super()._learn(job, state, locals, parts)
         self.origin_ = np.array(state.arrays["origin"])
         self.scale_ = np.array(state.arrays["scale"])
-        self.cluster_centers_ = engine.raw_centers(state)
+        self.cluster_centers_ = readings.raw_centers(state)
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:

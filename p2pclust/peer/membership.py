@@ -23,14 +23,13 @@ from typing import Final
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.effects import CheckLink, Connect, Disconnect
 from p2pclust.peer.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
+from p2pclust.peer.news import News
 
 __all__ = ["Member", "Membership"]
 
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
 _FANOUT: Final = 3
-_PIGGYBACK: Final = 16
-_TELLINGS: Final = 3  # how often each neighbour is told, on a sparse overlay: messages get lost
 _MAX_HEALTH: Final = 8  # Lifeguard's S
 _CONFIRMATIONS: Final = 3  # Lifeguard's K
 _SMALL_FLEET: Final = 3
@@ -62,15 +61,6 @@ class Member:
         return Update(self.name, self.status, self.incarnation, self.address, self.store_id, self.suspected_by)
 
 
-@dataclass
-class _News:
-    """A claim that is being passed on."""
-
-    update: Update
-    left: int  # how often it is still to be sent, whoever is told
-    told: dict[str, int] = field(default_factory=dict)  # how often each neighbour was
-
-
 class Membership:
     """The machine. `roster` are the enrolled names; strangers are ignored."""
 
@@ -83,7 +73,7 @@ class Membership:
             for name in sorted(roster)
             if name != context.me
         }
-        self._news: dict[str, _News] = {}  # by whom it is about
+        self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
         self._ring: list[str] = []
         self._seq = 0
         self._probes: dict[int, tuple[str, int]] = {}  # our own pings that wait for an answer: whose, which incarnation
@@ -491,8 +481,7 @@ class Membership:
     # -- spreading --------------------------------------------------------------------------------------------------
 
     def _spread(self, update: Update) -> None:
-        digits = len(str(len(self.members) + 1))  # ceil(log10(N + 1)) for the N that matter
-        self._news[update.name] = _News(update, 4 * digits)
+        self._news.add(update)
         if not self._ctx.timers.armed(("member", "gossip")):
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
@@ -502,42 +491,14 @@ class Membership:
         about = self.members[to]
         if about.status in ("suspect", "dead", "left"):
             claims.append(about.update())
-        if not self._ctx.routing.linked(to):
-            return tuple(claims)
-        for name in self._least_sent(to)[:_PIGGYBACK]:
-            news = self._news[name]
-            claims.append(news.update)
-            news.left -= 1
-            news.told[to] = news.told.get(to, 0) + 1
-            if self._spent(news):
-                del self._news[name]
-        return tuple(claims)
-
-    def _least_sent(self, to: str) -> list[str]:
-        """Whose news is to be passed on to that member, what was sent least first."""
-        names = sorted(self._news, key=lambda name: -self._news[name].left)
-        if self._ctx.routing.whole:
-            return names
-        return [name for name in names if name != to and self._news[name].told.get(to, 0) < _TELLINGS]
-
-    def _spent(self, news: _News) -> bool:
-        """Whether news was passed on often enough.
-
-        On a full mesh so many times that all hear of it from somebody. Elsewhere a neighbour may hear of it from this
-        peer alone, so every one is told, but the one that it is about.
-        """
-        if self._ctx.routing.whole:
-            return news.left <= 0
-        near = self.neighbours()
-        return all(news.told.get(name, 0) >= _TELLINGS for name in near if name != news.update.name)
+        return (*claims, *(self._news.tell(to) if self._ctx.routing.linked(to) else ()))
 
     def _gossip(self) -> None:
-        near = [name for name in self.neighbours() if self._least_sent(name)]
+        near = [name for name in self.neighbours() if self._news.waits_for(name)]
         for name in self._ctx.choose(near, _FANOUT):
             if self._news:
                 self._ctx.send(name, Gossip(self._piggyback(name)))
-        for name in [name for name, news in self._news.items() if self._spent(news)]:
-            del self._news[name]
+        self._news.drop_spent()
         if self._news:
             self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
 

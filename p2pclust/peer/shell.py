@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from p2pclust.errors import FleetError, WireError
 from p2pclust.peer.armed import Armed, ArmedFault
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.core import Core
 from p2pclust.peer.effects import (
@@ -29,7 +30,7 @@ from p2pclust.peer.effects import (
     StoreChunk,
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, decode, encode
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.store import Store
 from p2pclust.transport.links import Lane, Links
 

@@ -20,7 +20,7 @@ from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols import engine, leaderless
+from p2pclust.protocols import engine, leaderless, readings
 from p2pclust.protocols.arrays import Arrays, Contribution
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
@@ -278,7 +278,7 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
     if before is not None and "centers" in before.arrays and "centers" in state.arrays:
         moved = state.arrays["centers"] - before.arrays["centers"]
         info["shift"] = float((moved * moved).sum()) ** 0.5
-    elif before is not None and job.by_columns and (shift := engine.last_shift(state)) is not None:
+    elif before is not None and job.by_columns and (shift := readings.last_shift(state)) is not None:
         info |= {"shift": shift, "moved": "distances"}
     return info
 

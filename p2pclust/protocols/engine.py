@@ -28,6 +28,7 @@ from p2pclust.protocols.base import Abstain, Protocol
 from p2pclust.protocols.fixed_point import GridError, dequantise_all, quantise_all
 from p2pclust.protocols.job import Job, JobState, RoundRecord
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.readings import HELD
 from p2pclust.protocols.verbs import Desk, Wants
 from p2pclust.protocols.wire import ContributionReader, decode_contribution, decode_state, encode_contribution, matches
 
@@ -42,18 +43,13 @@ __all__ = [
     "asked",
     "begin",
     "close",
-    "coarse",
     "conclude",
     "contribution",
     "decode_contribution",
     "decode_state",
     "encode_contribution",
-    "last_shift",
     "news",
-    "raw_centers",
     "results",
-    "shifts",
-    "suppressed",
     "terms",
     "wants",
 ]
@@ -65,7 +61,6 @@ MAX_EMPTY_ROUNDS = 10
 NOT_DRAWN = "not drawn"
 LEFT_OUT = "left out"
 """How the reason begins for a peer that did not answer: it did not abstain by itself, and may contribute again."""
-_HELD = "privacy gate"
 _MAX_REASON = 200
 
 
@@ -297,7 +292,7 @@ def _closed(
     if hopeless := protocol.hopeless(state.arrays, arrays):
         return replace(stepped, status="failed", reason=hopeless)
     # Of peers that a privacy gate holds in this stage nothing is known yet: they may contribute to a later one.
-    held = any(reason.startswith(_HELD) for reason in reasons.values())
+    held = any(reason.startswith(HELD) for reason in reasons.values())
     if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
         return replace(stepped, status="failed", reason=objection)
     steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
@@ -374,35 +369,6 @@ def news(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
 def results(job: Job, state: JobState) -> tuple[bytes, ...]:
     """Return the digests of the blobs that belong to the result of a finished job."""
     return job.protocols[state.stage].results(state.arrays) if state.status == "done" else ()
-
-
-def raw_centers(state: JobState) -> NDArray[np.float64]:
-    """Return the centers in the data's own units, shape (C, F)."""
-    arrays = state.arrays
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
-
-
-def shifts(state: JobState) -> list[float | None]:
-    """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know."""
-    told = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
-    return [shift if shift >= 0 else None for shift in told]
-
-
-def last_shift(state: JobState) -> float | None:
-    """Return what the stop rule looked at in the last round, or None if it had nothing to look at, or did not know."""
-    return (shifts(state) or [None])[-1]
-
-
-def suppressed(state: JobState) -> int:
-    """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
-    held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith(_HELD))
-    return held + (int(state.arrays["suppressed"]) if "suppressed" in state.arrays else 0)
-
-
-def coarse(state: JobState) -> int:
-    """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
-    return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
 
 
 def _combined(

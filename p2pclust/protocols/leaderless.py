@@ -234,7 +234,7 @@ def run_leaderless(
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
     >>> rows = [Local([[0.0], [1.0]]), Local([[8.0]]), Local([[9.0]])]
     >>> state = run_leaderless(job, rows, Links([[1], [0, 2], [1]]))
-    >>> engine.raw_centers(state).round(9).tolist()
+    >>> readings.raw_centers(state).round(9).tolist()
     [[0.5], [8.5]]
     """
     if flaw := unfit(job) or tolerance_flaw(tolerance, links.hops):

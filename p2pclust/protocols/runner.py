@@ -69,7 +69,7 @@ def run_in_process(
     >>> from p2pclust.protocols.compose import cluster_job
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
     >>> state = run_in_process(job, [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])])
-    >>> engine.raw_centers(state).tolist()
+    >>> readings.raw_centers(state).tolist()
     [[0.5], [8.5]]
     """
     _checked(locals)

@@ -17,7 +17,7 @@ from p2pclust.data import DataSet
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.base import Clustering, Labelling
 from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import Job, JobState, Stage
@@ -67,12 +67,12 @@ def job_entry(
     entry |= {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",
-        "history": engine.shifts(state),
+        "history": readings.shifts(state),
         "contributors": [[roster[peer] for peer in record.contributors] for record in state.log],
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
-        "suppressed": engine.suppressed(state),
-        "coarse": engine.coarse(state),
+        "suppressed": readings.suppressed(state),
+        "coarse": readings.coarse(state),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
         "reached": found.reached,
@@ -169,7 +169,7 @@ def _measured(job: Job, state: JobState, shares: Sequence[DataSet]) -> dict[str,
     }
     if not isinstance(protocol, Clustering):
         return labelled
-    centers = engine.raw_centers(state)
+    centers = readings.raw_centers(state)
     return labelled | {
         "centers": centers.tolist(),
         "pooled": _differences(centers, pooled(job, locals_, state.log), locals_) if protocol.lossless else None,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.effects import (
     CheckLink,
@@ -29,7 +30,7 @@ from p2pclust.peer.effects import (
     StoreChunk,
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Event, LinkChecked, Linked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, decode, encode
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local

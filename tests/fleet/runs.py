@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols import engine
+from p2pclust.protocols import readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
 from p2pclust.protocols.local import Local
@@ -88,7 +88,7 @@ def relative_difference(spec: FleetSpec, result: FleetResult, number: int = 0) -
     state, locals_ = result.jobs[number].state, [Local(peer.X) for peer in spec.peers]
     assert state is not None
     X = np.concatenate([local.X for local in locals_])
-    difference = engine.raw_centers(state) - pooled(spec.jobs[number].job, locals_, state.log)
+    difference = readings.raw_centers(state) - pooled(spec.jobs[number].job, locals_, state.log)
     return float((np.abs(difference).max(axis=0) / np.ptp(X, axis=0)).max())
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.core import Core, Identity, Stored
 from p2pclust.peer.effects import CheckLink, Compute, Effect, Persist, Report, Send, SendChunk, Task
 from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Linked, Ref, Started, Submit, Woken
@@ -37,8 +38,6 @@ from p2pclust.peer.messages import (
     PingRequest,
     Refusal,
     Relay,
-    decode,
-    encode,
 )  # fmt: skip
 from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import PRESETS, Limits, Timing

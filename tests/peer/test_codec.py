@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.peer import messages
-from p2pclust.peer.messages import Heartbeat, Message, Update, decode, encode
+from p2pclust.peer.codec import decode, encode
+from p2pclust.peer.messages import Heartbeat, Message, Update
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, MAX_HEADER_BYTES, WIRE_VERSION
 
 KINDS = {cls.kind: cls for cls in Message.__subclasses__()}

@@ -15,6 +15,7 @@ from harness import Net, toy
 from liar import LIAR, Liar
 
 from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.events import Woken
 from p2pclust.peer.facts import _MAX_KEYS as MAX_KEYS
 from p2pclust.peer.ledger import Ledger
@@ -26,8 +27,6 @@ from p2pclust.peer.messages import (
     Message,
     Open,
     Relay,
-    decode,
-    encode,
 )  # fmt: skip
 from p2pclust.peer.timing import Limits
 

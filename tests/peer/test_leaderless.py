@@ -8,9 +8,10 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.events import Arrived, Submit
 from p2pclust.peer.leaderless import LeaderlessJob
-from p2pclust.peer.messages import AskState, Close, HeldState, Join, Message, Mix, decode, encode
+from p2pclust.peer.messages import AskState, Close, HeldState, Join, Message, Mix
 from p2pclust.peer.timing import Limits, preset
 from p2pclust.protocols.averaging import Tick
 from p2pclust.protocols.compose import cluster_job

@@ -8,6 +8,7 @@ import pytest
 from harness import Net, Packet, is_of_job, toy
 
 from p2pclust.errors import WireError
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.election import Election, Role
 from p2pclust.peer.events import Computed
 from p2pclust.peer.messages import (
@@ -23,8 +24,6 @@ from p2pclust.peer.messages import (
     StaleTerm,
     Update,
     VoteReply,
-    decode,
-    encode,
 )  # fmt: skip
 
 ROUNDS = (Open, Adopted)

@@ -11,6 +11,7 @@ from harness import Net, toy
 
 from p2pclust.peer import facts
 from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Ref, Woken
@@ -20,8 +21,6 @@ from p2pclust.peer.messages import (
     FactDigest,
     Relay,
     Synced,
-    decode,
-    encode,
 )  # fmt: skip
 from p2pclust.peer.tasks import perform
 from p2pclust.protocols.compose import cluster_job

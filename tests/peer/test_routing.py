@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import WireError
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.context import Context
 from p2pclust.peer.effects import Send
-from p2pclust.peer.messages import BlobMissing, Relay, decode, encode
+from p2pclust.peer.messages import BlobMissing, Relay
 from p2pclust.peer.routing import Routing
 from p2pclust.peer.timing import PRESETS, Limits
 

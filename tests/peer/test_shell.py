@@ -16,6 +16,7 @@ import pytest
 
 from p2pclust.errors import FleetError
 from p2pclust.peer.armed import Armed, ArmedFault
+from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.effects import (
     CheckLink,
     Compute,
@@ -30,7 +31,7 @@ from p2pclust.peer.effects import (
     Task,
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Heartbeat, Message, Relay, decode, encode
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Heartbeat, Message, Relay
 from p2pclust.peer.shell import Shell, explain
 from p2pclust.peer.store import Store
 from p2pclust.transport.keys import throwaway_fleet, write_fleet

@@ -12,7 +12,7 @@ from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Ref
 from p2pclust.peer.tasks import Memories, Outcome, perform, settle
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.local import Local
@@ -78,7 +78,7 @@ def test_the_same_bits_as_in_process() -> None:
 def test_a_new_life_remembers_nothing_and_says_so() -> None:
     state = Peers().run(forget_at=5)
     assert [record.forgot for record in state.log] == [False] * 5 + [True] + [False] * (state.round - 6)
-    assert engine.shifts(state)[1] is None
+    assert readings.shifts(state)[1] is None
 
 
 def test_a_state_that_is_in_the_store_is_not_written_again() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Arrays, Job, Local, Stage, cluster_job, engine, run_in_process
+from p2pclust.protocols import Arrays, Job, Local, Stage, cluster_job, engine, readings, run_in_process
 from p2pclust.protocols.job import JobState
 
 
@@ -42,7 +42,7 @@ def test_candidates_of_all_peers_are_clustered() -> None:
     peers = [np.concatenate([rng.normal(middles[g], 0.3, (n, 2)) for g in groups])
              for groups, n in (((0, 1), 20), ((2,), 200), ((3, 0), 20))]  # fmt: skip
     state = run(peers, n_clusters=4)
-    found = engine.raw_centers(state)
+    found = readings.raw_centers(state)
     assert sorted(np.linalg.norm(found[:, np.newaxis] - middles, axis=2).argmin(axis=1)) == [0, 1, 2, 3]
     assert np.linalg.norm(found[:, np.newaxis] - middles, axis=2).min(axis=1).max() < 0.3
 
@@ -50,7 +50,7 @@ def test_candidates_of_all_peers_are_clustered() -> None:
 def test_who_has_two_rows_abstains_and_is_counted() -> None:
     state = run([[[0.0], [1.0], [9.0], [10.0]], [[0.0], [9.0]]], n_clusters=2)
     assert state.log[1].abstained == {1: "privacy gate: too few rows to propose means of several"}
-    assert engine.suppressed(state) == 1
+    assert readings.suppressed(state) == 1
 
 
 def test_if_nobody_can_propose_the_centers_are_drawn_within_the_ranges() -> None:
@@ -64,7 +64,7 @@ def test_fewer_distinct_candidates_than_clusters_are_filled_up() -> None:
     state = engine.begin(job)
     part = engine.contribution(job, state, Local([[2.0]] * 5), 0, 1)
     after = engine.advance(job, state, [(0, part)], {}, n_peers=1)
-    centers = engine.raw_centers(after)
+    centers = readings.raw_centers(after)
     assert centers[0] == 2.0
     assert len(np.unique(centers)) == 3
     assert ((centers >= 0) & (centers <= 9)).all()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from p2pclust.protocols import engine, streams
+from p2pclust.protocols import engine, readings, streams
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
@@ -41,7 +41,7 @@ def test_a_round_makes_a_step_and_records_who_contributed() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
     state = engine.begin(job)
     after = engine.advance(job, state, contributions(job, state, PEERS), {}, n_peers=3)
-    assert engine.raw_centers(after).tolist() == [[0.5], [8.5]]
+    assert readings.raw_centers(after).tolist() == [[0.5], [8.5]]
     assert (after.round, after.stage_round, after.empty_rounds) == (1, 1, 0)
     assert after.log[0].contributors == (0, 1, 2)
     assert float(after.arrays["shifts"][0]) == pytest.approx(np.sqrt(0.5))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Arrays, Local, cluster_job, engine, pooled, pooled_run, run_in_process
+from p2pclust.protocols import Arrays, Local, cluster_job, engine, pooled, pooled_run, readings, run_in_process
 from p2pclust.protocols.job import Job, JobState
 
 
@@ -39,12 +39,12 @@ class TestByHand:
         # Nearly crisp: 3 rows around 1 and 1 around 2 near the first center; 2 rows each near the second.
         peers = [[[0.9], [1.0], [1.1], [9.0], [9.0]], [[2.0], [8.0], [8.0]]]
         _, _, state = run(peers, max_rounds=1, **self.crisp)
-        assert engine.raw_centers(state) == pytest.approx(np.array([[(3 * 1.0 + 2.0) / 4], [8.5]]), abs=1e-6)
+        assert readings.raw_centers(state) == pytest.approx(np.array([[(3 * 1.0 + 2.0) / 4], [8.5]]), abs=1e-6)
 
     def test_avg_2_does_not(self) -> None:
         peers = [[[0.9], [1.0], [1.1], [9.0], [9.0]], [[2.0], [8.0], [8.0]]]
         _, _, state = run(peers, max_rounds=1, averaging="kmeans", **self.crisp)
-        assert sorted(engine.raw_centers(state).ravel()) == pytest.approx([1.5, 8.5], abs=1e-6)
+        assert sorted(readings.raw_centers(state).ravel()) == pytest.approx([1.5, 8.5], abs=1e-6)
 
     def test_the_weights_sum_powers_or_memberships(self) -> None:
         # One row of each peer in the middle of two centers: u = 1/2 for both, u^2 = 1/4.
@@ -78,7 +78,7 @@ class TestAgainstPooled:
         )  # fmt: skip
         assert job.protocols[-1].lossless  # type: ignore[attr-defined]
         ranges = np.ptp(np.concatenate(peers), axis=0)
-        assert np.abs((engine.raw_centers(state) - pooled(job, locals_, state.log)) / ranges).max() <= 1e-9
+        assert np.abs((readings.raw_centers(state) - pooled(job, locals_, state.log)) / ranges).max() <= 1e-9
 
     @pytest.mark.parametrize("options", [{}, {"averaging": "kmeans", "local_iterations": 1}, {"support": "u"}])
     def test_otherwise_no_equality_is_promised_but_a_gap_measured(self, options: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class TestAgainstPooled:
             pooled(job, locals_, state.log)
         found = pooled_run(job, locals_, state.log)
         assert found.converged
-        assert np.abs(np.sort(found.centers, axis=0) - np.sort(engine.raw_centers(state), axis=0)).max() < 0.1
+        assert np.abs(np.sort(found.centers, axis=0) - np.sort(readings.raw_centers(state), axis=0)).max() < 0.1
 
     def test_the_pooled_run_keeps_to_the_contributors_and_the_first_centers(self) -> None:
         job, locals_, state = run([blobs(0.0, 5.0), [[99.0, 99.0]]], n_clusters=2, init=[[0.0, 0.0], [5.0, 5.0]])
@@ -102,7 +102,7 @@ class TestAvg2:
     def test_finds_what_no_peer_holds_wholly(self) -> None:
         _, _, state = run(list(self.peers), n_clusters=3, averaging="kmeans", init="uniform", seed=3)
         assert state.converged
-        assert np.sort(engine.raw_centers(state)[:, 0]) == pytest.approx([0.0, 5.0, 10.0], abs=0.5)
+        assert np.sort(readings.raw_centers(state)[:, 0]) == pytest.approx([0.0, 5.0, 10.0], abs=0.5)
 
     def test_any_aggregator_gets_the_same_bits(self) -> None:
         job = cluster_job("ffcm", n_clusters=3, averaging="kmeans", init="uniform", bounds=([-3.0] * 2, [13.0] * 2))
@@ -127,7 +127,7 @@ class TestAvg2:
         _, _, state = run(
             peers, n_clusters=3, averaging="kmeans", init=[[2.0], [2.0], [2.0]], bounds=([0.0], [4.0]), max_rounds=3
         )
-        assert (state.status, engine.raw_centers(state).tolist()) == ("done", [[2.0]] * 3)
+        assert (state.status, readings.raw_centers(state).tolist()) == ("done", [[2.0]] * 3)
 
 
 class TestPrivacy:
@@ -135,7 +135,7 @@ class TestPrivacy:
         _, _, state = run(
             [blobs(0.0, 5.0), [[1.0, 1.0], [2.0, 2.0]]], n_clusters=2, init="uniform", max_rounds=2, tol=0.0
         )
-        assert engine.suppressed(state) == 3  # its range, and two rounds
+        assert readings.suppressed(state) == 3  # its range, and two rounds
         assert state.log[-1].contributors == (0,)
 
     def test_without_the_gate_the_centers_of_two_rows_are_these_rows(self) -> None:

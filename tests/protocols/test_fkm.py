@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Arrays, Local, cluster_job, engine, pooled_run, run_in_process
+from p2pclust.protocols import Arrays, Local, cluster_job, engine, pooled_run, readings, run_in_process
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.wire import decode_state
 
@@ -70,7 +70,7 @@ class TestAnAggregator:
 
     def test_weighs_by_sizes(self) -> None:
         _, _, state = run([[[0.0]] * 6 + [[90.0]] * 2, [[3.0]] * 3 + [[92.0]] * 2], **self.options)
-        assert engine.raw_centers(state).ravel().tolist() == pytest.approx([1.0, 91.0])
+        assert readings.raw_centers(state).ravel().tolist() == pytest.approx([1.0, 91.0])
 
     def test_numbers_clusters_as_before(self) -> None:
         for seed in range(8):
@@ -89,8 +89,8 @@ class TestAnAggregator:
     def test_fewer_means_than_clusters_keep_previous_centers(self) -> None:
         _, _, state = run([[[1.0]] * 3, [[1.0]] * 4], n_clusters=3, bounds=([0.0], [9.0]), max_rounds=4)
         assert state.status == "done"
-        assert 1.0 in engine.raw_centers(state).ravel().round(9)
-        assert len(np.unique(engine.raw_centers(state))) == 3
+        assert 1.0 in readings.raw_centers(state).ravel().round(9)
+        assert len(np.unique(readings.raw_centers(state))) == 3
 
 
 def grid(seed: int, noise: float = 1.0) -> tuple[list[np.ndarray], np.ndarray]:
@@ -107,16 +107,18 @@ def test_peers_with_different_clusters_find_all_of_them() -> None:
     peers, middles = grid(0)
     job, locals_, state = run(peers, n_clusters=16, seed=1)
     assert [stage.protocol for stage in job.stages] == ["range", "none", "fkm"]
-    assert np.linalg.norm(engine.raw_centers(state)[:, np.newaxis] - middles, axis=2).min(axis=0).max() < 0.3
+    assert np.linalg.norm(readings.raw_centers(state)[:, np.newaxis] - middles, axis=2).min(axis=0).max() < 0.3
     found = pooled_run(job, locals_, state.log)
     assert found.converged
-    assert np.linalg.norm(engine.raw_centers(state) - found.centers) < 0.3, "numbered as the centers that it began with"
+    assert np.linalg.norm(readings.raw_centers(state) - found.centers) < 0.3, (
+        "numbered as the centers that it began with"
+    )
 
 
 def test_a_peer_that_may_send_nothing_abstains_and_is_counted() -> None:
     _, _, state = run([[[0.0], [9.0]], [[0.0], [1.0], [8.0], [9.0]]], n_clusters=2, tol=0.0, max_rounds=3, seed=0)
     assert state.log[-1].abstained == {0: "privacy gate: none of its clusters holds 2 rows or more"}
-    assert engine.suppressed(state) >= 3
+    assert readings.suppressed(state) >= 3
 
 
 def test_if_nobody_may_send_anything_the_job_fails() -> None:

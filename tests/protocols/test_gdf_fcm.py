@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from p2pclust.clustering import Points, fuzzy_step, memberships
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Local, cluster_job, engine, run_in_process
+from p2pclust.protocols import Local, cluster_job, engine, readings, run_in_process
 from p2pclust.protocols.job import JobState
 
 
@@ -43,7 +43,7 @@ def test_one_round_is_the_formula(seed: int, fuzzifier: float, local: int, n_pee
     options = {"fuzzifier": fuzzifier, "learning_rate": 0.01, "local_iterations": local}
     state = run(peers, n_clusters=3, init=centers, bounds=([0.0] * 2, [1.0] * 2), max_rounds=1, tol=0.0, **options)
     expected = by_the_formula(peers, centers, fuzzifier, 0.01, local)
-    assert engine.raw_centers(state) == pytest.approx(expected, abs=1e-11)
+    assert readings.raw_centers(state) == pytest.approx(expected, abs=1e-11)
 
 
 def test_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_by_hand() -> None:
     state = run(
         [[[0.0], [2.0]], [[4.0]]], n_clusters=1, init=[[0.0]], bounds=([0.0], [4.0]), learning_rate=0.1, max_rounds=1
     )
-    assert engine.raw_centers(state)[0, 0] == pytest.approx(0.1 * 16 / 3)
+    assert readings.raw_centers(state)[0, 0] == pytest.approx(0.1 * 16 / 3)
 
 
 def test_it_ends_near_pooled_fuzzy_c_means_of_peers_that_are_alike() -> None:
@@ -63,7 +63,7 @@ def test_it_ends_near_pooled_fuzzy_c_means_of_peers_that_are_alike() -> None:
     centers = np.array([[1.0, 1.0], [5.0, 5.0]])
     for _ in range(100):
         centers = fuzzy_step(Points(X), centers, 2.0)
-    assert engine.raw_centers(state) == pytest.approx(centers, abs=0.1)
+    assert readings.raw_centers(state) == pytest.approx(centers, abs=0.1)
 
 
 @pytest.mark.parametrize("scaling", ["none", "minmax", "zscore"])
@@ -80,7 +80,7 @@ def test_a_diverging_run_says_what_to_lower(scaling: str, participation: float) 
 def test_a_first_center_far_outside_may_come_in() -> None:
     state = run([np.linspace(0, 1, 50)[:, np.newaxis]], n_clusters=1, init=[[9.0]], max_rounds=50, tol=1e-3)
     assert state.status == "done"
-    assert engine.raw_centers(state)[0, 0] == pytest.approx(0.5, abs=0.01)
+    assert readings.raw_centers(state)[0, 0] == pytest.approx(0.5, abs=0.01)
 
 
 def test_what_a_peer_reveals_and_the_gate() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import P2PClustError, WireError
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.arrays import Arrays, all_finite
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.compose import cluster_job
@@ -175,7 +175,7 @@ def test_lies_in_states(job: Job) -> None:
 def conclusions(job: Job, state: JobState, locals_: list[Local]) -> None:
     """What whoever holds a false final state makes of it: numbers, or an error of this library."""
     if not job.by_columns and job.protocols[-1].id != "uifca":
-        assert engine.raw_centers(state).shape == (3, 2)
+        assert readings.raw_centers(state).shape == (3, 2)
     if job.protocols[-1].id == "measure":
         assert Measures.of(state).rows > 0
     for local in locals_:

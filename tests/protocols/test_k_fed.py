@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Arrays, Local, cluster_job, engine, pooled_run, run_in_process
+from p2pclust.protocols import Arrays, Local, cluster_job, engine, pooled_run, readings, run_in_process
 from p2pclust.protocols.job import Job
 
 
@@ -16,7 +16,7 @@ def advanced(*centers: list[float], n_clusters: int, seed: int = 0) -> list[floa
     parts = [(p, Arrays(centers=np.array(c)[:, np.newaxis], suppressed=0)) for p, c in enumerate(centers)]
     after = engine.advance(job, engine.begin(job), parts, {}, n_peers=len(parts))
     assert (after.status, after.converged) == ("done", True)
-    found: list[float] = engine.raw_centers(after).ravel().tolist()
+    found: list[float] = readings.raw_centers(after).ravel().tolist()
     return found
 
 
@@ -48,8 +48,8 @@ class TestRuns:
         job = cluster_job("k-fed", n_clusters=4, n_local_clusters=n_local, seed=3)
         state = run_in_process(job, locals_)
         assert [job.stages[record.stage].protocol for record in state.log] == ["range", "k-fed"]
-        assert np.sort(engine.raw_centers(state)[:, 0]) == pytest.approx([0.0, 10.0, 20.0, 30.0], abs=0.3)
-        assert pooled_run(job, locals_, state.log).centers == pytest.approx(engine.raw_centers(state), abs=0.3)
+        assert np.sort(readings.raw_centers(state)[:, 0]) == pytest.approx([0.0, 10.0, 20.0, 30.0], abs=0.3)
+        assert pooled_run(job, locals_, state.log).centers == pytest.approx(readings.raw_centers(state), abs=0.3)
         labels = engine.conclude(job, state, locals_[0])["labels"]
         assert len(set(labels[:30].tolist())) == len(set(labels[30:].tolist())) == 1
 
@@ -67,7 +67,7 @@ def test_small_clusters_are_withheld_and_counted() -> None:
     assert part["suppressed"] == 1
     state = run_in_process(job, [Local([[0.0], [9.0]]), Local([[0.0], [1.0], [9.0]])])
     assert state.log[-1].abstained == {0: "privacy gate: none of its clusters holds 2 rows or more"}
-    assert engine.suppressed(state) == 2
+    assert readings.suppressed(state) == 2
 
 
 def test_a_hostile_contribution_is_left_out() -> None:

@@ -7,7 +7,7 @@ import pytest
 from overlays import grid, line, links_of, ring, star
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.averaging import Answer
 from p2pclust.protocols.compose import cluster_job
@@ -27,7 +27,7 @@ def locals_(n: int = N, rows: int = 20) -> list[Local]:
 
 
 def difference(a: JobState, b: JobState) -> float:
-    return float(np.abs(engine.raw_centers(a) - engine.raw_centers(b)).max())
+    return float(np.abs(readings.raw_centers(a) - readings.raw_centers(b)).max())
 
 
 @pytest.mark.parametrize("links", [ring(N), line(N), star(N), grid(3, 4)], ids=["ring", "line", "star", "grid"])

@@ -16,7 +16,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
@@ -207,9 +207,9 @@ class TestHorizontal:
         _, _, seen = federated(case, protocol, 1, fuzzifier=fuzzifier, **options)
         expected = reference(case, fuzzifier, [tuple(range(case.n_peers))])
         assume(expected is not None)
-        assume(engine.coarse(seen[-1]) == 0)  # farther than the grid reaches, which is counted and told
-        assert engine.suppressed(seen[-1]) == 0
-        assert case.far(engine.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
+        assume(readings.coarse(seen[-1]) == 0)  # farther than the grid reaches, which is counted and told
+        assert readings.suppressed(seen[-1]) == 0
+        assert case.far(readings.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
 
     @settings(max_examples=60, deadline=None)
     @given(cases(by_columns=False))
@@ -217,8 +217,8 @@ class TestHorizontal:
         _, _, seen = federated(case, "llf-cm", 1, **PRIVACY_OFF["llf-cm"])
         expected = reference(case, None, [tuple(range(case.n_peers))])
         assume(expected is not None)
-        assert engine.suppressed(seen[-1]) == 0
-        assert case.far(engine.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
+        assert readings.suppressed(seen[-1]) == 0
+        assert case.far(readings.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
 
     @settings(max_examples=40, deadline=None)
     @given(
@@ -235,7 +235,7 @@ class TestHorizontal:
         options |= {"participation": participation, "seed": len(case.X)}
         job, _, seen = federated(case, protocol, 8, **PRIVACY_OFF[protocol], **options)
         rounds = in_rounds(job, seen)
-        assume(not any(engine.coarse(state) for state in rounds))
+        assume(not any(readings.coarse(state) for state in rounds))
         contributors = [state.log[-1].contributors for state in rounds]
         wanted = max(1, int(np.rint(participation * case.n_peers)))
         assert {len(peers) for peers in contributors} == {wanted}
@@ -243,7 +243,7 @@ class TestHorizontal:
         assume(expected is not None)
         event(f"participation {participation}")
         for state, centers in zip(rounds, expected or [], strict=True):
-            assert case.far(engine.raw_centers(state), centers) <= BOUND
+            assert case.far(readings.raw_centers(state), centers) <= BOUND
 
 
 class TestVertical:
@@ -295,7 +295,7 @@ def test_exact_ties_go_to_the_lowest_index_whoever_holds_the_row(seed: int, n_pe
         job, locals_, seen = federated(case, "vertical-cm", 1)
         found = TestVertical.whole(job, locals_, seen[-1], case)
     else:
-        found = engine.raw_centers(federated(case, "llf-cm", 1, **PRIVACY_OFF["llf-cm"])[2][-1])
+        found = readings.raw_centers(federated(case, "llf-cm", 1, **PRIVACY_OFF["llf-cm"])[2][-1])
     expected, counts = crisp(X.astype(WIDE), init.astype(WIDE))
     assert case.far(found, expected) <= 1e-14
     assert counts.sum() == 60
@@ -328,8 +328,8 @@ class TestWhatIsSuppressed:
                 if told.any():
                     moved[cluster] = X[told].sum(axis=0) / told.sum()
             V = moved
-        assert engine.suppressed(seen[-1]) == suppressed
-        assert case.far(engine.raw_centers(seen[-1]), origin + V * scale) <= BOUND
+        assert readings.suppressed(seen[-1]) == suppressed
+        assert case.far(readings.raw_centers(seen[-1]), origin + V * scale) <= BOUND
 
     @settings(max_examples=40, deadline=None)
     @given(cases(by_columns=False))
@@ -342,11 +342,11 @@ class TestWhatIsSuppressed:
         bounds = (case.X.min(axis=0).tolist(), case.X.max(axis=0).tolist())
         job, _, seen = federated(case, "llf-fcm", 3, bounds=bounds)
         held = case.n_peers - len(passes)
-        assert engine.suppressed(seen[-1]) == 3 * held
+        assert readings.suppressed(seen[-1]) == 3 * held
         assert [state.log[-1].contributors for state in in_rounds(job, seen)] == [tuple(passes)] * 3
         expected = reference(case, 2.0, [tuple(passes)] * 3)
         assume(expected is not None)
-        assert case.far(engine.raw_centers(seen[-1]), (expected or [])[-1]) <= BOUND
+        assert case.far(readings.raw_centers(seen[-1]), (expected or [])[-1]) <= BOUND
 
     @pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans])
     def test_estimators_tell(self, kind: Any) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from p2pclust import metrics
 from p2pclust.clustering import Points, nearest, objective
 from p2pclust.errors import UsageError, WireError
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
@@ -174,9 +174,9 @@ def test_the_labels_and_the_replay_are_those_of_the_clustering() -> None:
     state, before = run_in_process(job, peers), run_in_process(plain, peers)
     for local in peers:
         assert engine.conclude(job, state, local) == engine.conclude(plain, before, local)
-    assert engine.raw_centers(state).tolist() == engine.raw_centers(before).tolist()
+    assert readings.raw_centers(state).tolist() == readings.raw_centers(before).tolist()
     assert replay(job, peers, state.log).encode() == state.encode()
-    assert pooled(job, peers, state.log) == pytest.approx(engine.raw_centers(state))
+    assert pooled(job, peers, state.log) == pytest.approx(readings.raw_centers(state))
 
 
 def test_measured_again_it_starts_anew() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
@@ -170,14 +170,14 @@ class TestFewRows:
         state = scaled([self.three, few], "none", min_rows=3)
         assert (state.arrays["lo"].item(), state.arrays["hi"].item()) == (0.0, 2.0)
         assert [record.abstained for record in state.log] == [{1: self.reason.format("declare bounds")}]
-        assert engine.suppressed(state) == 1
+        assert readings.suppressed(state) == 1
 
     def test_they_tell_no_sums(self) -> None:
         state = scaled([self.three, [[7.0]]], "zscore", min_rows=3, lo=[0.0], hi=[9.0])
         assert state.arrays["origin"].item() == 1.0
         assert state.arrays["scale"].item() == pytest.approx(np.std(self.three), rel=1e-15)
         assert [record.abstained for record in state.log] == [{1: self.reason.format("take another scaling")}] * 2
-        assert engine.suppressed(state) == 2
+        assert readings.suppressed(state) == 2
 
     def test_three_rows_are_enough_by_default(self) -> None:
         state = run_in_process(Job([Stage("range"), Stage("zscore")], seed=0), [Local(self.three)])
@@ -196,8 +196,8 @@ class TestFewRows:
             for off in (False, np.False_):
                 job = cluster_job(protocol, n_clusters=1, scaling="zscore", **{rule: off})
                 state = run_in_process(job, [Local([[1.0]]), Local([[3.0]])])
-                assert (state.status, engine.suppressed(state)) == ("done", 0)
-                assert engine.raw_centers(state).tolist() == [[2.0]]
+                assert (state.status, readings.suppressed(state)) == ("done", 0)
+                assert readings.raw_centers(state).tolist() == [[2.0]]
             held = run_in_process(cluster_job(protocol, n_clusters=1, **{rule: True}), [Local([[1.0]])])
             assert (held.status, held.stage) == ("failed", 0)
 
@@ -221,7 +221,7 @@ class TestFewRows:
         assert state.log[-1].contributors == (0, 1, 2)
         assert replay(job, peers, state.log) == state
         spread = np.ptp(np.concatenate([local.X for local in peers]), axis=0)
-        difference = np.abs(engine.raw_centers(state) - pooled(job, peers, state.log)) / spread
+        difference = np.abs(readings.raw_centers(state) - pooled(job, peers, state.log)) / spread
         assert difference.max() <= 1e-12
 
     def test_rows_too_far_outside_for_the_grid_are_left_out_by_name(self) -> None:

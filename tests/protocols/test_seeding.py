@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.protocols import engine, streams
+from p2pclust.protocols import engine, readings, streams
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.local import Local
@@ -24,7 +24,7 @@ def seeded(peers: list[object], **options: object) -> JobState:
 def test_uniform_asks_nobody_and_draws_within_the_ranges() -> None:
     state = seeded([X], init="uniform")
     assert [record.stage for record in state.log] == [0]
-    centers = engine.raw_centers(state)
+    centers = readings.raw_centers(state)
     assert (centers >= X.min(axis=0)).all()
     assert (centers <= X.max(axis=0)).all()
     assert seeded([X, X], init="uniform").arrays["centers"].tobytes() == state.arrays["centers"].tobytes()
@@ -41,7 +41,7 @@ def test_random_asks_the_first_of_the_permutation() -> None:
 def test_given_centers_are_in_the_datas_own_units() -> None:
     init = [[0.0, 0.0], [5.0, 5.0], [9.0, 1.0]]
     for scaling in ("none", "minmax", "zscore"):
-        assert engine.raw_centers(seeded([X], init=init, scaling=scaling)) == pytest.approx(np.array(init), abs=1e-14)
+        assert readings.raw_centers(seeded([X], init=init, scaling=scaling)) == pytest.approx(np.array(init), abs=1e-14)
 
 
 def test_given_centers_with_other_columns_fail_the_job() -> None:
@@ -52,7 +52,7 @@ def test_given_centers_with_other_columns_fail_the_job() -> None:
 
 def test_careful_centers_are_means_of_five_rows_and_no_row_leaves() -> None:
     state = seeded([X], init="k-means++", scaling="none")
-    centers = engine.raw_centers(state)
+    centers = readings.raw_centers(state)
     for center in centers:
         assert not (np.abs(X - center).max(axis=1) < 1e-12).any()
         # A mean of five rows: that of some row's five nearest rows, itself included.
@@ -67,7 +67,7 @@ def test_careful_centers_are_means_of_five_rows_and_no_row_leaves() -> None:
 
 def test_a_peer_with_few_rows_averages_half_of_them() -> None:
     rows = np.array([[0.0, 0.0], [1.0, 0.0], [8.0, 8.0], [9.0, 8.0]])
-    centers = engine.raw_centers(seeded([rows], n_clusters=2, scaling="none"))
+    centers = readings.raw_centers(seeded([rows], n_clusters=2, scaling="none"))
     assert sorted(centers.tolist()) == [[0.5, 0.0], [8.5, 8.0]]
 
 

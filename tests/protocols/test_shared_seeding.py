@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Arrays, Job, Local, Stage, engine, run_in_process
+from p2pclust.protocols import Arrays, Job, Local, Stage, readings, run_in_process
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.shared_seeding import SharedSeeding
@@ -121,7 +121,7 @@ def test_in_a_job_it_takes_a_round_for_each_center_and_draws_what_nobody_propose
     tiny = Job((Stage("range", bounds), Stage("none"), Stage("shared-k-means++", {"n_clusters": 2})), seed=0)
     alone = run_in_process(tiny, [Local([[0.0], [1.0]])])
     assert alone.status == "done"
-    centers = engine.raw_centers(alone)
+    centers = readings.raw_centers(alone)
     assert ((centers > 0.0) & (centers < 1.0)).all()
 
 

@@ -15,7 +15,18 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_sums, objective
 from p2pclust.errors import UsageError, WireError
-from p2pclust.protocols import Arrays, Job, JobState, Local, cluster_job, engine, pooled_run, replay, run_in_process
+from p2pclust.protocols import (
+    Arrays,
+    Job,
+    JobState,
+    Local,
+    cluster_job,
+    engine,
+    pooled_run,
+    readings,
+    replay,
+    run_in_process,
+)
 from p2pclust.protocols.drift import BatchDrift, drift_report
 from p2pclust.protocols.job import Stage
 from p2pclust.protocols.registry import build
@@ -180,14 +191,14 @@ def test_what_is_kept_and_what_is_forgotten() -> None:
 
     def middle(forgetting: float) -> float:
         return float(
-            engine.raw_centers(run([np.vstack([early, late])], a_job(forgetting=forgetting, **options))).mean()
+            readings.raw_centers(run([np.vstack([early, late])], a_job(forgetting=forgetting, **options))).mean()
         )
 
     apart = [middle(forgetting) for forgetting in (1.0, 0.5, 0.0)]
     assert apart == sorted(apart), "the more is forgotten, the nearer to the late rows"
     # With everything forgotten, the last batch decides alone, from the centers that it began with.
     alone = run([late], a_job(**(options | {"n_batches": 1, "init": MIDDLES + 3.0})))
-    assert apart[2] == pytest.approx(float(engine.raw_centers(alone).mean()), abs=0.05)
+    assert apart[2] == pytest.approx(float(readings.raw_centers(alone).mean()), abs=0.05)
 
 
 class TestDrift:
@@ -332,7 +343,7 @@ def test_the_record_is_replayed_and_the_gap_measured() -> None:
     assert replay(job, locals_, state.log).encode() == state.encode()
     assert not clustering_stage(job)[1].lossless
     found = pooled_run(job, locals_, state.log)
-    assert np.linalg.norm(found.centers - engine.raw_centers(state)) < 1.0
+    assert np.linalg.norm(found.centers - readings.raw_centers(state)) < 1.0
 
 
 def test_states_are_checked_as_they_arrive() -> None:

@@ -14,7 +14,7 @@ import pytest
 from p2pclust.clustering.autoencoders import federated_average
 from p2pclust.clustering.flows import FlowArchitecture, log_likelihoods, random_flows, train_flows
 from p2pclust.errors import UsageError, WireError
-from p2pclust.protocols import Arrays, Local, cluster_job, engine, run_in_process
+from p2pclust.protocols import Arrays, Local, cluster_job, engine, readings, run_in_process
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.runner import clustering_stage, conclude, labelling_stage, replay
 from p2pclust.protocols.uifca import UIFCAProtocol
@@ -222,7 +222,7 @@ def test_bad_rows_and_short_peers() -> None:
     assert state.status == "done"
     gone = {1: "row 0, column 0 is nan", 2: "privacy gate: none of its clusters holds 2 rows or more"}
     assert (state.log[-1].abstained, state.log[-1].contributors) == (gone, (0,))
-    assert engine.suppressed(state) >= 4
+    assert readings.suppressed(state) >= 4
     # Numbers that single precision cannot hold: the middle of the ranges is then too far away for everybody.
     state = run_in_process(job, [Local(peers[0]), Local(1e100 * peers[1])])
     assert state.status == "failed"

@@ -14,7 +14,7 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link,
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols import engine
+from p2pclust.protocols import readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.local import Local
@@ -63,7 +63,7 @@ def assert_kept(spec: FleetSpec, result: FleetResult, *, gone: Sequence[str] = (
     assert state is not None
     assert state.status == "done", state.reason
     wanted = pooled(spec.jobs[0].job, [peer.local() for peer in spec.peers], state.log)
-    assert float(np.abs(engine.raw_centers(state) - wanted).max()) < 30 * TOLERANCE
+    assert float(np.abs(readings.raw_centers(state) - wanted).max()) < 30 * TOLERANCE
     assert job.tolerance == TOLERANCE
     assert job.reached is not None
     assert job.reached <= TOLERANCE

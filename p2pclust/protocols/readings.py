@@ -1,0 +1,42 @@
+"""What can be read off the state of a job, finished or not: nothing here changes one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.job import JobState
+
+__all__ = ["HELD", "coarse", "last_shift", "raw_centers", "shifts", "suppressed"]
+
+HELD = "privacy gate"
+"""How the reason begins for a peer that a privacy gate holds."""
+
+
+def raw_centers(state: JobState) -> NDArray[np.float64]:
+    """Return the centers in the data's own units, shape (C, F)."""
+    arrays = state.arrays
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+
+
+def shifts(state: JobState) -> list[float | None]:
+    """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know."""
+    told = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
+    return [shift if shift >= 0 else None for shift in told]
+
+
+def last_shift(state: JobState) -> float | None:
+    """Return what the stop rule looked at in the last round, or None if it had nothing to look at, or did not know."""
+    return (shifts(state) or [None])[-1]
+
+
+def suppressed(state: JobState) -> int:
+    """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
+    held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith(HELD))
+    return held + (int(state.arrays["suppressed"]) if "suppressed" in state.arrays else 0)
+
+
+def coarse(state: JobState) -> int:
+    """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
+    return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
