@@ -150,6 +150,7 @@ class Blobs:
             self._ctx.effects.append(SendChunk(source, digest, message.index))
         elif self._passes_on(message):
             holders = [name for name in message.holders if name not in (self._ctx.me, source)]
+            self._passing.pop(digest, None)  # who is asked for last stands last
             self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
             self._askers.setdefault(digest, {})[source, message.index] = None
             if not self.fetching(digest):
@@ -163,7 +164,12 @@ class Blobs:
         if not message.holders or not 0 < size_bytes <= limits.blob_bytes:
             return False
         possible = 0 <= message.index < -(-size_bytes // limits.chunk_bytes)
-        return possible and (message.digest in self._passing or len(self._passing) < limits.passing)
+        if not possible or message.digest in self._passing or len(self._passing) < limits.passing:
+            return possible
+        idle = next((digest for digest in self._passing if not self._askers.get(digest)), None)
+        if idle is not None:
+            del self._passing[idle]  # what nobody has asked for the longest makes room
+        return idle is not None
 
     def fire(self, key: TimerKey) -> None:
         """A chunk did not come in time: let others that wait go first, then ask the next source."""

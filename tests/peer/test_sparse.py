@@ -132,6 +132,21 @@ class TestBlobsOnTheWay:
         blobs.receive("p1", BlobRequest(other, 0, 50, ("p3",)))
         assert self.effects(context, Send) == [Send("p1", BlobMissing(other))]
 
+    def test_what_nobody_waits_for_makes_room(self) -> None:
+        """Many models through one peer: it does not send the others away until the first ones are forgotten."""
+        context, blobs = self.carrier(passing=1)
+        blobs.receive("p1", self.ask(0))
+        blobs.receive("p1", self.ask(1))
+        for index, data in enumerate((self.DATA[:64], self.DATA[64:])):
+            blobs.receive("p3", BlobChunk(self.DIGEST, index, (data,)))
+        blobs.verified(self.DIGEST, True)
+        context.effects.clear()
+        other = digest_of(b"other")
+        blobs.receive("p1", BlobRequest(other, 0, 50, ("p3",)))
+        assert self.effects(context, Send) == [Send("p3", BlobRequest(other, 0))]
+        blobs.keep_only(frozenset(), unfinished=False)
+        assert self.effects(context, DropBlob) == [DropBlob(self.DIGEST)]
+
     @pytest.mark.parametrize(("index", "size_bytes"), [(2, 100), (-1, 100), (0, 0), (0, -1), (2**61, 2**62)])
     def test_chunks_that_cannot_be_are_not_waited_for(self, index: int, size_bytes: int) -> None:
         context, blobs = self.carrier()
