@@ -11,8 +11,8 @@ import pytest
 from .conftest import SCENARIOS, Cli
 
 ENDS = {"lost-majority.toml": 3}
-#: A minute of training, and a data set that is not in the package: `make soak` runs it.
-LONG = ("fedcref-mnist.toml",)
+#: Minutes of training, or of a thousand peers: `make soak` runs them.
+LONG = ("fedcref-mnist.toml", "thousand-sensors.toml")
 
 
 def parameters() -> list[object]:

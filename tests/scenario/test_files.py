@@ -32,6 +32,7 @@ def test_there_are_scenarios() -> None:
         "mobile-swarm.toml",
         "quickstart.toml",
         "stream-machines.toml",
+        "thousand-sensors.toml",
         "vertical-wine.toml",
     ]
 
