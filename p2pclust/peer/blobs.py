@@ -258,6 +258,9 @@ class Blobs:
         routing = self._ctx.routing
         if routing.whole:
             return turned[0], ()
+        if pull.turn == 0:
+            # Two neighbours that each began with a source beyond the other would wait for each other.
+            turned = routing.nearest_first(turned)
         for name in turned:
             hop = routing.hop(name)
             if hop:

@@ -82,6 +82,11 @@ class Routing:
         hops = self._map().next_hops(self._me, target)
         return hops[crc32(f"{self._me} {target}".encode()) % len(hops)] if hops else ""
 
+    def nearest_first(self, names: Sequence[str]) -> list[str]:
+        """Return these peers, those that are fewest links away first, and last those to whom no way is known."""
+        far = self._map().distances(self._me)
+        return sorted(names, key=lambda name: (far.get(name, len(far)), name))
+
     def others(self, target: str) -> list[str]:
         """Return the neighbours through which a message could go instead, nearest to the target first.
 

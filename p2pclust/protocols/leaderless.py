@@ -230,6 +230,7 @@ def run_leaderless(
 
     Examples
     --------
+    >>> from p2pclust.protocols import readings
     >>> from p2pclust.protocols.compose import cluster_job
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
     >>> rows = [Local([[0.0], [1.0]]), Local([[8.0]]), Local([[9.0]])]

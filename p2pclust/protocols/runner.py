@@ -66,6 +66,7 @@ def run_in_process(
 
     Examples
     --------
+    >>> from p2pclust.protocols import readings
     >>> from p2pclust.protocols.compose import cluster_job
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
     >>> state = run_in_process(job, [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])])

@@ -150,6 +150,7 @@ def test_seeds_on_sparse_overlays_break_no_promise(protocol: str | None, n_seeds
     assert relayed > 1000
 
 
+@pytest.mark.slow
 class TestPartialView:
     """Eighty peers with six links each: whoever loses a neighbour gets another, and nobody is told to whom to link."""
 
