@@ -109,7 +109,8 @@ class Job:
             self._ctx.report("fenced", **self.document.told, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
-        self.election.follow(source, message.term)
+        if carrier == source or self._is_news(message):
+            self.election.follow(source, message.term)
         if self._gathering is not None and message.term > self._gathering.opened.term:
             self._leave_place()
         if isinstance(message, Open):
@@ -117,6 +118,11 @@ class Job:
             self._on_open(source, message)
         else:
             self._on_heartbeat(source, message)
+
+    def _is_news(self, message: Open | Heartbeat) -> bool:
+        """Whether what a peer of the tree hands on is new here: asking again, it goes on long after the aggregator is gone."""
+        here = (0, 0) if self._gathering is None else (self._gathering.opened.term, self._gathering.opened.round)
+        return (message.term, message.round) > max(self.ledger.register.position, here, self._direct)
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:

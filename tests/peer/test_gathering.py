@@ -134,6 +134,18 @@ def test_a_sum_that_is_lost_is_sent_again() -> None:
     assert given_in(net, Adopted, 1) == []
 
 
+def test_asking_again_keeps_no_dead_aggregator_alive() -> None:
+    """p2 asks p3, which computes for long, again and again in the name of p1, which is gone: one of the two must follow."""
+    net = Net(3, links="12 23")
+    net.meet()
+    net.advance(2)
+    net.hold_work = lambda name, effect: name == "p3" and effect.task.kind == "contribute"
+    job = net.submit("p1", toy(2), aggregator="p1", collect="tree", missing="all")
+    net.advance(1)
+    net.crash("p1")
+    net.until(lambda: net.aggregator(job) in ("p2", "p3"), limit_s=10)
+
+
 class TestHostile:
     """A peer below says what it cannot say: it is reported, and the round is as it would have been."""
 
