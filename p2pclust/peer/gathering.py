@@ -160,7 +160,7 @@ class Branches:
         if answered & ~self._tree.below[child] or (adopted | summed) & ~answered:
             raise WireError("a part of peers that are not below")
         abstained = dict(zip(message.abstained, message.reasons, strict=False))
-        if len(abstained) != len(message.reasons) or any(not answered >> peer & 1 for peer in abstained if peer >= 0):
+        if len(abstained) != len(message.reasons) or any(peer < 0 or not answered >> peer & 1 for peer in abstained):
             raise WireError("a part with reasons of nobody")
         return Part(answered, adopted, summed, abstained, _ref(message) if summed else None, message.done)
 
