@@ -146,6 +146,18 @@ def test_asking_again_keeps_no_dead_aggregator_alive() -> None:
     net.until(lambda: net.aggregator(job) in ("p2", "p3"), limit_s=10)
 
 
+def test_one_that_is_slow_does_not_keep_those_above_from_a_deadline() -> None:
+    """On a line of 8 whoever is high would wait for p8, which computes for ever, longer than the aggregator for anybody."""
+    net = Net(8, links="12 23 34 45 56 67 78")
+    net.meet()
+    net.advance(2)
+    net.hold_work = lambda name, effect: name == "p8" and effect.task.kind == "contribute"
+    net.submit("p1", toy(1), aggregator="p1", collect="tree", missing="drop", deadline_s=0.6)
+    net.advance(3)
+    combined = [fields for _, fields in net.verbs("combined")]
+    assert combined[0]["contributors"] == [f"p{i}" for i in range(1, 8)]
+
+
 class TestHostile:
     """A peer below says what it cannot say: it is reported, and the round is as it would have been."""
 
