@@ -120,7 +120,7 @@ class Job:
             self._on_heartbeat(source, message)
 
     def _is_news(self, message: Open | Heartbeat) -> bool:
-        """Whether what a peer of the tree hands on is new here: asking again, it goes on long after the aggregator is gone."""
+        """Whether what a peer of the tree hands on is new here: it asks again, long after the aggregator may be gone."""
         here = (0, 0) if self._gathering is None else (self._gathering.opened.term, self._gathering.opened.round)
         return (message.term, message.round) > max(self.ledger.register.position, here, self._direct)
 
