@@ -278,7 +278,9 @@ class Gathering:
         if self._document.missing != "drop":
             return wait_s
         # The aggregator waits for nobody any longer: what is handed on must be there before.
-        return min(wait_s, self._document.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2)
+        return min(
+            wait_s, self._document.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2
+        )
 
     def _missing(self) -> list[int]:
         """From which children more may come; of those below one that is gone the aggregator asks itself."""
