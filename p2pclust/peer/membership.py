@@ -174,16 +174,16 @@ class Membership:
             self._follow(self.members[source], message.updates[0].address)
         match message:
             case Ping():
-                self._merge(message.updates)
+                self._merge(message.updates, source)
                 self._ctx.send(source, Ack(message.seq, True, self._piggyback(source)))
             case Ack():
-                self._merge(message.updates)
+                self._merge(message.updates, source)
                 self._answered(source, message)
             case PingRequest():
-                self._merge(message.updates)
+                self._merge(message.updates, source)
                 self._help(source, message)
             case Gossip():
-                self._merge(message.updates)
+                self._merge(message.updates, source)
             case MemberSync():
                 self._merge(message.updates)
                 if not message.answer:
@@ -334,12 +334,13 @@ class Membership:
 
     # -- claims -----------------------------------------------------------------------------------------------------
 
-    def _merge(self, updates: tuple[Update, ...]) -> None:
+    def _merge(self, updates: tuple[Update, ...], source: str = "") -> None:
+        """Take claims: what somebody passes on of others is news to it, so to others too; a whole table need not be."""
         for update in updates:
             if update.name == self._ctx.me:
                 self._refute(update)
             elif update.name in self.members and update.status in _RANK:
-                self._accept(update)
+                self._accept(update, passed_on=source not in ("", update.name))
 
     def _refute(self, update: Update) -> None:
         """Somebody claims that this peer is not alive, or knows a past of ours: in which it had left, or another store."""
@@ -353,10 +354,10 @@ class Membership:
             self._ctx.report("refuted", incarnation=self._me.incarnation)
             self._spread(self._me.update())
 
-    def _accept(self, update: Update) -> None:
+    def _accept(self, update: Update, *, passed_on: bool = False) -> None:
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
-        expected = update.status == "alive" and self._expected(member)
+        expected = update.status == "alive" and not passed_on and self._expected(member)
         if update.status == "suspect" == member.status and update.incarnation == member.incarnation:
             self._confirm(member, update.by)
             return

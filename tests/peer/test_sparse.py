@@ -158,3 +158,19 @@ class TestBlobsOnTheWay:
         context, blobs = self.carrier()
         blobs.receive("p1", BlobRequest(self.DIGEST, 0))
         assert self.effects(context, Send) == [Send("p1", BlobMissing(self.DIGEST))]
+
+
+def test_a_store_that_was_lost_far_away_is_known_before_the_next_job() -> None:
+    """Those on the way never heard of p7 themselves; that it is back, with another store, is news to them all the same."""
+    net = Net(7, links="12 23 34 45 56 67", timing=PRESETS["default"])
+    net.meet()
+    net.advance(2)
+    first = net.submit("p1", toy(1), collect="star")  # p1 asks p7 who it is
+    net.until(lambda: len(net.finished(first)) == 7)
+    net.crash("p7", wiped=True)
+    net.start("p7")
+    net.advance(5)
+    store_id = net.peers["p7"].disk.store_id
+    assert net.core("p6").membership.store_id("p7") == store_id
+    second = net.submit("p1", toy(1), collect="star")
+    assert net.job("p1", second).document.counts("p7", store_id)
