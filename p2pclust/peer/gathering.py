@@ -148,6 +148,7 @@ class Branches:
             self._pulling[child] = part
             self._blobs.pull(ref.digest, ref.size_bytes, [source])
             return None
+        self._pulling.pop(child, None)  # this one overtook it
         self.parts[child] = part
         return part
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
+from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.gathering import as_peers, bits, tree_of
-from p2pclust.peer.messages import Adopted, Message, Open, Partial
+from p2pclust.peer.messages import Adopted, BlobRequest, Message, Open, Partial
 
 LINE = "12 23 34 45"
 RING = "12 23 34 45 15"
@@ -156,6 +157,32 @@ def test_one_that_is_slow_does_not_keep_those_above_from_a_deadline() -> None:
     net.advance(3)
     combined = [fields for _, fields in net.verbs("combined")]
     assert combined[0]["contributors"] == [f"p{i}" for i in range(1, 8)]
+
+
+def test_a_sum_that_comes_after_a_newer_one_takes_nothing_away() -> None:
+    """The first part of p2 is a blob; before it is here a second comes, with more peers in it, small enough to come at once.
+
+    Another child of p1 has not answered, so that the round goes on until the blob is here.
+    """
+    net = met("12 23 34 15", manual=lambda message: isinstance(message, Partial | BlobRequest))
+    net.hold_work = lambda name, effect: effect.task.kind == "combine"
+    job = net.submit("p1", toy(1), aggregator="p1", collect="tree")
+    net.until(lambda: any(isinstance(p.message, Partial) and p.source == "p4" for p in net.flight))
+    for source in ("p4", "p3"):
+        net.deliver(lambda p, source=source: p.source == source)
+    second = next(p.message for p in net.flight if p.source == "p2")
+    last = next(p.message for p in net.flight if p.source == "p5")
+    net.drop()
+    large = b"c1 of s0" + 60_000 * b"."
+    first = dataclasses.replace(
+        second, answered=b"\x02", adopted=b"\x02", summed=b"\x02", done=False,
+        contribution=digest_of(large), size_bytes=len(large), payload=(),
+    )  # fmt: skip
+    net.arrive("p2", "p1", first)
+    net.arrive("p2", "p1", second)
+    net.job("p1", job).blob_ready(digest_of(large))
+    net.arrive("p5", "p1", last)
+    assert sorted(peers for peers, _ in net.tasks[-1][2].task.contributions) == [(0,), (1, 2, 3), (4,)]
 
 
 class TestHostile:
