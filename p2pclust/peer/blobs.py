@@ -153,7 +153,11 @@ class Blobs:
             self._passing.pop(digest, None)  # who is asked for last stands last
             self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
             self._askers.setdefault(digest, {})[source, message.index] = None
-            if not self.fetching(digest):
+            pull = self._pulls.get(digest)
+            if pull is not None and pull.size_bytes == message.size_bytes and not self._ctx.routing.whole:
+                # It may be fetched from others, who lost it, or who wait for this very peer.
+                pull.sources += [n for n in holders if n not in pull.sources and self._ctx.routing.hop(n)]
+            elif not self.fetching(digest):
                 self.pull(digest, message.size_bytes, holders)
         else:
             self._ctx.send(source, BlobMissing(digest))

@@ -110,6 +110,17 @@ class TestBlobsOnTheWay:
         blobs.receive("p3", BlobChunk(self.DIGEST, 0, (self.DATA[:64],)))
         assert self.effects(context, SendChunk) == [SendChunk("p1", self.DIGEST, 0)]
 
+    def test_who_has_it_now_is_asked_too(self) -> None:
+        """p3, of whom it was wanted, lost it, and wants it of p1: otherwise p2 and p3 would ask each other for ever."""
+        context, blobs = self.carrier()
+        blobs.receive("p1", self.ask(0))
+        blobs.receive("p3", BlobRequest(self.DIGEST, 0, len(self.DATA), ("p1",)))
+        context.effects.clear()
+        blobs.fire(("blob", self.DIGEST.hex()))
+        assert self.effects(context, Send) == [
+            Send("p1", BlobRequest(self.DIGEST, 0)), Send("p1", BlobRequest(self.DIGEST, 1)),
+        ]  # fmt: skip
+
     def test_it_is_kept_for_others_for_a_while(self) -> None:
         context, blobs = self.carrier()
         blobs.receive("p1", self.ask(0))
