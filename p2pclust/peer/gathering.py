@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
@@ -24,6 +25,9 @@ from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Open, Partial
 
 __all__ = ["Branches", "Gathering", "Part", "Tree", "as_peers", "bits", "tree_of"]
+
+
+_MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
 
 
 def bits(peers: Iterable[int]) -> int:
@@ -336,7 +340,19 @@ class Gathering:
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=event.result))
         self.look()
 
+    def _fitting(self, part: Part) -> Part:
+        """Leave out those whose reasons would make the message too long, the new ones first: the aggregator asks them itself."""
+        said = () if self._sent is None else self._sent.abstained
+        left, without = _MOST_REASON_BYTES, 0
+        for peer in sorted(part.abstained, key=lambda peer: peer not in said):
+            left -= len(part.abstained[peer].encode()) + 8
+            if left < 0:
+                without |= 1 << peer
+        told = {peer: reason for peer, reason in part.abstained.items() if not without >> peer & 1}
+        return replace(part, answered=part.answered & ~without, adopted=part.adopted & ~without, abstained=told)
+
     def _send(self, part: Part) -> None:
+        part = self._fitting(part)
         opened, ref = self.opened, part.ref or Ref(b"", 0, None)
         payload = () if ref.payload is None else (ref.payload,)
         self._sent = Partial(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.peer.blobs import digest_of
+from p2pclust.peer.effects import Compute
 from p2pclust.peer.gathering import as_peers, bits, tree_of
 from p2pclust.peer.messages import Adopted, BlobRequest, Message, Open, Partial
 
@@ -183,6 +184,19 @@ def test_a_sum_that_comes_after_a_newer_one_takes_nothing_away() -> None:
     net.job("p1", job).blob_ready(digest_of(large))
     net.arrive("p5", "p1", last)
     assert sorted(peers for peers, _ in net.tasks[-1][2].task.contributions) == [(0,), (1, 2, 3), (4,)]
+
+
+def test_reasons_that_are_too_long_for_one_message_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand that abstain the reasons fill more than a header: only the first two fit here, the aggregator asks p3."""
+    monkeypatch.setattr("p2pclust.peer.gathering._MOST_REASON_BYTES", 2 * (len("gate") + 8))
+    net = met()
+    job = net.submit("p1", toy(1, abstainers=[2, 3, 4]), aggregator="p1", collect="tree")
+    net.until(lambda: len(net.finished(job)) == 5, limit_s=4)
+    assert set(net.states(job).values()) == {"s1[0,1]"}
+    parts = [p.message for p in net.sent if isinstance(p.message, Partial) and p.message.round == 0]
+    assert max(len(part.abstained) for part in parts) == 2
+    abstained = [e.task.abstained for e in net.peers["p1"].effects if isinstance(e, Compute) and e.task.kind == "combine"]
+    assert abstained == [{2: "gate", 3: "gate", 4: "gate"}]
 
 
 class TestHostile:
