@@ -341,7 +341,7 @@ class Gathering:
         self.look()
 
     def _fitting(self, part: Part) -> Part:
-        """Leave out those whose reasons would make the message too long, the new ones first: the aggregator asks them itself."""
+        """Leave out those whose reasons would make the message too long, new ones first: the aggregator asks them itself."""
         said = () if self._sent is None else self._sent.abstained
         left, without = _MOST_REASON_BYTES, 0
         for peer in sorted(part.abstained, key=lambda peer: peer not in said):

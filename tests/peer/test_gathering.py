@@ -187,7 +187,7 @@ def test_a_sum_that_comes_after_a_newer_one_takes_nothing_away() -> None:
 
 
 def test_reasons_that_are_too_long_for_one_message_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand that abstain the reasons fill more than a header: only the first two fit here, the aggregator asks p3."""
+    """The reasons of a thousand fill more than a header: here only the first two fit, and the aggregator asks p3."""
     monkeypatch.setattr("p2pclust.peer.gathering._MOST_REASON_BYTES", 2 * (len("gate") + 8))
     net = met()
     job = net.submit("p1", toy(1, abstainers=[2, 3, 4]), aggregator="p1", collect="tree")
@@ -195,7 +195,9 @@ def test_reasons_that_are_too_long_for_one_message_come_one_by_one(monkeypatch: 
     assert set(net.states(job).values()) == {"s1[0,1]"}
     parts = [p.message for p in net.sent if isinstance(p.message, Partial) and p.message.round == 0]
     assert max(len(part.abstained) for part in parts) == 2
-    abstained = [e.task.abstained for e in net.peers["p1"].effects if isinstance(e, Compute) and e.task.kind == "combine"]
+    abstained = [
+        e.task.abstained for e in net.peers["p1"].effects if isinstance(e, Compute) and e.task.kind == "combine"
+    ]
     assert abstained == [{2: "gate", 3: "gate", 4: "gate"}]
 
 
