@@ -7,6 +7,8 @@ import pytest
 
 from .conftest import Cli
 
+pytestmark = pytest.mark.slow
+
 MIXING = """
 title = "Two overlays"
 measure = "mixing"

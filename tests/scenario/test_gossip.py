@@ -14,6 +14,8 @@ from p2pclust.protocols.compose import cluster_job
 from p2pclust.scenario.load import load_scenario
 from p2pclust.scenario.run import carry_out
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("more", "words"),

@@ -19,6 +19,8 @@ from p2pclust.protocols.model_average import ModelAverageProtocol
 from p2pclust.protocols.push_sum import Links
 from p2pclust.protocols.runner import run_in_process
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 
 N = 6

@@ -24,6 +24,8 @@ from p2pclust.simulation.leaderless_swarm import run
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
 
+pytestmark = pytest.mark.slow
+
 N = 12
 NAMES = tuple(f"p{i:02d}" for i in range(N))
 GRAPHS = {
@@ -81,7 +83,6 @@ def test_the_bits_of_one_process(kind: str) -> None:
     assert found.jobs[0].terms == ()
 
 
-@pytest.mark.slow
 def test_loss_costs_time_only() -> None:
     found, wanted = carry_out(spec_of("grid", loss=0.1)), carry_out(spec_of("grid"), "in-process")
     assert found.jobs[0].state is not None
@@ -91,7 +92,7 @@ def test_loss_costs_time_only() -> None:
 
 @pytest.mark.parametrize("phase", ["adopting", "combining", "closing"])
 @pytest.mark.parametrize("who", ["p00", "p05"])
-@pytest.mark.parametrize("kind", [pytest.param("ring", marks=pytest.mark.slow), "grid"])
+@pytest.mark.parametrize("kind", ["ring", "grid"])
 def test_a_death_is_survived(kind: str, who: str, phase: str) -> None:
     spec = spec_of(kind, Fault("kill", (who,), round=3, phase=phase))
     state = assert_kept(spec, carry_out(spec), gone=[who])
@@ -103,7 +104,6 @@ def test_a_death_is_survived(kind: str, who: str, phase: str) -> None:
         assert dead in state.log[-1].contributors
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["adopting", "combining", "closing"])
 @pytest.mark.parametrize(("kind", "who"), [("ring", "p00"), ("grid", "p05"), ("star", "p00"), ("line", "p06")])
 def test_a_restart_costs_a_round_that_is_repeated(kind: str, who: str, phase: str) -> None:
@@ -204,7 +204,6 @@ def test_all_restart_and_go_on() -> None:
     assert again.count(rounds - 1) <= 1, "what was on disk was not done again"
 
 
-@pytest.mark.slow
 def test_seeds_break_no_promise() -> None:
     finished = 0
     for seed in range(40):

@@ -16,6 +16,8 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link,
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.topology import LinkChange
 
+pytestmark = pytest.mark.slow
+
 Links = Sequence[tuple[str, str]]
 LINE = tuple(pairwise(("p1", "p2", "p3", "p4", "p5")))
 RING = (*LINE, ("p1", "p5"))
@@ -166,7 +168,6 @@ def test_seeds_that_found_something(seed: int) -> None:
     assert not finding.failure
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "n_seeds"), [(None, 40), ("fedcref", 6)])
 def test_seeds_on_moving_overlays_break_no_promise(protocol: str | None, n_seeds: int) -> None:
     if protocol == "fedcref":

@@ -22,6 +22,8 @@ from p2pclust.simulation.world import World
 from p2pclust.topology import make_overlay
 from p2pclust.topology.kinds import KINDS
 
+pytestmark = pytest.mark.slow
+
 N = 12
 NAMES = tuple(f"p{i:02d}" for i in range(N))
 GRAPHS = {
@@ -81,7 +83,6 @@ def many(n: int) -> tuple[tuple[PeerSpec, ...], JobState]:
 MANY = cluster_job("llf-fcm", n_clusters=3, max_rounds=3, tol=0.0, seed=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("collect", ["star", "tree"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("full", "file", "mobility")])
 def test_a_hundred_peers_have_the_bits_of_one_process(kind: str, collect: str) -> None:
@@ -134,7 +135,6 @@ def test_without_a_cut_vertex_nobody_finishes_where_no_majority_is_left() -> Non
     assert waiting, "the peers say so"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "n_seeds"), [(None, 40), ("fedcref", 8)])
 def test_seeds_on_sparse_overlays_break_no_promise(protocol: str | None, n_seeds: int) -> None:
     if protocol == "fedcref":
@@ -150,7 +150,6 @@ def test_seeds_on_sparse_overlays_break_no_promise(protocol: str | None, n_seeds
     assert relayed > 1000
 
 
-@pytest.mark.slow
 class TestPartialView:
     """Eighty peers with six links each: whoever loses a neighbour gets another, and nobody is told to whom to link."""
 

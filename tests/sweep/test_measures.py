@@ -20,6 +20,8 @@ from p2pclust.sweep.work import run_cell, timed_work
 from p2pclust.topology.generate import make_overlay
 from p2pclust.topology.overlay import Overlay
 
+pytestmark = pytest.mark.slow
+
 FLEET = '"fleet":{"give_up_s":10.0,"timing":"fast"}'
 DATA = '"data":{"options":{"n_clusters":2,"n_features":2,"n_rows":70},"source":"gaussians"}'
 JOB = '"job":{"clusters":2,"max_rounds":4,"patience_s":1.0,"suppress_singletons":false,"tol":0.0}'

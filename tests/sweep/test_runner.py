@@ -19,6 +19,8 @@ from p2pclust.sweep.runner import sweep_to
 from p2pclust.sweep.spec import load_sweep
 from p2pclust.sweep.table import can_write_parquet
 
+pytestmark = pytest.mark.slow
+
 
 def cells(folder: Path, text: str = MIXING) -> tuple[Cell, ...]:
     path = written(folder, text)
@@ -92,7 +94,6 @@ def test_an_interruption_loses_at_most_what_was_running(tmp_path: Path) -> None:
     assert sweep_to(tmp_path / "out", wanted, pools.here).n_run == 3
 
 
-@pytest.mark.slow
 def test_many_processes_find_what_one_finds(tmp_path: Path) -> None:
     wanted = cells(tmp_path, JOB)
     sweep_to(tmp_path / "one", wanted, pools.here)
@@ -100,7 +101,6 @@ def test_many_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "table.csv").read_bytes() == (tmp_path / "two" / "table.csv").read_bytes()
 
 
-@pytest.mark.slow
 def test_workers_are_gone_when_somebody_stops_listening(tmp_path: Path) -> None:
     running = pools.on_cores(2)(cells(tmp_path, JOB))
     next(running)
@@ -112,16 +112,13 @@ def test_workers_are_gone_when_somebody_stops_listening(tmp_path: Path) -> None:
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "timed_work", dying)
     with pytest.raises(FleetError, match="a worker died"):
         list(pools.on_cores(2)(cells(tmp_path)))
 
 
-@pytest.mark.parametrize(
-    "pool", [pools.here, pytest.param(pools.on_cores(1), marks=pytest.mark.slow)], ids=["here", "cores"]
-)
+@pytest.mark.parametrize("pool", [pools.here, pools.on_cores(1)], ids=["here", "cores"])
 def test_bad_input_that_shows_late_ends_the_sweep(pool: Pool, tmp_path: Path) -> None:
     (cell, *_) = cells(tmp_path, JOB)
     impossible = Cell(cell.measure, cell.overlay, "hypercube", "{}", 5, 0, cell.axes, cell.settings)
@@ -134,7 +131,6 @@ def test_without_a_parent_there_is_nothing_to_die_with() -> None:
         work.die_with_parent()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("how", "workers"), [(signal.SIGINT, "2"), (signal.SIGKILL, "2"), (signal.SIGTERM, "1")])
 def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: str, tmp_path: Path) -> None:
     file = written(tmp_path, JOB.replace('"0:3"', '"0:6"'))
