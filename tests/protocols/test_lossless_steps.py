@@ -22,6 +22,8 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import run_in_process
 
+pytestmark = pytest.mark.slow
+
 BOUND = 1e-9
 """Of each feature's range."""
 WIDE = np.longdouble

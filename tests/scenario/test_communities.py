@@ -15,6 +15,8 @@ from p2pclust.scenario.load import load_data, load_scenario, make_job
 from p2pclust.scenario.run import carry_out, fleet_spec
 from p2pclust.scenario.schema import JobSpec
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "scenarios"
 OVERRIDES = ("faults=[]", "jobs.0.epochs=4", "jobs.0.hidden=[8, 4, 8]", "jobs.0.max_refinements=1")
 

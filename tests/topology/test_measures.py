@@ -27,6 +27,8 @@ from p2pclust.topology.measures import Measures, edge_connectivity, node_connect
 
 from .test_overlay import overlays
 
+pytestmark = pytest.mark.slow
+
 
 def made(kind: str, n_peers: int, **options: Any) -> Overlay:
     return make_overlay(kind, [f"p{number:03d}" for number in range(n_peers)], np.random.default_rng(0), **options)
