@@ -77,9 +77,8 @@ class JobRequest:
     collect: str = ""  # star | tree | gossip; by default star where everybody is linked to everybody, otherwise tree
     tolerance: float = 0.0  # of collect = "gossip": how closely all estimates of a sum agree; 0: 1e-9
     mixing: str = ""  # of collect = "gossip": push-sum | metropolis-hastings
-    ticks: int = (
-        0  # of collect = "gossip": after which each peer goes on from its own mixture, where the protocol allows it
-    )
+    #: Of collect = "gossip": after which each peer goes on from its own mixture, where the protocol allows it.
+    ticks: int = 0
     all_to_all: bool = False  # whether large objects of each may go to all others in a large fleet
 
     def __post_init__(self) -> None:

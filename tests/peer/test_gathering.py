@@ -146,6 +146,7 @@ def test_asking_again_keeps_no_dead_aggregator_alive() -> None:
     net.advance(1)
     net.crash("p1")
     net.until(lambda: net.aggregator(job) in ("p2", "p3"), limit_s=10)
+    assert {net.job(name, job).election.aggregator for name in ("p2", "p3")} <= {"p2", "p3", ""}
 
 
 def test_one_that_is_slow_does_not_keep_those_above_from_a_deadline() -> None:
