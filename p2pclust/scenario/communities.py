@@ -23,7 +23,7 @@ from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.job import Job
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.streams import dirt
-from p2pclust.scenario.schema import JobSpec
+from p2pclust.scenario.job_keys import JobSpec
 
 __all__ = ["cluster_classes", "first_labels", "labels_of_peers", "measured_communities", "own_numbers", "wrong_links"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from p2pclust.scenario.schema import ExpectSpec
+from p2pclust.scenario.expect_keys import ExpectSpec
 
 __all__ = ["Expectation", "check"]
 
@@ -51,7 +51,7 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
 
     Examples
     --------
-    >>> from p2pclust.scenario.schema import ExpectSpec
+    >>> from p2pclust.scenario.expect_keys import ExpectSpec
     >>> check(ExpectSpec(finished_at_least=1), {"peers": {"a": {"finished": True}, "b": {"finished": False}}})
     [Expectation(what='at least 1 peers finished', held=True, value=1)]
     """

@@ -18,8 +18,9 @@ from p2pclust.protocols import streams
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
 from p2pclust.scenario.by_columns import check_rows
+from p2pclust.scenario.data_keys import PartitionSpec
 from p2pclust.scenario.explain import explain
-from p2pclust.scenario.schema import PartitionSpec, Scenario
+from p2pclust.scenario.schema import Scenario
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
 
 __all__ = ["check_backend", "load_data", "load_scenario", "make_job", "make_links", "make_moves", "read_toml"]

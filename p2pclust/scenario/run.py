@@ -20,8 +20,10 @@ from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import empty_entry, job_entry
 from p2pclust.scenario.expectations import check
+from p2pclust.scenario.fault_keys import FaultSpec
+from p2pclust.scenario.fleet_keys import Device
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
-from p2pclust.scenario.schema import Device, FaultSpec, Scenario
+from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.traffic import summary
 from p2pclust.topology import LinkChange
 

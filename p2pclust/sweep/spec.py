@@ -14,9 +14,9 @@ from p2pclust.protocols.push_sum import MIXINGS
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.fields import wrong_table, wrong_value
+from p2pclust.scenario.fleet_keys import PEERS_MAX, OverlaySpec
 from p2pclust.scenario.job_parameters import Table
 from p2pclust.scenario.load import read_toml
-from p2pclust.scenario.schema import PEERS_MAX, OverlaySpec
 from p2pclust.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.sweep.places import check_place
 

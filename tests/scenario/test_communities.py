@@ -11,9 +11,9 @@ from p2pclust.data import DataSet
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.association import Association, Clusters
 from p2pclust.scenario.communities import first_labels, own_numbers, wrong_links
+from p2pclust.scenario.job_keys import JobSpec
 from p2pclust.scenario.load import load_data, load_scenario, make_job
 from p2pclust.scenario.run import carry_out, fleet_spec
-from p2pclust.scenario.schema import JobSpec
 
 pytestmark = pytest.mark.slow
 

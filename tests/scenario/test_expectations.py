@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from p2pclust.scenario.expect_keys import ExpectSpec
 from p2pclust.scenario.expectations import Expectation, check
-from p2pclust.scenario.schema import ExpectSpec
 
 
 def job(**changes: Any) -> dict[str, Any]:

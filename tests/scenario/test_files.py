@@ -55,11 +55,12 @@ def test_is_in_the_readme(file: Path) -> None:
 
 
 def test_readme_names_every_key() -> None:
-    from p2pclust.scenario import schema
+    from p2pclust.scenario import data_keys, expect_keys, fault_keys, fleet_keys, job_keys, schema
 
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]*)`", readme))))
-    models = [model for name in schema.__all__ if hasattr(model := getattr(schema, name), "model_fields")]
+    rooms = (schema, data_keys, fleet_keys, job_keys, fault_keys, expect_keys)
+    models = [model for room in rooms for name in room.__all__ if hasattr(model := getattr(room, name), "model_fields")]
     assert len(models) == 11
     keys = {key for model in models for key in model.model_fields}
     assert keys - words == set()

@@ -13,9 +13,9 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, Link, OnEvent
 from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, RoundRecord
+from p2pclust.scenario.fleet_keys import Device
 from p2pclust.scenario.load import load_data, load_scenario, make_job
 from p2pclust.scenario.run import carry_out, fitness, fleet_spec
-from p2pclust.scenario.schema import Device
 
 Write = Callable[..., str]
 OUT = Path("out")

@@ -1,0 +1,129 @@
+"""``[fleet]`` of a scenario: the devices, how they are linked, and the durations that their peers work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from p2pclust.errors import UsageError
+from p2pclust.scenario import fields
+from p2pclust.scenario.fields import wrong_table
+from p2pclust.scenario.job_parameters import Table
+from p2pclust.topology.kinds import options_of
+
+__all__ = ["Device", "DeviceSpec", "FleetSpec", "LinkSpec", "OverlaySpec"]
+
+PEERS_MAX = 1000
+
+
+@dataclass(frozen=True)
+class Device:
+    """One peer of the fleet, as `FleetSpec.members` lists it."""
+
+    name: str
+    group: str
+    mains: bool
+    cores: int | None
+    link: LinkSpec | None
+
+
+class OverlaySpec(Table):
+    """``[fleet.overlay]``: who is linked to whom; the options are those of the kind, see :data:`p2pclust.topology.KINDS`."""
+
+    kind: str = "full"
+    neighbours: int | float | None = None
+    rewire: float | None = None
+    radius: float | None = None
+    children: int | None = None
+    torus: bool | None = None
+    #: The name of a device.
+    center: str | None = None
+    gateways: int | None = None
+    #: Of a GraphML, edge or adjacency file, beside the scenario.
+    path: str | None = None
+    #: Of peers that walk.
+    speed: float | None = None
+    seconds: int | None = None
+    #: A file of links that appear and vanish while jobs run, beside the scenario; see p2pclust.topology.traces.
+    trace: Annotated[str, Field(min_length=1)] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given for the kind."""
+        given = self.model_dump(exclude={"kind", "trace"}).items()
+        return {name: value for name, value in given if value is not None}
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> OverlaySpec:
+        try:
+            options_of(self.kind, self.options)
+        except UsageError as error:
+            raise wrong_table([str(error)]) from None
+        if self.trace is not None and self.kind == "mobility":
+            raise wrong_table(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
+        return self
+
+
+class LinkSpec(Table):
+    """``link = { ... }``: how a device is connected. Only the simulated backend shapes links; the others refuse it."""
+
+    #: Delay of one message on its way from or to this device.
+    latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    #: Probability that a message is lost.
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class DeviceSpec(Table):
+    """``[[fleet.devices]]``: one device, or a group of alike ones named ``name-01``, ``name-02``, ..."""
+
+    name: Annotated[str, AfterValidator(fields.device_name)]
+    count: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
+    #: On mains power, with so many cores: such a device stands earlier for aggregator.
+    mains: bool = False
+    cores: Annotated[int, Field(ge=1)] | None = None
+    link: LinkSpec | None = None
+
+
+class FleetSpec(Table):
+    """``[fleet]``: the devices, and the durations that their peers work with."""
+
+    timing: Literal["default", "wan", "fast"] = "default"
+    overlay: OverlaySpec = OverlaySpec()
+    #: Shorthand for devices that are all alike: peer-01, peer-02, ...
+    peers: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
+    devices: Annotated[tuple[DeviceSpec, ...], Field(strict=False)] = ()
+    #: The fleet is given up after so long without any progress; by default it follows from patience and faults.
+    give_up_s: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def members(self) -> tuple[Device, ...]:
+        """Every peer, in the order of the file."""
+        specs = self.devices or (DeviceSpec(name="peer", count=self.peers),)
+        return tuple(
+            Device(name, spec.name, spec.mains, spec.cores, spec.link) for spec in specs for name in _names(spec)
+        )
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> FleetSpec:
+        if (self.peers is None) == (not self.devices):
+            raise wrong_table(["expected either peers = N, or [[fleet.devices]]"])
+        taken: set[str] = set()
+        for spec in self.devices:
+            names = dict.fromkeys([spec.name, *_names(spec)])
+            for name in names:
+                if name in taken:
+                    raise wrong_table([f"two devices or groups are called {name!r}: give each a name of its own"])
+            taken.update(names)
+        if len(self.members) > PEERS_MAX:
+            raise wrong_table([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
+        return self
+
+
+def _names(spec: DeviceSpec) -> tuple[str, ...]:
+    """Return the names of a group's devices; at least two digits, so that they sort as they count."""
+    if spec.count is None:
+        return (spec.name,)
+    digits = max(2, len(str(spec.count)))
+    return tuple(f"{spec.name}-{index:0{digits}d}" for index in range(1, spec.count + 1))
