@@ -102,7 +102,11 @@ class Blobs:
         self._ctx.effects.append(DropBlob(digest))
 
     def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
-        """Fetch the blob from the given peers, the first one first; `verified` follows when it is here."""
+        """Fetch the blob from the given peers, the first one first; `verified` follows when it is here.
+
+        On a sparse overlay the first one should have it for certain, and be the nearest of all that do: neighbours of
+        which each began with a source beyond the other would wait for each other.
+        """
         if self.has(digest) or digest in self._verifying or not 0 < size_bytes <= self._ctx.limits.blob_bytes:
             return
         pull = self._pulls.get(digest)
@@ -124,11 +128,18 @@ class Blobs:
             self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        """Begin the pulls that wait, in the order in which they were asked for, as long as there is room."""
-        n_begun = sum(pull.begun for pull in self._pulls.values())
-        for pull in [pull for pull in self._pulls.values() if not pull.begun][: self._ctx.limits.pulls - n_begun]:
-            pull.begun = True
-            self._ask(pull)
+        """Begin the pulls that wait, in the order in which they were asked for, as long as there is room.
+
+        What a neighbour waits for has room of its own: it has limited itself already, and two that wait for each other's
+        room would wait until a chunk is held lost.
+        """
+        own = [pull for pull in self._pulls.values() if pull.digest not in self._passing]
+        room = self._ctx.limits.pulls - sum(pull.begun for pull in own)
+        passing = [pull for pull in self._pulls.values() if pull.digest in self._passing]
+        for pull in passing + [pull for pull in own if not pull.begun][: max(room, 0)]:
+            if not pull.begun:
+                pull.begun = True
+                self._ask(pull)
 
     def receive(self, source: str, message: Message) -> None:
         """A message about blobs came."""
@@ -157,6 +168,7 @@ class Blobs:
             if pull is not None and pull.size_bytes == message.size_bytes and not self._ctx.routing.whole:
                 # It may be fetched from others, who lost it, or who wait for this very peer.
                 pull.sources += [n for n in holders if n not in pull.sources and self._ctx.routing.hop(n)]
+                self._begin_waiting()
             elif not self.fetching(digest):
                 self.pull(digest, message.size_bytes, holders)
         else:
@@ -262,9 +274,6 @@ class Blobs:
         routing = self._ctx.routing
         if routing.whole:
             return turned[0], ()
-        if pull.turn == 0:
-            # Two neighbours that each began with a source beyond the other would wait for each other.
-            turned = routing.nearest_first(turned)
         for name in turned:
             hop = routing.hop(name)
             if hop:

@@ -134,7 +134,10 @@ class Desk:
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
 
     def _turned(self, sources: list[str]) -> list[str]:
-        """Begin with another source at every peer, so that not all ask the same one first."""
+        """Begin with another source at every peer, so that not all ask the same one first; on a sparse overlay with the
+        nearest, on whose way no other peer begins with one beyond this one."""
+        if not self._ctx.routing.whole:
+            return self._ctx.routing.nearest_first(sources)
         turn = self._document.index(self._ctx.me) % len(sources)
         return sources[turn:] + sources[:turn]
 

@@ -158,6 +158,24 @@ class TestBlobsOnTheWay:
         blobs.keep_only(frozenset(), unfinished=False)
         assert self.effects(context, DropBlob) == [DropBlob(self.DIGEST)]
 
+    def test_it_does_not_wait_until_this_peer_has_what_it_wants_itself(self) -> None:
+        """Two peers, each with its own fetches through the other, would wait until a chunk is held lost."""
+        context, blobs = self.carrier()
+        for number in range(context.limits.pulls + 1):
+            blobs.pull(digest_of(bytes([number])), 1, ["p3"])
+        context.effects.clear()
+        blobs.receive("p1", self.ask(0))
+        assert self.effects(context, Send) == [Send("p3", BlobRequest(self.DIGEST, i)) for i in (0, 1)]
+
+    def test_what_waited_for_room_goes_when_a_neighbour_wants_it_too(self) -> None:
+        context, blobs = self.carrier()
+        for number in range(context.limits.pulls):
+            blobs.pull(digest_of(bytes([number])), 1, ["p3"])
+        blobs.pull(self.DIGEST, len(self.DATA), ["p3"])
+        context.effects.clear()
+        blobs.receive("p1", self.ask(0))
+        assert self.effects(context, Send) == [Send("p3", BlobRequest(self.DIGEST, i)) for i in (0, 1)]
+
     @pytest.mark.parametrize(("index", "size_bytes"), [(2, 100), (-1, 100), (0, 0), (0, -1), (2**61, 2**62)])
     def test_chunks_that_cannot_be_are_not_waited_for(self, index: int, size_bytes: int) -> None:
         context, blobs = self.carrier()

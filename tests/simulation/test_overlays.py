@@ -12,11 +12,15 @@ from p2pclust.cli.swarm import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.timing import PRESETS, Limits
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import run_in_process
+from p2pclust.scenario.load import load_data, make_job
+from p2pclust.scenario.run import fleet_spec
+from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import World
 from p2pclust.topology import make_overlay
@@ -209,3 +213,29 @@ def test_models_go_from_all_to_all_of_a_large_fleet_only_if_that_is_asked_for() 
         FleetSpec(peers, (JobRequest(job),)).refuse_floods()
     FleetSpec(peers, (JobRequest(job, all_to_all=True),)).refuse_floods()
     FleetSpec(peers[:64], (JobRequest(job),)).refuse_floods()
+
+
+@pytest.mark.parametrize("kind", ["ring", "line"])
+def test_no_chunk_of_a_model_is_held_lost_on_links_that_lose_nothing(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Peers that fetch models through each other do not wait for each other: neither for what the other has not got
+    itself, nor for room. With this seed each of them happened on a ring."""
+    document = {
+        "seed": 2,
+        "data": {
+            "source": "digits", "scaling": "minmax", "bounds": [[0.0, 16.0]],
+            "partition": {"scheme": "by-class", "rows_per_class": 20, "classes_per_peer": [2, 4]},
+        },
+        "fleet": {"peers": 8, "timing": "fast", "overlay": {"kind": kind}},
+        "jobs": [{"protocol": "fedcref", "n_local_clusters": "classes", "epochs": 2, "batch": 16}],
+    }  # fmt: skip
+    scenario = Scenario.model_validate(document)
+    shares = load_data(scenario)
+    lost: list[str] = []
+    monkeypatch.setattr(Blobs, "fire", lambda self, key: lost.append(key[1]))
+    found = backend("simulated").carry_out(
+        fleet_spec(scenario, shares, [make_job(scenario, 0, 64)]), lambda event: None
+    )
+    assert (found.failure, lost) == ("", [])
+    assert len(found.jobs[0].digests) == 8
