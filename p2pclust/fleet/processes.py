@@ -18,8 +18,9 @@ import numpy as np
 from p2pclust.errors import FleetError
 from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.forking import ForkServer
+from p2pclust.fleet.misfortunes import Misfortunes, armed
 from p2pclust.fleet.record import JobRecord, Record, needs
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
+from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays
@@ -71,17 +72,12 @@ class ProcessFleet:
         self._states: dict[tuple[str, str], bytes] = {}
         self._notes: dict[tuple[str, str], bytes] = {}
         self._blobs: dict[bytes, bytes] = {}
-        self._returning: dict[str, None] = {}  # down now, but to be restarted
-        self._paused: dict[str, None] = {}
-        self._links = (
-            None if spec.overlay is None else {name: dict.fromkeys(near) for name, near in spec.overlay.items()}
-        )
         self._ended = False
         self._failed: list[str] = []
-        self._tasks: list[asyncio.Task[None]] = []
         self._ports: ReservedPorts | None = None
         self._server = ForkServer(directory, preload(spec.jobs))
         self.children: dict[str, Child] = {}
+        self.misfortunes = Misfortunes(spec, self.record, self.children, lambda: self.now, self._until)
 
     @property
     def now(self) -> float:
@@ -137,21 +133,6 @@ class ProcessFleet:
             if values is not None:
                 np.save(directory / f"{what}.npy", values, allow_pickle=False)
                 beside[what] = str(directory / f"{what}.npy")
-        claims = self._directory / "faults"
-        claims.mkdir(exist_ok=True)
-        armed = [
-            {
-                "number": number,
-                "do": f.do,
-                "round": f.round,
-                "phase": f.phase,
-                "who": f.who,
-                "within": f.within,
-                "claim": str(claims / str(number)),
-            }
-            for number, f in enumerate(self.spec.faults)
-            if f.round is not None
-        ]
         return {
             "name": peer.name,
             "listen": addresses[peer.name],
@@ -164,7 +145,7 @@ class ProcessFleet:
             "state_dir": str(directory / "state"),
             "timing": self.spec.timing,
             "fitness": peer.fitness,
-            "faults": armed,
+            "faults": armed(self.spec.faults, self._directory / "faults"),
             "control": "stdio",
             "n_clusters": peer.n_clusters,
         } | beside
@@ -181,8 +162,7 @@ class ProcessFleet:
     async def stop(self) -> None:
         """End every process; a second time does nothing."""
         self._ended = True
-        for task in self._tasks:
-            task.cancel()
+        self.misfortunes.cancel()
         ends = await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()), return_exceptions=True)
         await self._server.close()
         if self._ports is not None:
@@ -212,7 +192,8 @@ class ProcessFleet:
                 "ticks": request.ticks,
             }
         )
-        self._plan_faults()
+        if not before:
+            self.misfortunes.plan()
         await self._until(lambda: bool(set(self.record.jobs) - before or self.record.refused), _ANSWER_S)
         new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
         if not new:
@@ -232,13 +213,14 @@ class ProcessFleet:
             if came:
                 break
             silent_s = self.now - self.record.progress_at
-            living = sum(self._counts(name) for name in job.roster)
+            living = sum(self.misfortunes.counts(name) for name in job.roster)
             failure = self.record.minority(job, living)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self.spec.give_up_s:
-                lost = [name for name in job.roster if not self._counts(name)]
-                links = None if self._links is None else {name: list(near) for name, near in self._links.items()}
+                lost = [name for name in job.roster if not self.misfortunes.counts(name)]
+                near_by = self.misfortunes.links
+                links = None if near_by is None else {name: list(near) for name, near in near_by.items()}
                 return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, links)}"
         name = sorted(job.digests)[0]
         child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
@@ -256,7 +238,9 @@ class ProcessFleet:
 
     async def _collect_notes(self, job: JobRecord) -> None:
         """Ask every peer that finished what it kept for itself: its part of the result."""
-        asked = [name for name in sorted(job.digests) if self.children[name].alive and name not in self._paused]
+        asked = [
+            name for name in sorted(job.digests) if self.children[name].alive and name not in self.misfortunes.paused
+        ]
         for name in asked:
             file = self._directory / name / f"{job.job_id}.note"
             self.children[name].tell({"do": "note", "job": job.job_id, "file": str(file)})
@@ -269,7 +253,7 @@ class ProcessFleet:
         """Ask peers that finished for the blobs of the result, one after the other until one has it."""
         for digest in digests:
             for name in sorted(job.digests):
-                if digest in job.blobs or not self.children[name].alive or name in self._paused:
+                if digest in job.blobs or not self.children[name].alive or name in self.misfortunes.paused:
                     continue
                 file = self._directory / name / f"{digest.hex()[:16]}.blob"
                 self._blobs.pop(digest, None)
@@ -278,103 +262,17 @@ class ProcessFleet:
                 if data := self._blobs.get(digest):
                     job.blobs[digest] = data
 
-    def _counts(self, name: str) -> bool:
-        """Whether the peer is there, or will be back."""
-        return self.children[name].alive or name in self._returning
-
     def _finished(self, job: JobRecord) -> bool:
-        expected = [name for name in job.roster if self._counts(name)]
+        expected = [name for name in job.roster if self.misfortunes.counts(name)]
         return bool(job.digests) and all(name in job.digests for name in expected)
 
     async def counters(self) -> dict[str, dict[str, Any]]:
         """What every peer that answers has sent, received and used."""
-        asked = [child for child in self.children.values() if child.alive and child.name not in self._paused]
+        asked = [child for child in self.children.values() if child.alive and child.name not in self.misfortunes.paused]
         for child in asked:
             child.tell({"do": "counters"})
         await self._until(lambda: all(c.name in self._counters or not c.alive for c in asked), _ANSWER_S)
         return self._counters
-
-    # -- faults -------------------------------------------------------------------------------------------------------
-
-    def _plan_faults(self) -> None:
-        if len(self.record.jobs) > 0:
-            return  # planned with the first job
-        for number, fault in enumerate(self.spec.faults):
-            if fault.seconds is not None:
-                self._soon(self._later(number, fault, fault.seconds))
-        if self.spec.trace:
-            self._soon(self._follow_trace())
-
-    async def _follow_trace(self) -> None:
-        """Tell both ends of every link that appears or vanishes, when it does."""
-        began = self.now
-        for change in self.spec.trace:
-            wait_s = began + change.seconds - self.now
-            if wait_s > 0:
-                await _pass(wait_s)
-            assert self._links is not None, "a trace has an overlay to begin with"
-            self.record.take(self.now, change.a, "link", {"to": change.b, "up": change.up})
-            for one, other in ((change.a, change.b), (change.b, change.a)):
-                if change.up:
-                    self._links[one][other] = None
-                else:
-                    self._links[one].pop(other, None)
-                self.children[one].tell({"do": "link", "peer": other, "up": change.up})
-
-    async def _later(self, number: int, fault: Fault, delay_s: float) -> None:
-        await _pass(delay_s)
-        names = fault.who or self._aggregators()
-        for name in names:
-            self.record.take(self.now, name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds})
-            self._strike(fault, name)
-
-    def _aggregators(self) -> tuple[str, ...]:
-        terms = [job.terms for job in self.record.jobs.values() if job.terms]
-        return (terms[-1][max(terms[-1])],) if terms else ()
-
-    def _strike(self, fault: Fault, name: str) -> None:
-        child = self.children[name]
-        match fault.do:
-            case "kill":
-                child.signal(signal.SIGKILL)
-            case "restart":
-                self._returning[name] = None
-                child.signal(signal.SIGKILL)
-                self._soon(self._restart(name, self._down_s(fault)))
-            case "pause":
-                self._paused[name] = None
-                child.signal(signal.SIGSTOP)
-                if fault.for_s is not None:
-                    self._soon(self._resume(name, fault.for_s))
-            case "resume":
-                self._paused.pop(name, None)
-                child.signal(signal.SIGCONT)
-
-    def _down_s(self, fault: Fault) -> float:
-        return fault.for_s if fault.for_s is not None else 2 * preset(self.spec.timing).election_max_s
-
-    def _soon(self, work: Any) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(work))
-
-    async def _restart(self, name: str, down_s: float) -> None:
-        await _pass(down_s)
-        await self._until(lambda: not self.children[name].alive, _ANSWER_S)
-        self._sees[name] = {}
-        found = {} if self._links is None else dict(self._links[name])
-        if self.spec.trace:
-            self.children[name].configure({"links": sorted(found)})  # as a radio would find them
-        await self.children[name].start()
-        now = {} if self._links is None else self._links[name]
-        for other in self.children:
-            if (up := other in now) != (other in found):  # it changed since that was written
-                self.children[name].tell({"do": "link", "peer": other, "up": up})
-        self._returning.pop(name, None)
-
-    async def _resume(self, name: str, for_s: float) -> None:
-        await _pass(for_s)
-        self._paused.pop(name, None)
-        self.children[name].signal(signal.SIGCONT)
-        self.record.take(self.now, name, "resumed", {})
 
     # -- what children say --------------------------------------------------------------------------------------------
 
@@ -395,25 +293,16 @@ class ProcessFleet:
 
     def _event(self, name: str, verb: str, fields: dict[str, Any]) -> None:
         t = fields.pop("t") - self._began
-        if verb == "member":
+        if verb == "started":
+            self._sees[name] = {}
+        elif verb == "member":
             if fields["status"] == "alive":
                 self._sees[name][fields["member"]] = None
             elif fields["status"] in ("dead", "left"):
                 self._sees[name].pop(fields["member"], None)
         self.record.take(t, name, verb, fields)
         if verb == "fault":
-            self._armed_fault_struck(name, fields)
-
-    def _armed_fault_struck(self, name: str, fields: dict[str, Any]) -> None:
-        """A peer told its last words: it ends or stops itself now; bringing it back is our part."""
-        fault = self.spec.faults[fields["number"]]
-        if fault.do == "restart":
-            self._returning[name] = None
-            self._soon(self._restart(name, self._down_s(fault)))
-        elif fault.do == "pause":
-            self._paused[name] = None
-            if fault.for_s is not None:
-                self._soon(self._resume(name, fault.for_s))
+            self.misfortunes.told(name, fields)
 
     def _on_exit(self, child: Child, code: int) -> None:
         self.record.take(self.now, child.name, "exited", {"code": code})
@@ -447,8 +336,7 @@ class ProcessFleet:
             finished = last is not None and name in last.digests
             kept = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
             peers[name] = {"finished": finished, "lost": lost} | {key: counters.get(key) for key in kept}
-        struck = {event["number"] for event in self.record.events if event["verb"] == "fault"}
-        unfired = tuple(str(fault) for number, fault in enumerate(self.spec.faults) if number not in struck)
+        unfired = self.misfortunes.unfired()
         for name in self._failed:
             why = f"{name} ended by itself: {self.children[name].why()}"
             peers[name]["failure"] = why
@@ -457,13 +345,3 @@ class ProcessFleet:
         return FleetResult(
             jobs, peers, self.now, None, failure, unfired, len(self.record.events), tuple(self.record.events)
         )
-
-
-async def _pass(delay_s: float) -> None:
-    """Let a planned time pass: a testbed's faults are the one thing that really waits for the clock."""
-    timer = asyncio.get_running_loop().create_future()
-    handle = asyncio.get_running_loop().call_later(delay_s, timer.set_result, None)
-    try:
-        await timer
-    finally:
-        handle.cancel()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import msgpack
@@ -12,7 +10,8 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.record import JobRecord, Record, needs
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, OnEvent
+from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
+from p2pclust.fleet.virtual_misfortunes import VirtualMisfortunes
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
@@ -22,12 +21,10 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import Observer, Peer, World
-from p2pclust.topology.traces import LinkChange
 
 __all__ = ["carry_out"]
 
 _LINK_S = 60.0
-_FOREVER_S = 1e6
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
@@ -66,9 +63,6 @@ class _SimulatedFleet:
         self._spec = spec
         self._began = time.monotonic()
         self._record = Record(on_event)
-        self._struck: list[int] = []
-        self._returning: dict[str, None] = {}
-        self._aggregating: dict[bool, str] = {}  # of a submitted job, and of one within it
         self._timing = preset(spec.timing)
         links = {peer.name: (peer.link.latency_ms / 1000, peer.link.loss) for peer in spec.peers}
         network = Network(Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]), links)
@@ -77,7 +71,7 @@ class _SimulatedFleet:
             np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
         )  # fmt: skip
-        self._world.crash_point = self._at_phase
+        self._misfortunes = VirtualMisfortunes(spec, self._record, self._world)
 
     def run(self) -> FleetResult:
         """Start the peers, hand in one job after the other, and return what came of them.
@@ -95,8 +89,7 @@ class _SimulatedFleet:
         for number, request in enumerate(self._spec.jobs):
             job = self._submit(request)
             if number == 0:
-                self._plan_faults()
-                self._plan_trace()
+                self._misfortunes.plan()
             failure = self._finish(job, request.job)
             if failure:
                 break
@@ -134,13 +127,13 @@ class _SimulatedFleet:
         while not self._finished(job):
             world.run_until(world.now + 0.5, lambda: self._finished(job))
             silent_s = world.now - self._record.progress_at
-            living = sum(self._counts(name) for name in job.roster)
+            living = sum(self._misfortunes.counts(name) for name in job.roster)
             failure = self._record.minority(job, living)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self._spec.give_up_s:
-                lost = [name for name in job.roster if not self._counts(name)]
-                why = needs(lost, self._links())
+                lost = [name for name in job.roster if not self._misfortunes.counts(name)]
+                why = needs(lost, self._misfortunes.links())
                 return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
@@ -160,91 +153,11 @@ class _SimulatedFleet:
         assert ref is not None
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
-    def _counts(self, name: str) -> bool:
-        return self._world.peers[name].core is not None or name in self._returning
-
     def _finished(self, job: JobRecord) -> bool:
         # Asked after every event: the first that has not finished settles it.
-        if not all(name in job.digests or not self._counts(name) for name in job.roster):
+        if not all(name in job.digests or not self._misfortunes.counts(name) for name in job.roster):
             return False
         return any(self._world.peers[name].core is not None for name in job.digests)
-
-    # -- links ------------------------------------------------------------------------------------------------------
-
-    def _plan_trace(self) -> None:
-        for change in self._spec.trace:
-            self._world.at(self._world.now + change.seconds, partial(self._relink, change))
-
-    def _relink(self, change: LinkChange) -> None:
-        self._record.take(self._world.now, change.a, "link", {"to": change.b, "up": change.up})
-        self._world.relink(change.a, change.b, up=change.up)
-
-    def _links(self) -> Mapping[str, tuple[str, ...]] | None:
-        """Each peer's neighbours now; None on a full mesh."""
-        names = self._world.peers
-        return None if self._spec.overlay is None else {name: self._world.neighbours(name) for name in names}
-
-    # -- faults -------------------------------------------------------------------------------------------------------
-
-    def _plan_faults(self) -> None:
-        for number, fault in enumerate(self._spec.faults):
-            if fault.seconds is not None:
-                self._world.at(self._world.now + fault.seconds, partial(self._by_second, number, fault))
-
-    def _by_second(self, number: int, fault: Fault) -> None:
-        victims = fault.who or tuple(self._aggregating[w] for w in (fault.within,) if w in self._aggregating)
-        if victims:
-            self._struck.append(number)
-        for name in victims:
-            self._record.take(
-                self._world.now, name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds}
-            )
-            self._strike(fault, name)
-
-    def _at_phase(self, peer: Peer, effect: Effect) -> bool:
-        """Whether an armed fault ends this peer right here; a pause does not end it."""
-        if not isinstance(effect, Report):
-            return False
-        if effect.verb not in ("elected", "phase"):
-            return False
-        within = "within" in effect.fields
-        if effect.verb == "elected":
-            self._aggregating[within] = peer.name
-            return False
-        for number, fault in enumerate(self._spec.faults):
-            if number in self._struck or fault.phase != effect.fields["phase"] or fault.round is None:
-                continue
-            early = effect.fields["round"] < fault.round and fault.phase != "closing"
-            leads = peer.name == self._aggregating.get(within)
-            if early or within != fault.within or not (peer.name in fault.who if fault.who else leads):
-                continue
-            self._struck.append(number)
-            fields = {"number": number, "do": fault.do, "phase": fault.phase, "planned": fault.round}
-            fields["round"] = effect.fields["round"]
-            self._record.take(self._world.now, peer.name, "fault", fields)
-            return self._strike(fault, peer.name, from_inside=True)
-        return False
-
-    def _strike(self, fault: Fault, name: str, *, from_inside: bool = False) -> bool:
-        """Carry out a fault; returns whether the peer's present step must end as in a crash."""
-        world = self._world
-        down_s = fault.for_s if fault.for_s is not None else 2 * self._timing.election_max_s
-        if fault.do == "pause":
-            world.freeze(name, fault.for_s if fault.for_s is not None else _FOREVER_S)
-        elif fault.do == "resume":
-            world.thaw(name)
-        else:
-            if fault.do == "restart":
-                self._returning[name] = None
-                world.at(world.now + down_s, partial(self._restart, name))
-            if from_inside:
-                return True
-            world.crash(name)
-        return False
-
-    def _restart(self, name: str) -> None:
-        self._returning.pop(name, None)
-        self._world.start(name)
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
@@ -255,7 +168,7 @@ class _SimulatedFleet:
             lost = peer.core is None
             finished = bool(jobs) and name in jobs[-1].digests
             peers[name] = {"finished": finished, "lost": lost, "max_rss_mb": None, "dropped": {}} | peer.counters
-        unfired = tuple(str(fault) for number, fault in enumerate(self._spec.faults) if number not in self._struck)
+        unfired = self._misfortunes.unfired()
         wall_s = time.monotonic() - self._began
         events = tuple(self._record.events)
         links = self._world.traffic.links()
