@@ -53,20 +53,22 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     if table.num_rows == 0:
         raise DataError(f"{file}: no rows: expected at least one")
     titles = Titles(file, names, len(names))
+    fills = choice.fills(file, [names[i] for i in features])
     X = np.empty((table.num_rows, len(features)))
     for place, i in enumerate(features):
-        X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), choice.missing)
+        may_be_missing = choice.missing == "drop" or not np.isnan(fills[place])
+        X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), may_be_missing)
     return finished(
         file,
         X,
-        choice.missing,
+        choice,
         y=None if label is None else codes([str(value) for value in table.column(names[label]).to_pylist()]),
         group=None if group is None else codes([str(value) for value in table.column(names[group]).to_pylist()]),
         titles=tuple(names[i] for i in features),
     )
 
 
-def _numbers(column: Any, file: Path, where: str, missing: str) -> NDArray[np.float64]:
+def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArray[np.float64]:
     """Return a column as float64, null as NaN, or name its first row that cannot be used."""
     from pyarrow import types  # noqa: PLC0415 - an extra
 
@@ -76,7 +78,7 @@ def _numbers(column: Any, file: Path, where: str, missing: str) -> NDArray[np.fl
             f"{file}: {where} holds {kind}: expected numbers; leave it out with columns, or name it as label_column"
         )
     values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
-    bad = ~np.isfinite(values) if missing == "error" else np.isinf(values)
+    bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)
     if bad.any():
         row = int(bad.argmax())
         what = "missing" if np.isnan(values[row]) else f"{values[row]} is not a finite number"

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, Column, Table, Titles, finished, is_number
+from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, is_number
 from p2pclust.errors import DataError
 
-__all__ = ["SUFFIXES", "Column", "read", "read_csv", "read_folder", "read_npy", "read_npz"]
+__all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_folder", "read_npy", "read_npz"]
 
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
@@ -40,7 +40,7 @@ def read(
     label_column: Column | None = None,
     group_column: Column | None = None,
     columns: Sequence[Column] | None = None,
-    missing: str = "error",
+    missing: Missing = "error",
 ) -> DataSet:
     """Read a data file by its suffix, or all data files of a folder.
 
@@ -53,10 +53,11 @@ def read(
         1. Its cells may be text; it is no feature. Whole numbers stay numbers, everything else becomes text.
     columns : sequence of str or int, optional
         The features, in this order. By default all columns but label and group.
-    missing : {"error", "drop"}
-        What to do where a value is missing: refuse the file and name the cell, or leave the row out. Infinity is
-        never a missing value, and always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in
-        text, null and NaN in Parquet, NaN in NumPy files.
+    missing : {"error", "drop"} or mapping
+        What to do where a value is missing: refuse the file and name the cell, leave the row out, or put a declared
+        value in its place, ``{"fill": 0.0}`` or ``{"fill": {"volt": 230.0}}``. Infinity is never a missing value, and
+        always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in text, null and NaN in Parquet,
+        NaN in NumPy files.
 
     Raises
     ------
@@ -88,6 +89,24 @@ def read(
         raise DataError(f"{file}: no such file or folder")
     if suffix not in SUFFIXES:
         raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
+    return read_as(file, suffix, choice)
+
+
+def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
+    """Read one file as what a suffix says, whatever it is called.
+
+    Parameters
+    ----------
+    file : Path
+    suffix : str
+        One of `SUFFIXES`.
+    choice : Choice
+
+    Raises
+    ------
+    DataError
+        See `read`.
+    """
     if suffix == ".csv":
         return _csv(file).to_data(choice)
     if suffix == ".arff":
@@ -98,7 +117,7 @@ def read(
         from p2pclust.data.parquet import read_parquet  # noqa: PLC0415
 
         return read_parquet(file, choice)
-    for what, column in (("label_column", label_column), ("group_column", group_column)):
+    for what, column in (("label_column", choice.label_column), ("group_column", choice.group_column)):
         if column is not None:
             raise DataError(
                 f"{file}: {what} is for CSV, ARFF and Parquet files: an NPZ file carries y and group as arrays of "
@@ -200,7 +219,6 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     if twice is not None:
         raise DataError(f"{folder}: two files are called {twice!r}: the name tells which file a row came from")
     labels = [part.y for part in parts if part.y is not None]
-    ids = [part.id for part in parts if part.id is not None]
     groups = [part.group for part in parts if part.group is not None]
     ids = [part.id for part in parts if part.id is not None]
     if choice.group_column is None or len(groups) < len(parts):
@@ -258,9 +276,7 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
         columns = Titles(file, titles, X.shape[1])
         kept, _, _ = columns.chosen(choice)
         X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
-    return finished(
-        file, X, choice.missing, y=arrays.get("y"), group=arrays.get("group"), id=arrays.get("id"), titles=titles
-    )
+    return finished(file, X, choice, y=arrays.get("y"), group=arrays.get("group"), id=arrays.get("id"), titles=titles)
 
 
 def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:

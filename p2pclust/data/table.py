@@ -6,7 +6,7 @@ Every reader ends here, so that a wrong column or cell is named in the same word
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,19 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.errors import DataError
 
-__all__ = ["MISSING", "Choice", "Column", "Table", "Titles", "codes", "finished", "is_number"]
+__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "is_number"]
 
 Column = str | int
 
-MISSING = ("error", "drop")
-"""What may be done about a row in which a value is missing."""
+Missing = str | Mapping[str, Any]
+"""What is done where a value is missing: "error", "drop", or ``{"fill": value or {column: value}}``."""
 
+MISSING = ("error", "drop")
+"""The rules that are one word."""
+
+_RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
+
+_LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
 _ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 
@@ -38,32 +44,71 @@ class Choice:
         neither label nor group.
     label_column, group_column : str or int, optional
         The columns of ``y`` and ``group``; never features.
-    missing : {"error", "drop"}
+    missing : {"error", "drop"} or mapping
         ``error`` refuses the file and names the cell; ``drop`` leaves the whole row out, and the data set says how
-        many were.
+        many were; ``{"fill": 0.0}`` or ``{"fill": {"watt": 0.0, "volt": 230.0}}`` puts the declared value in its place,
+        and in a column without one a missing value is refused.
 
     Raises
     ------
     DataError
         If `missing` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so its
-        rows would not be those that pooling would have clustered.
+        rows would not be those that pooling would have clustered. A declared value is the same on all devices.
     """
 
     columns: Sequence[Column] | None = None
     label_column: Column | None = None
     group_column: Column | None = None
-    missing: str = "error"
+    missing: Missing = "error"
 
     def __post_init__(self) -> None:
         if self.missing == "mean":
             raise DataError(
                 "missing = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
-                "pooling: expected 'error' or 'drop', or fill the values in beforehand"
+                "pooling: expected 'error' or 'drop', or { fill = VALUE } with a value that is the same on all devices"
             )
-        if self.missing not in MISSING:
-            raise DataError(f"missing = {self.missing!r}: expected 'error' or 'drop'")
+        if self.missing not in MISSING and not _is_fill(self.missing):
+            shown = dict(self.missing) if isinstance(self.missing, Mapping) else self.missing
+            raise DataError(f"missing = {shown!r}: {_RULES}")
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
+
+    def fills(self, file: Path, titles: Sequence[str]) -> NDArray[np.float64]:
+        """Return what is filled in, shape (n_features,): NaN where nothing is.
+
+        Raises
+        ------
+        DataError
+            If a value is declared for a column that is no feature of this file.
+
+        Examples
+        --------
+        >>> Choice(missing={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
+        array([nan,  2.])
+        """
+        values = np.full(len(titles), np.nan)
+        if isinstance(self.missing, Mapping):
+            declared = self.missing["fill"]
+            if not isinstance(declared, Mapping):
+                return np.full(len(titles), float(declared))
+            for name, value in declared.items():
+                if name not in titles:
+                    near = difflib.get_close_matches(str(name), titles, n=1)
+                    meant = f" (did you mean {near[0]!r}?)" if near else ""
+                    known = ", ".join(map(_printable, titles[:20]))
+                    raise DataError(f"{file}: missing.fill: {name!r} is no feature{meant}; the features are {known}")
+                values[list(titles).index(name)] = float(value)
+        return values
+
+
+def _is_fill(missing: object) -> bool:
+    """Whether it is ``{"fill": ...}`` with one finite number, or one for each of some columns."""
+    if not isinstance(missing, Mapping) or list(missing) != ["fill"]:
+        return False
+    declared = missing["fill"]
+    values = list(declared.values()) if isinstance(declared, Mapping) else [declared]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return numbers and bool(values) and all(-_LARGEST < value < _LARGEST for value in values)
 
 
 class Titles:
@@ -166,30 +211,34 @@ class Table:
         """
         titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
         features, label, group = titles.chosen(choice)
+        named = tuple(titles.title(i) for i in features)
+        fills = choice.fills(self.file, named)
         X = np.empty((len(self.rows), len(features)))
         for index, row in enumerate(self.rows):
             try:
                 X[index] = [row[i] for i in features]
             except ValueError:
-                X[index] = np.nan  # The check below finds the cell and says what is in it.
+                X[index] = [row[i] if is_number(row[i]) else np.nan for i in features]
             if not np.isfinite(X[index]).all():
-                self._check_row(index, features, titles, choice.missing)
+                self._check_row(index, features, titles, choice.missing == "drop", fills)
         rows = self.rows
         return finished(
             self.file,
             X,
-            choice.missing,
+            choice,
             y=None if label is None else codes([row[label] for row in rows]),
             group=None if group is None else codes([row[group] for row in rows]),
-            titles=tuple(titles.title(i) for i in features),
+            titles=named,
         )
 
-    def _check_row(self, index: int, features: Sequence[int], titles: Titles, missing: str) -> None:
+    def _check_row(
+        self, index: int, features: Sequence[int], titles: Titles, drop: bool, fills: NDArray[np.float64]
+    ) -> None:
         """Refuse a row for its first cell that is no finite number, unless all such cells may be missing."""
-        for i in features:
+        for i, fill in zip(features, fills, strict=True):
             cell = self.rows[index][i]
             absent = cell.lower() in _ABSENT
-            if (absent and missing == "drop") or _is_finite(cell):
+            if (absent and (drop or not np.isnan(fill))) or _is_finite(cell):
                 continue
             raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}")
 
@@ -197,14 +246,14 @@ class Table:
 def finished(
     file: Path,
     X: NDArray[Any],
-    missing: str,
+    choice: Choice,
     *,
     y: NDArray[Any] | None = None,
     group: NDArray[Any] | None = None,
     id: NDArray[Any] | None = None,
     titles: tuple[str, ...] = (),
 ) -> DataSet:
-    """Return the data set, without the rows that have a NaN if these are to be dropped.
+    """Return the data set: where a value is missing (NaN), its row left out or the declared value in its place.
 
     Raises
     ------
@@ -212,7 +261,12 @@ def finished(
         If no row is left, or what is left is no matrix of finite numbers.
     """
     dropped = 0
-    if missing == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
+    if isinstance(choice.missing, Mapping) and X.ndim == 2:
+        # The declared names are looked at also where nothing is missing today.
+        fills = choice.fills(file, titles or [f"x{i}" for i in range(1, X.shape[1] + 1)])
+        if X.dtype.kind == "f" and (absent := np.isnan(X)).any():
+            X = np.where(absent, fills, X)
+    if choice.missing == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
         kept = ~np.isnan(X).any(axis=1)
         dropped = int((~kept).sum())
         if dropped == len(X):

@@ -18,24 +18,31 @@ from p2pclust.protocols.local import Local
 
 __all__ = ["Worker"]
 
+_READ, _CLOSE = "read", "close"
 _NICER = 10  # with a tenth of the weight of a loop, a worker gives way as soon as a loop of any peer wakes up
 
 
 class Worker:
-    """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen."""
+    """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen.
+
+    `load` reads this peer's rows, in the worker's thread and before the first task: a peer answers others from the start,
+    however long its rows take.
+    """
 
     def __init__(
-        self, local: Local, store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
+        self, load: Callable[[], Local], store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
         done: Callable[[Computed], None], failed: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
-        self._local = local
+        self._load = load
+        self._local: Local
         self._store = store
         self._limits = limits
         self._memories = Memories()
         self._loop = loop
         self._done = done
         self._failed = failed
-        self._queue: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Compute | str] = queue.SimpleQueue()
+        self._queue.put(_READ)
         # A daemon: a peer that was told to end does not wait for an hour of mathematics that nobody wants any more.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
@@ -44,20 +51,29 @@ class Worker:
         """Queue a task."""
         self._queue.put(effect)
 
+    def reload(self) -> None:
+        """Read the rows again, after the tasks that are queued and before those that come.
+
+        To be called while no job of this peer is unfinished: a contribution is a function of the state and the rows, and
+        all rounds of a job want the same rows.
+        """
+        self._queue.put(_READ)
+
     def close(self, timeout_s: float) -> None:
         """Take no further task; a task that runs may end within the time given."""
-        self._queue.put(None)
+        self._queue.put(_CLOSE)
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
         _step_back()
-        while (effect := self._queue.get()) is not None:
+        while (item := self._queue.get()) != _CLOSE:
             try:
-                event = self._perform(effect)
+                if isinstance(item, Compute):
+                    self._tell(self._done, self._perform(item))
+                else:
+                    self._local = self._load()
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
                 self._tell(self._failed, error)
-            else:
-                self._tell(self._done, event)
 
     def _tell(self, function: Callable[..., None], argument: object) -> None:
         if not self._loop.is_closed():

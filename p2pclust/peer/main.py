@@ -16,24 +16,25 @@ import gc
 import json
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p2pclust.data.readers import read
-from p2pclust.errors import DataError, P2PClustError
+from p2pclust.errors import P2PClustError
 from p2pclust.peer.armed import Armed, ArmedFault
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.control import Control, Lines
 from p2pclust.peer.core import Core, Identity
+from p2pclust.peer.device import restrain
+from p2pclust.peer.rows import load_rows
 from p2pclust.peer.shell import Shell, explain
 from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.local import Local
 from p2pclust.transport.keys import load_bundle, load_roster
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -53,10 +54,10 @@ def run_peer(config: Mapping[str, Any]) -> int:
     ----------
     config : mapping
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and ``roster`` (paths; the
-        roster's signature was verified by whoever made this configuration), ``data`` (a path), ``state_dir``,
+        roster's signature was verified by whoever made this configuration), ``data`` (see `load_rows`), ``state_dir``,
         ``timing`` (a preset), ``fitness`` (0 to 1), ``faults`` (a list, for testbeds), ``control`` ("stdio" or "").
-        Where peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this
-        peer's columns of given first centers.
+        Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and
+        ``centers`` (paths of NPY files): what the rows are called, and this peer's columns of given first centers.
 
     Returns
     -------
@@ -64,6 +65,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
         The exit code: 0 after a polite leave, 3 if the disk failed, 1 for a bug.
     """
     try:
+        restrain(config)
         return asyncio.run(_live(config))
     except P2PClustError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -79,9 +81,6 @@ async def _live(config: Mapping[str, Any]) -> int:
     watch = _watcher(lines, name)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
-    beside = {name: config[name] for name in ("ids", "centers", "labels") if name in config}
-    local = _load(Path(config["data"]), watch, config.get("columns"), config.get("missing", "error"), beside)
-    local.n_clusters = config.get("n_clusters")
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
         watch("store-damaged", {"set_aside": str(store.set_aside)})
@@ -103,7 +102,13 @@ async def _live(config: Mapping[str, Any]) -> int:
         )  # fmt: skip
         core = Core(identity, store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
-        worker = Worker(local, store, limits, loop, shell.computed, shell.failed)
+
+        def told_here(verb: str, fields: Mapping[str, Any]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(watch, verb, fields)
+
+        load = partial(load_rows, config, told_here, shell.ended.done)
+        worker = Worker(load, store, limits, loop, shell.computed, shell.failed)
         watch("started", {"pid": os.getpid(), "address": links.address})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
@@ -162,24 +167,6 @@ def _strangers(watch: Any) -> Callable[[bytes], None]:
             watch("refused-stranger", {"key": curve_public.decode("ascii", "replace"), "hint": hint})
 
     return refused
-
-
-def _load(
-    path: Path, watch: Any, columns: Sequence[str | int] | None, missing: str, beside: Mapping[str, str] | None = None
-) -> Local:
-    """This peer's rows; what cannot be read makes it abstain by name and stops nobody else."""
-    try:
-        more = {name: np.load(file, allow_pickle=False) for name, file in (beside or {}).items()}
-        if path.suffix == ".npy" and columns is None and missing == "error":
-            # As it is: what is wrong with it is told as in every backend.
-            return Local(np.load(path, allow_pickle=False), **more)
-        data = read(path, columns=columns, missing=missing)
-        return Local(data.X, **{"ids": data.id, **more})
-    except (DataError, OSError, ValueError) as error:
-        watch("data-refused", {"reason": str(error)})
-        unusable = Local(np.empty((0, 0)))
-        unusable.problem = str(error).removeprefix(f"{path}: ")  # what the others are told, without our paths
-        return unusable
 
 
 def main() -> int:

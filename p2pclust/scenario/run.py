@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
+from p2pclust.peer.device import fitness
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
@@ -27,7 +28,7 @@ from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.traffic import summary
 from p2pclust.topology import LinkChange
 
-__all__ = ["Backend", "carry_out", "fitness", "fleet_spec"]
+__all__ = ["Backend", "carry_out", "fleet_spec"]
 
 # The stream of random victims. The streams of p2pclust.protocols.streams count up from 0 and stay far below.
 _VICTIMS = 1000
@@ -178,7 +179,7 @@ def fleet_spec(
         PeerSpec(
             device.name,
             shares[device.name].X,
-            fitness(device),
+            fitness(mains=device.mains, cores=device.cores),
             _link(device),
             ids=shares[device.name].id,
             centers=(given or {}).get(device.name),
@@ -220,19 +221,6 @@ def fleet_spec(
         faults=tuple(faults),
         give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing, moves),
     )
-
-
-def fitness(device: Device) -> float:
-    """Return how well a device would aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3.
-
-    The remaining 0.3 is for what a scenario does not tell, and the same for all.
-
-    Examples
-    --------
-    >>> fitness(Device("gateway", "gateway", True, 8, None))
-    1.0
-    """
-    return 0.3 + 0.4 * device.mains + 0.3 * min(device.cores or 1, 8) / 8
 
 
 def _each(victims: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -68,6 +68,16 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read(written(tmp_path, COLUMNS), label_column="knd")
 
 
+def test_what_is_missing_is_filled_where_a_value_was_declared(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"w": [1.0, None], "h": [None, 4]}), tmp_path / "d.parquet")
+    file = tmp_path / "d.parquet"
+    assert read(file, missing={"fill": {"w": 5.0, "h": 6}}).X.tolist() == [[1.0, 6.0], [5.0, 4.0]]
+    with pytest.raises(DataError, match=r"row 1, column 2 \(h\): missing"):
+        read(file, missing={"fill": {"w": 5.0}})
+
+
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

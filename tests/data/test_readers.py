@@ -213,10 +213,42 @@ def test_rules_for_missing_values_that_there_are_not(tmp_path: Path) -> None:
         DataError, match=r"^missing = 'mean': a peer knows the mean of its own rows only, so the result"
     ):
         read(file, missing="mean")
-    with pytest.raises(DataError, match=r"^missing = 'zero': expected 'error' or 'drop'$"):
+    with pytest.raises(DataError, match=r"^missing = 'zero': expected 'error', 'drop', or { fill = VALUE }"):
         read(file, missing="zero")
     with pytest.raises(DataError, match=r"^columns = \[\]: expected a list of names or numbers, at least one$"):
         read(file, columns=[])
+
+
+def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> None:
+    file = written(tmp_path, "a,b,k\n1,?,x\n,2,y\n3,4,z\n")
+    data = read(file, label_column="k", missing={"fill": 7})
+    assert (data.X.tolist(), data.dropped) == ([[1.0, 7.0], [7.0, 2.0], [3.0, 4.0]], 0)
+    data = read(file, columns=["b", "a"], missing={"fill": {"a": -1.0, "b": 230}})
+    assert data.X.tolist() == [[230.0, 1.0], [2.0, -1.0], [4.0, 3.0]]
+    with pytest.raises(DataError, match=r"row 2, column 2 \(b\): '\?' stands for a missing value: fill it in"):
+        read(file, columns=["a", "b"], missing={"fill": {"a": 0.0}})
+    with pytest.raises(DataError, match=r"missing\.fill: 'volt' is no feature; the features are a, b$"):
+        read(file, label_column="k", missing={"fill": {"volt": 0.0}})
+    with pytest.raises(DataError, match=r"row 2, column 1 \(a\): inf is not a finite number"):
+        read(written(tmp_path, "a,b\ninf,1\n"), missing={"fill": 0.0})
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [{}, {"fill": "0"}, {"fill": True}, {"fill": {}}, {"fill": float("nan")}, {"fill": {"a": 10**400}}, {"drop": 1}, 0],
+)
+def test_fills_that_are_none(tmp_path: Path, missing: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"expected 'error', 'drop', or \{ fill = VALUE \}"):
+        read(written(tmp_path, "a\n1\n"), missing=missing)
+
+
+def test_numpy_files_are_filled_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", X=[[1.0, np.nan], [np.nan, 4.0]], features=["u", "v"])
+    assert read(tmp_path / "d.npz", missing={"fill": {"u": 0.0, "v": 9.0}}).X.tolist() == [[1.0, 9.0], [0.0, 4.0]]
+    np.save(tmp_path / "d.npy", [[1.0, np.nan]])
+    assert read(tmp_path / "d.npy", missing={"fill": {"x2": 5.0}}).X.tolist() == [[1.0, 5.0]]
+    with pytest.raises(DataError, match=r"row 1, column 2 is nan"):
+        read(tmp_path / "d.npy", missing={"fill": {"x1": 5.0}})
 
 
 def test_missing_values_and_columns_of_numpy_files(tmp_path: Path) -> None:

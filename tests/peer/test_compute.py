@@ -25,7 +25,7 @@ def perform(home: Path, *tasks: Task, prepare: Callable[[Store], None] = lambda 
     async def live() -> list[Computed]:
         loop, store, told = asyncio.get_running_loop(), Store(home), asyncio.Queue[Computed | BaseException]()
         prepare(store)
-        worker = Worker(Local([[0.0], [1.0]]), store, Limits(), loop, told.put_nowait, told.put_nowait)
+        worker = Worker(lambda: Local([[0.0], [1.0]]), store, Limits(), loop, told.put_nowait, told.put_nowait)
         try:
             done = []
             for task in tasks:

@@ -13,9 +13,8 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, Link, OnEvent
 from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, RoundRecord
-from p2pclust.scenario.fleet_keys import Device
 from p2pclust.scenario.load import load_data, load_scenario, make_job
-from p2pclust.scenario.run import carry_out, fitness, fleet_spec
+from p2pclust.scenario.run import carry_out, fleet_spec
 
 Write = Callable[..., str]
 OUT = Path("out")
@@ -84,17 +83,6 @@ def test_peers_are_sorted_and_keep_their_rows(scenario_file: Write) -> None:
     assert spec.peers[0].link == Link(40.0, 0.1)
     assert spec.peers[1].link == Link()
     assert (spec.timing, spec.seed, spec.jobs[0].missing, spec.jobs[0].patience_s) == ("fast", 0, "wait", 9.0)
-
-
-def test_fitness_orders_devices() -> None:
-    def of(mains: bool, cores: int | None) -> float:
-        return fitness(Device("d", "d", mains, cores, None))
-
-    order = [of(False, None), of(False, 4), of(False, 64), of(True, 1), of(True, 8)]
-    assert order == sorted(order)
-    assert of(False, None) == of(False, 1)
-    assert order[-1] == pytest.approx(1.0)
-    assert order[0] > 0.3
 
 
 FAULTS = 'faults=[{at={round=3},do="kill",who="aggregator"},{at={seconds=1},do="restart",who="meter"}]'

@@ -1,0 +1,168 @@
+"""Where a peer's rows come from: a file, a folder of files, or a command whose output is read."""
+
+from __future__ import annotations
+
+import os
+import select
+import selectors
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.readers import SUFFIXES, read, read_as
+from p2pclust.data.table import Choice
+from p2pclust.errors import DataError
+
+if TYPE_CHECKING:
+    import subprocess
+
+__all__ = ["FORMATS", "MAX_MB", "TIMEOUT_S", "read_source", "told_to_others"]
+
+FORMATS = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
+"""What a command's output may be."""
+
+TIMEOUT_S = 30.0
+"""How long a command may take, unless the configuration says otherwise."""
+
+MAX_MB = 256.0
+"""How much a command may write, unless the configuration says otherwise."""
+
+_PIECE = 1 << 16
+_LOOK_S = 0.1  # how soon a command ends that nobody waits for any more
+_MAX_SAID = 200
+
+
+def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambda: False) -> DataSet:
+    """Read a peer's rows as its configuration says, again whenever it is called.
+
+    Parameters
+    ----------
+    config : mapping
+        ``data``: the path of a file or a folder, or a table with ``command`` (the program and its arguments), ``format``
+        (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs); ``columns``
+        and ``missing`` as `p2pclust.data.readers.read` takes them.
+    cancelled : callable
+        Whether the peer leaves; then a command is ended.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be used, or the command cannot be started, fails, takes too long or writes too much; in one
+        line, with the last line that the command wrote to its standard error.
+
+    Notes
+    -----
+    A command is started without a shell: its arguments arrive as they are written. It has no input. When it is ended
+    before it is ready, so is what it started.
+
+    Examples
+    --------
+    >>> import sys
+    >>> program = "print('watt,volt'); print('3,230')"
+    >>> data = {"command": [sys.executable, "-c", program], "format": "csv"}
+    >>> read_source({"data": data}).X.tolist()
+    [[3.0, 230.0]]
+    """
+    data, columns, missing = config["data"], config.get("columns"), config.get("missing", "error")
+    if isinstance(data, str | Path):
+        return read(data, columns=columns, missing=missing)
+    choice = Choice(columns, missing=missing)
+    named = f"command {data['command'][0]}"
+    with tempfile.TemporaryFile() as output:  # it has no name, so nothing of it stays, whatever happens to the peer
+        _run(data, named, output, cancelled)
+        file = Path(f"/dev/fd/{output.fileno()}")
+        try:
+            return read_as(file, f".{data['format']}", choice)
+        except DataError as error:
+            raise DataError(str(error).replace(str(file), f"{named}: its output")) from None
+
+
+def told_to_others(error: DataError) -> str:
+    """Return what the other peers are told of data that cannot be read: where it is wrong, but no path and no value.
+
+    Examples
+    --------
+    >>> told_to_others(DataError("/home/me/rows.csv: row 7, column 2 (watt): 'secret' is text: expected a number"))
+    'its data cannot be used (row 7, column 2)'
+    """
+    words = str(error).replace(",", " ").replace(":", " ").split()
+    places = [f"{a} {b}" for a, b in pairwise(words) if a in ("row", "column") and b.isdigit()]
+    return "its data cannot be used" + (f" ({', '.join(places[:2])})" if places else "")
+
+
+def _run(data: Mapping[str, Any], named: str, output: IO[bytes], cancelled: Callable[[], bool]) -> None:
+    """Let the command write into the file; return when it has ended well."""
+    import subprocess  # noqa: PLC0415 - few peers have a command
+
+    try:
+        process = subprocess.Popen(
+            data["command"], cwd=data.get("cwd"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise DataError(f"{named}: cannot be started ({error.strerror})") from None
+    with process:
+        try:
+            said = _drain(process, data, named, output, cancelled)
+        finally:
+            _end(process)
+    if process.returncode != 0:
+        code = process.returncode
+        how = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
+        raise DataError(f"{named}: {how}: {said or 'it said nothing'}")
+
+
+def _drain(
+    process: subprocess.Popen[bytes], data: Mapping[str, Any], named: str, output: IO[bytes],
+    cancelled: Callable[[], bool],
+) -> str:  # fmt: skip
+    """Read all that the command writes; returns the last line of its standard error."""
+    timeout_s, max_mb = float(data.get("timeout_s", TIMEOUT_S)), float(data.get("max_mb", MAX_MB))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    deadline, size, said = time.monotonic() + timeout_s, 0, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.register(process.stderr, selectors.EVENT_READ)
+        while selector.get_map():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said) or 'it said nothing'}")
+            if cancelled():
+                raise DataError(f"{named}: ended, because the peer leaves")
+            for key, _ in selector.select(min(left_s, _LOOK_S)):
+                piece = os.read(key.fd, _PIECE)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                elif key.fileobj is process.stderr:
+                    said = (said + piece)[-_PIECE:]
+                else:
+                    size += len(piece)
+                    if size > max_mb * 1e6:
+                        raise DataError(f"{named}: writes more than {max_mb:g} MB: raise max_mb, or let it write less")
+                    output.write(piece)
+    output.flush()
+    while process.poll() is None and time.monotonic() < deadline:  # it closed its output and goes on
+        select.select([], [], [], _LOOK_S)
+    if process.poll() is None:
+        raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said) or 'it said nothing'}")
+    return _last_line(said)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the command and what it started, if they still run."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _last_line(said: bytes) -> str:
+    """Return the last line in which something is written, as it may stand in a message."""
+    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    return (last if last.isprintable() else repr(last))[:_MAX_SAID]

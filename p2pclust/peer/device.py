@@ -1,0 +1,102 @@
+"""The device that a peer runs on: how fit it is to aggregate, and how much of it the peer may take."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from p2pclust.errors import UsageError
+
+__all__ = ["fitness", "restrain", "taken_mb"]
+
+_SPARE_MB = 8  # less than this on top of what a peer has already is no limit but an end
+
+
+def fitness(*, mains: bool, cores: int | None) -> float:
+    """Return how well a device would aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3.
+
+    The remaining 0.3 is for what is not told of a device, and the same for all.
+
+    Parameters
+    ----------
+    mains : bool
+        Whether it has mains power.
+    cores : int or None
+        How many cores it has; None counts as one.
+
+    Examples
+    --------
+    >>> fitness(mains=True, cores=8)
+    1.0
+    >>> round(fitness(mains=False, cores=None), 4)
+    0.3375
+    """
+    return 0.3 + 0.4 * mains + 0.3 * min(cores or 1, 8) / 8
+
+
+def restrain(config: Mapping[str, Any]) -> None:
+    """Keep this process, and all that it starts, within what its configuration lets it take.
+
+    Parameters
+    ----------
+    config : mapping
+        ``nice``: how far it steps back behind other processes, 0 to 19. ``cpus``: the processors that it may run on.
+        ``memory_mb``: how much private writable memory it may have, in 10^6 bytes. What is absent or None is not
+        limited.
+
+    Raises
+    ------
+    UsageError
+        If this system cannot do that, there is no such processor, or a peer could not live within the memory.
+
+    Notes
+    -----
+    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the private mappings that may be written to, whether
+    they were touched yet or not. Address space (``RLIMIT_AS``) would also count libraries and reservations, of which
+    NumPy has a lot and pays nothing. It is a limit for each process; what a command takes that reads the data
+    counts by itself. An allocation beyond it fails, and the peer says so and ends with exit code 3.
+
+    Examples
+    --------
+    >>> restrain({"nice": 0, "cpus": None})
+    """
+    if config.get("nice"):
+        os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + int(config["nice"]), 19))
+    if config.get("cpus") is not None:
+        _keep_to(tuple(config["cpus"]))
+    if config.get("memory_mb") is not None:
+        _limit_memory(float(config["memory_mb"]))
+
+
+def taken_mb() -> float:
+    """Return how much memory of the limited kind this process has now, in 10^6 bytes; NaN where that cannot be told."""
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return float("nan")
+
+
+def _keep_to(cpus: tuple[int, ...]) -> None:
+    if sys.platform != "linux":
+        raise UsageError("cpus: this system cannot keep a process to some processors: leave it out")
+    there = sorted(os.sched_getaffinity(0))
+    absent = [cpu for cpu in cpus if cpu not in there]
+    if absent:
+        raise UsageError(f"cpus: no processor {absent[0]} here: expected some of {', '.join(map(str, there))}")
+    os.sched_setaffinity(0, cpus)
+
+
+def _limit_memory(memory_mb: float) -> None:
+    if sys.platform != "linux":
+        raise UsageError("memory_mb: only Linux counts a process's private memory: leave it out")
+    least = taken_mb() + _SPARE_MB
+    if memory_mb < least:
+        raise UsageError(f"memory_mb = {memory_mb:g}: a peer has taken {least:.0f} before it begins: expected more")
+    limit = int(memory_mb * 1e6)
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

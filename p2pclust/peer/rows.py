@@ -1,0 +1,70 @@
+"""This peer's rows, read as its configuration says: when it starts, and again for jobs that are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p2pclust.data.sources import read_source, told_to_others
+from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols.local import Local
+
+__all__ = ["load_rows"]
+
+_BESIDE = ("ids", "centers", "labels")
+
+
+def load_rows(
+    config: Mapping[str, Any],
+    tell: Callable[[str, Mapping[str, Any]], None],
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Local:
+    """Read the rows; what cannot be read makes this peer abstain by name and stops nobody else.
+
+    Parameters
+    ----------
+    config : mapping
+        See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files) and
+        ``n_clusters`` as well.
+    tell : callable
+        Gets the report ``data`` with rows, columns and rows left out, or ``data-refused`` with the reason.
+    cancelled : callable
+        Whether the peer leaves meanwhile.
+
+    Returns
+    -------
+    Local
+        Its `problem` is what the others are told, without paths and without values.
+
+    Examples
+    --------
+    >>> unread = load_rows({"data": "absent.csv"}, lambda verb, fields: print(verb, fields["reason"]))
+    data-refused absent.csv: no such file
+    >>> unread.problem
+    'its data cannot be used'
+    """
+    try:
+        local, dropped = _read(config, cancelled)
+    except (UsageError, OSError, ValueError, MemoryError) as error:
+        reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
+        tell("data-refused", {"reason": reason})
+        local = Local(np.empty((0, 0)))
+        local.problem = told_to_others(error if isinstance(error, DataError) else DataError(reason))
+    else:
+        tell("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
+    local.n_clusters = config.get("n_clusters")
+    return local
+
+
+def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
+    more = {name: np.load(config[name], allow_pickle=False) for name in _BESIDE if config.get(name)}
+    path = config["data"]
+    as_it_is = config.get("columns") is None and config.get("missing", "error") == "error"
+    if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
+        # What is wrong with it is told as in every backend.
+        return Local(np.load(path, allow_pickle=False), **more), 0
+    data = read_source(config, cancelled)
+    return Local(data.X, **{"ids": data.id, **more}), data.dropped
