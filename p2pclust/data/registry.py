@@ -24,6 +24,9 @@ from p2pclust.errors import UsageError
 
 __all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
 
+NO_LABEL = -1
+"""Stands in a cached set for a label that is not known."""
+
 _SCIKIT_LEARN = ("breast_cancer", "digits", "iris", "wine")
 
 
@@ -88,7 +91,10 @@ def load(
     if name in BUILT_IN:
         return BUILT_IN[name]()
     file = cached(source)
-    return replace(read_npz(file), name=file.stem)
+    data = read_npz(file)
+    # Nobody knows these labels: told as labels, they would be one class, and any result scored against it.
+    known = data.y is not None and bool((data.y != NO_LABEL).any())
+    return replace(data, name=file.stem, y=data.y if known else None)
 
 
 def cached(source: str) -> Path:

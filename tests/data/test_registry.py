@@ -52,6 +52,15 @@ def test_cached(cache: Path) -> None:
     assert available() == (*BUILT_IN, "meters")
 
 
+def test_labels_that_nobody_knows_are_none(cache: Path) -> None:
+    np.savez(cache / "motes.npz", X=np.zeros((2, 1)), y=np.array([-1, -1]))
+    np.savez(cache / "partly.npz", X=np.zeros((2, 1)), y=np.array([-1, 4]))
+    assert load("motes").y is None
+    partly = load("partly").y
+    assert partly is not None
+    assert partly.tolist() == [-1, 4]
+
+
 def test_a_cached_file_does_not_hide_a_built_in_set(cache: Path) -> None:
     np.savez(cache / "iris.npz", X=np.zeros((1, 1)))
     assert load("iris").n_rows == 150
