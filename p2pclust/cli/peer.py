@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,9 @@ def peer(
         str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
     ] = None,
     state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it keeps its store.")] = None,
+    door: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where operators may ask over the network; default nowhere.")
+    ] = None,
     timing: Annotated[str | None, typer.Option(metavar="default|wan|fast", help="The same on all peers.")] = None,
     fitness: Annotated[float | None, typer.Option(metavar="X", help="How well it would aggregate, 0 to 1.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
@@ -53,7 +57,8 @@ def peer(
 
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
-        "columns": columns_of(columns), "missing": missing, "state_dir": state_dir, "timing": timing, "fitness": fitness,
+        "columns": columns_of(columns), "missing": missing, "state_dir": state_dir, "door": door, "timing": timing,
+        "fitness": fitness,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     checked = load_config(config, {key: value for key, value in given.items() if value is not None})
@@ -76,7 +81,9 @@ def become(config: Mapping[str, Any]) -> None:
     file = Path(config["state_dir"]) / "peer.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        # Told here, because asking for it imports an e-mail parser, which a running peer would keep.
+        told = {**config, "version": version("p2pclust")}
+        file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"state_dir {file.parent}: cannot be written ({error.strerror}): choose another") from None
     sys.stdout.flush()

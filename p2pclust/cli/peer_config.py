@@ -61,6 +61,8 @@ class PeerConfig(BaseModel):
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
     missing: Literal["error", "drop"] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
+    #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
+    door: Annotated[str, AfterValidator(_address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
     fitness: Annotated[float, Field(ge=0, le=1)] = 0.5
 

@@ -93,8 +93,8 @@ class Context:
         Where no way is known nothing is sent: whoever waits for an answer asks again.
         """
         if self.routing.whole:
-            via, until = self._routes.get(to, ("", 0.0))
-            relays = (via,) if via and self.now < until else ()
+            via = self.way_to(to)
+            relays = (via,) if via else ()
         elif self.routing.linked(to):
             relays = ()
         else:
@@ -132,6 +132,11 @@ class Context:
             self._routes.pop(source, None)
         elif self.now >= self._routes.get(source, ("", 0.0))[1]:
             self._routes[source] = (via, self.now + _ROUTE_S)
+
+    def way_to(self, name: str) -> str:
+        """The relay that a peer was last heard over, as long as that is remembered; empty otherwise."""
+        via, until = self._routes.get(name, ("", 0.0))
+        return via if self.now < until else ""
 
     def persist(self, table: str, key: str, value: bytes | None, *, sync: bool = True) -> None:
         """Write one row."""

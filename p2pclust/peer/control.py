@@ -14,7 +14,6 @@ import asyncio
 import base64
 import json
 import os
-import resource
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 from p2pclust.peer.events import Linked, Submit
 from p2pclust.peer.shell import Shell
+from p2pclust.peer.status import max_rss_mb
 
 __all__ = ["Control", "Lines"]
 
@@ -156,19 +156,6 @@ class Control:
                 "bytes_sent": counters.bytes_sent,
                 "bytes_received": counters.bytes_received,
                 "dropped": counters.dropped,
-                "max_rss_mb": _max_rss_mb(),
+                "max_rss_mb": max_rss_mb(),
             }
         )
-
-
-def _max_rss_mb() -> float:
-    """The most memory that this process ever had resident, with the pages that forks of one server share.
-
-    Not `ru_maxrss` where it can be helped: on Linux a new program inherits that figure from whoever started it.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -106,6 +106,10 @@ class Core:
         """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
         return self._ctx.timers.next_at()
 
+    def way_to(self, name: str) -> str:
+        """The relay through which answers to that peer go on a full mesh, because it was last heard through it; or none."""
+        return self._ctx.way_to(name)
+
     def step(self, now: float, event: Event) -> list[Effect]:
         """Take one event and return what is to be done about it, in order.
 

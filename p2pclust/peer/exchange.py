@@ -123,6 +123,10 @@ class Exchange:
             return None
         return {name: b"".join(self._came[name][self.at]) for name in self._near}
 
+    def waits_for(self) -> list[str]:
+        """The neighbours whose words of the present tick are not here."""
+        return [name for name in self._near if self.at not in self._came[name]]
+
     def refuse(self, name: str) -> None:
         """That word was none; a better one may come."""
         self._came[name].pop(self.at, None)

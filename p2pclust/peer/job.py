@@ -196,6 +196,19 @@ class Job:
         if name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
             self.election.aggregator_lost()
 
+    def standing(self) -> tuple[str, str, list[str]]:
+        """Say for people what this job is at here, who aggregates as far as known, and for whom is waited."""
+        aggregator, roster = self.election.aggregator, self.document.roster
+        if self.ledger.finished:
+            return "finished", "", []
+        if self._term is not None:
+            return self._term.phase, aggregator, self._term.waits_for()
+        if not aggregator:
+            return "electing", "", [name for name in roster if not self._membership.present(name)]
+        if self._pending is not None or self.desk.busy:
+            return "fetching", aggregator, []
+        return ("computing", aggregator, []) if self._computing else ("following", aggregator, [aggregator])
+
     def forget(self) -> None:
         """Nobody needs this job any more: leave no timer and no row behind."""
         self.election.stop()

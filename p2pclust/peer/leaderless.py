@@ -52,6 +52,7 @@ class LeaderlessJob:
         children: Children, note: bytes | None,
     ) -> None:  # fmt: skip
         self._ctx = context
+        self._membership = membership
         self.document = document
         self.ledger = ledger
         self.id = document.id
@@ -115,6 +116,16 @@ class LeaderlessJob:
         """Membership changed its mind about a roster peer."""
         if not self.ledger.finished:
             self.circles.look()
+
+    def standing(self) -> tuple[str, str, list[str]]:
+        """Say for people what this job is at here, that nobody aggregates, and for whom is waited."""
+        if self.ledger.finished:
+            return "finished", "", []
+        if self.circles.circle is None:
+            return "joining", "", [name for name in self.document.roster if not self._membership.present(name)]
+        if self._round is None:
+            return "computing", "", []
+        return "closing" if self._final else "mixing", "", self._exchange.waits_for()
 
     def forget(self) -> None:
         """Nobody needs this job any more: leave no timer and no row behind."""

@@ -24,18 +24,20 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.errors import P2PClustError
+from p2pclust.errors import P2PClustError, UsageError
 from p2pclust.peer.armed import Armed, ArmedFault
+from p2pclust.peer.asked import Asked
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.control import Control, Lines
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.device import restrain
+from p2pclust.peer.door import Door
 from p2pclust.peer.rows import load_rows
 from p2pclust.peer.shell import Shell, explain
 from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.transport.keys import load_bundle, load_roster
+from p2pclust.transport.keys import Bundle, load_bundle, load_roster
 from p2pclust.transport.zeromq import ZmqLinks
 
 __all__ = ["die_with_parent", "main", "run_peer"]
@@ -102,6 +104,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         )  # fmt: skip
         core = Core(identity, store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
+        door = _door(config, shell, links, bundle, watch)
 
         def told_here(verb: str, fields: Mapping[str, Any]) -> None:
             if not loop.is_closed():
@@ -119,6 +122,8 @@ async def _live(config: Mapping[str, Any]) -> int:
         if lines is not None:
             Control(shell, lines).serve(0)
         error = await shell.ended
+        if door is not None:
+            door.close()
         shell.close()
         worker.close(_GOODBYE_S)
     finally:
@@ -130,6 +135,23 @@ async def _live(config: Mapping[str, Any]) -> int:
         return error.exit_code if isinstance(error, P2PClustError) else 1
     watch("left", {})
     return 0
+
+
+def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Any) -> Door | None:
+    """Where operators ask. A peer that was started by a command has one; what is wrong with it stops no peer."""
+    shell.version = str(config.get("version", ""))
+    if config["control"] == "stdio":
+        return None
+    door = Door(
+        asyncio.get_running_loop(), links.context, Asked(shell).take, lambda reason: watch("malformed", {"reason": reason})
+    )  # fmt: skip
+    try:
+        door.open_here(Path(config["state_dir"]))
+        if config.get("door"):
+            watch("door", {"address": door.open_to_all(config["door"], bundle, lambda: links.roster)})
+    except UsageError as error:
+        watch("no-door", {"reason": str(error)})
+    return door
 
 
 def die_with_parent() -> None:

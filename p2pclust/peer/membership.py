@@ -83,6 +83,11 @@ class Membership:
         self._left = False
         self._changes: list[tuple[str, str]] = []
 
+    @property
+    def incarnation(self) -> int:
+        """This peer's own."""
+        return self._me.incarnation
+
     # -- what others ask --------------------------------------------------------------------------------------------
 
     def status(self, name: str) -> str:

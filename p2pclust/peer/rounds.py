@@ -139,6 +139,26 @@ class Aggregating:
         refs = [self._round.ref, *self._round.contributions.values(), *self._round.pulling.values(), *sums]
         return [ref.digest for ref in refs if ref.payload is None]
 
+    @property
+    def phase(self) -> str:
+        """What this term is at: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
+        if self._round is None:
+            return "describing"
+        return "combining" if self._round.combining else "closing" if self._round.final else "gathering"
+
+    def waits_for(self) -> list[str]:
+        """Whose answers this round lacks, in roster order."""
+        opened, roster = self._round, self._document.roster
+        if opened is None or opened.combining:
+            return []
+        if opened.final:
+            return [name for name in roster if name not in opened.adopted and not self._gone(name)]
+        wanted = sorted([opened.proposer] if opened.one else opened.asked)
+        lacking = {i: None for i in wanted if i >= 0 and roster[i] not in opened.answered and i not in opened.left_out}
+        if not opened.adopted_by_majority:
+            lacking |= {i: None for i, name in enumerate(roster) if name not in opened.adopted}
+        return [roster[index] for index in sorted(lacking)]
+
     # -- opening ----------------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:

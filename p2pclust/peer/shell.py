@@ -67,6 +67,13 @@ class Shell:
         self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
         self._aggregates: dict[str, bool] = {}
+        self._listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
+        #: When each peer was last heard on the loop's clock, over whatever way.
+        self.heard: dict[str, float] = {}
+        #: How finished jobs ended, by the digests of their final states; kept by whoever looked.
+        self.outcomes: dict[str, tuple[bytes, str, str]] = {}
+        self.version = ""  # of the package, told by whoever started the peer
+        self.began_at = self._loop.time()
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
         self.links: Links
         self.worker: Worker
@@ -98,16 +105,28 @@ class Shell:
         for task in self._checks:
             task.cancel()
 
+    @property
+    def now(self) -> float:
+        """The loop's clock, in seconds."""
+        return self._loop.time()
+
+    def listen(self, listener: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
+        """Also tell `listener` what the core reports, until the function that is returned is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
     # -- events -------------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, frames: list[bytes], lane: Lane) -> None:
         """A message came: check it and hand it to the core. What is malformed is dropped and counted."""
+        self.heard[source] = self._loop.time()
         try:
             message = decode(frames)
             if isinstance(message, Relay) and message.target == self.core.identity.name:
                 inner = decode(message.inner)
                 if isinstance(inner, Relay) or not self._signer.valid(message):
                     raise WireError("relayed message without a valid signature")
+                self.heard[message.origin] = self._loop.time()
                 self.step(Arrived(message.origin, inner, via=source))
             else:
                 self.step(Arrived(source, message))
@@ -213,6 +232,8 @@ class Shell:
     def _report(self, effect: Report) -> None:
         fields = effect.fields
         self._watch(effect.verb, fields)
+        for listener in tuple(self._listeners):
+            listener(effect.verb, fields)
         if effect.verb == "elected":
             self._aggregates[fields["job"]] = True
         elif effect.verb in ("deposed", "finished"):

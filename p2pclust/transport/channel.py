@@ -115,6 +115,14 @@ class Channel:
         self._wait()
         return True
 
+    @property
+    def up(self) -> bool:
+        """Whether the connection stands and takes messages now."""
+        ready = bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
+        if ready and self._timer is not None:
+            self._loop.call_soon(self._on_event)  # asking took away the sign that what waits can go
+        return ready
+
     def revive(self) -> None:
         """Connect afresh unless the socket can send: the peer was just heard on a new connection of its own.
 

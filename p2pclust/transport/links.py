@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from p2pclust.errors import UsageError
+from p2pclust.transport.keys import Roster
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES, MAX_FRAMES
 
 __all__ = [
@@ -64,6 +65,13 @@ class Links(Protocol):
     """The interface that the real and the simulated transport follow."""
 
     counters: Counters
+
+    @property
+    def roster(self) -> Roster:
+        """Who may connect now."""
+
+    def trouble(self, peer: str) -> str:
+        """Say why nothing can be sent to a peer at the moment, or return an empty string."""
 
     def connect(self, peer: str, address: str) -> None:
         """Open a link to a peer at ``"host:port"``.

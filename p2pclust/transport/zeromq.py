@@ -141,6 +141,18 @@ class ZmqLinks:
         """Who may connect now."""
         return self._roster
 
+    @property
+    def context(self) -> zmq.Context[zmq.Socket[bytes]]:
+        """Where further sockets of this peer may be made: those with CURVE ask the same ZAP handler."""
+        return self._context
+
+    def trouble(self, peer: str) -> str:
+        """Say why nothing can be sent to a peer at the moment, or return an empty string."""
+        link = self._links.get(peer)
+        if link is None:
+            return "no address of it is known" if self._roster.curve_key(peer) else "not on the fleet roster"
+        return "" if link.control.up else f"no connection to {link.address}"
+
     def set_roster(self, roster: Roster) -> None:
         """Take a newer roster: links to peers that left it or changed their key are closed, their messages refused."""
         self._roster = roster

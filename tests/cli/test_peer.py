@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "state_dir": str(device / "state"),
         "columns": None,
         "missing": "error",
+        "door": None,
         "faults": [],
         "control": "",
     }
@@ -98,7 +100,8 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
     peer.become(config)
     ((_, *arguments),) = calls
     assert arguments == ["-m", "p2pclust.peer.main", str(device / "state" / "peer.json")]
-    assert json.loads((device / "state" / "peer.json").read_text()) == config
+    told = json.loads((device / "state" / "peer.json").read_text())
+    assert told == config | {"version": version("p2pclust")}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,278 @@
+"""Ask a running peer through its door: on this device over its Unix socket, from elsewhere over TCP with a key."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket as plain
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+import zmq
+
+from p2pclust.errors import FleetError, UsageError, WireError
+from p2pclust.peer.door import DOOR
+from p2pclust.transport.channel import set_common_options
+from p2pclust.transport.keys import Bundle, Roster, load_bundle, load_roster
+from p2pclust.transport.links import parse_address
+from p2pclust.transport.wire import pack, unpack
+
+__all__ = ["DEFAULT", "ENVIRONMENT", "Door"]
+
+#: Names the door where a command is not told one.
+ENVIRONMENT: Final = "P2PCLUST_DOOR"
+DEFAULT: Final = "state/door"
+
+_ENTER_S = 5.0  # how long a connection may take, handshake included
+_LOOK_S = 3.0
+_TOGETHER = 64  # keys that are tried at the same time where nobody said whose door it is
+
+
+class Door:
+    """The door of one peer, from outside. Opens when it is first asked something; close it, or use it with ``with``.
+
+    Parameters
+    ----------
+    address : str or path
+        A Unix socket or the state directory that it is in; or ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the
+        roster is tried).
+    bundle : path or Bundle, optional
+        Who asks; needed, and used, on TCP only.
+    roster : path or Roster, optional
+        The fleet roster, by default ``roster.json`` beside the bundle.
+
+    Raises
+    ------
+    UsageError
+        If the address cannot be one, or keys are missing.
+
+    Examples
+    --------
+    >>> Door("absent").ask("status")
+    Traceback (most recent call last):
+    ...
+    p2pclust.errors.FleetError: no peer listens at absent: is it running?
+    """
+
+    def __init__(
+        self, address: str | Path, bundle: Path | str | Bundle | None = None, roster: Path | str | Roster | None = None
+    ) -> None:
+        self.address = str(address)
+        self._number = 0
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._socket: zmq.Socket[bytes] | None = None
+        self._bundle: Bundle | None = None
+        self._roster: Roster | None = None
+        self._name, at, rest = self.address.rpartition("@")
+        self._where = _network(rest) if "/" not in rest and not Path(self.address).exists() else None
+        if self._where is None:
+            return
+        if bundle is None:
+            raise UsageError(f"{self.address}: a door on the network asks for a key: name your bundle with --bundle")
+        self._bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+        if isinstance(roster, Roster):
+            self._roster = roster
+        elif roster is not None or not isinstance(bundle, Bundle):
+            path = Path(bundle).parent / "roster.json" if roster is None and not isinstance(bundle, Bundle) else roster
+            assert path is not None
+            self._roster = load_roster(path, self._bundle.fleet_public)
+        else:
+            raise UsageError(f"{self.address}: say where the fleet's roster.json is")
+        if at and self._roster.curve_key(self._name) is None:
+            raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
+
+    def __enter__(self) -> Door:
+        """Return the door itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; the next question opens another."""
+        if self._socket is not None:
+            self._socket.close(linger=0)
+            self._socket = None
+        if self._context is not None:
+            self._context.term()
+            self._context = None
+
+    def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
+        """Ask one question and return the answer.
+
+        Parameters
+        ----------
+        verb : str
+            ``docs/wire.md`` lists them.
+        within_s : float
+            How long the answer may take.
+        **fields
+            Of the question, plain values.
+
+        Raises
+        ------
+        UsageError
+            If the peer refuses because of what was asked.
+        FleetError
+            If no peer listens there, it does not answer in time, or cannot do what was asked.
+        """
+        self._send(verb, fields)
+        answer = self._receive(within_s)
+        if answer is None:
+            raise FleetError(f"the peer at {self.address} does not answer within {within_s:g} s: is it very busy?")
+        return answer[0]
+
+    def follow(self, verb: str, /, within_s: float = float("inf"), **fields: Any) -> Iterator[dict[str, Any]]:
+        """Ask a question that has several answers, and yield them as they come, until the last.
+
+        Parameters
+        ----------
+        within_s : float
+            How long each may take; then the iteration ends.
+        """
+        self._send(verb, fields)
+        last = False
+        while not last:
+            answer = self._receive(within_s)
+            if answer is None:
+                return
+            fields, last = answer
+            yield fields
+
+    def _send(self, verb: str, fields: dict[str, Any]) -> None:
+        socket = self._open()
+        self._number += 1
+        body: bytes = msgpack.packb(fields, use_bin_type=True)
+        try:
+            socket.send_multipart(pack("ask", {"number": self._number, "verb": verb}, [body]))
+        except zmq.Again:
+            self.close()
+            raise FleetError(f"the connection to the peer at {self.address} is gone: is it running?") from None
+
+    def _receive(self, within_s: float) -> tuple[dict[str, Any], bool] | None:
+        """The next answer to the last question, and whether it is the last one; None if none came in time."""
+        assert self._socket is not None
+        until = time.monotonic() + within_s
+        while True:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return None
+            if not self._socket.poll(int(1000 * min(left_s, 1.0)) + 1):
+                if not self._there():
+                    self.close()
+                    raise FleetError(f"the peer at {self.address} is gone")
+                continue
+            try:
+                kind, header, frames = unpack(self._socket.recv_multipart())
+                if header.get("number") not in (self._number, 0):
+                    continue  # of an earlier question, that nobody waits for any more
+                if kind == "refused":
+                    reason = frames[0].decode(errors="replace") if frames else "refused"
+                    raise (UsageError if header.get("code") == UsageError.exit_code else FleetError)(reason)
+                return msgpack.unpackb(b"".join(frames), raw=False, strict_map_key=False), bool(header.get("last"))
+            except (WireError, ValueError, msgpack.UnpackException) as error:
+                raise FleetError(f"the peer at {self.address} answers in another language: {error}") from None
+
+    # -- the connection -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> zmq.Socket[bytes]:
+        if self._socket is None:
+            self._look()
+            self._context = zmq.Context()
+            self._socket = self._here() if self._where is None else self._far(*self._where)
+            self._socket.sndtimeo = 1000
+        return self._socket
+
+    def _path(self) -> Path:
+        path = Path(self.address)
+        return path / DOOR if path.is_dir() else path
+
+    def _look(self) -> None:
+        """See whether anybody listens: libzmq would wait for ever."""
+        try:
+            if self._where is not None:
+                plain.create_connection(self._where, _LOOK_S).close()
+                return
+            path = self._path()
+            if len(os.fsencode(path)) > zmq.IPC_PATH_MAX_LEN:
+                raise UsageError(f"{path}: longer than a Unix socket's path may be: change into a folder nearer to it")
+            if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+                raise UsageError(f"{path} is no door of a peer: name its state directory")
+            with plain.socket(plain.AF_UNIX) as probe:
+                probe.settimeout(_LOOK_S)
+                probe.connect(str(path))
+        except PermissionError:
+            raise UsageError(f"{self.address}: only the user who runs the peer may ask there") from None
+        except (ConnectionRefusedError, FileNotFoundError):
+            raise FleetError(f"no peer listens at {self.address}: is it running?") from None
+        except TimeoutError:
+            raise FleetError(
+                f"{self.address} does not answer: is the network there, and no firewall between?"
+            ) from None
+        except OSError as error:
+            if error.errno == errno.EAGAIN:  # a queue of others who ask
+                return
+            raise FleetError(f"{self.address} cannot be reached: {error.strerror or error}") from None
+
+    def _there(self) -> bool:
+        """Whether somebody still listens where we are connected."""
+        with suppress(UsageError):
+            try:
+                self._look()
+            except FleetError:
+                return False
+        return True
+
+    def _here(self) -> zmq.Socket[bytes]:
+        socket = self._dealer()
+        socket.connect(f"ipc://{self._path()}")
+        return socket
+
+    def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
+        """Connect with CURVE. Where nobody said whose door it is, the key that completes the handshake tells."""
+        assert self._bundle is not None
+        assert self._roster is not None
+        names = [self._name] if self._name else list(self._roster.names)
+        for start in range(0, len(names), _TOGETHER):
+            tried = []
+            poller = zmq.Poller()
+            for name in names[start : start + _TOGETHER]:
+                socket = self._dealer()
+                socket.curve_serverkey = self._roster.curve_key(name)
+                socket.curve_publickey, socket.curve_secretkey = self._bundle.curve_public, self._bundle.curve_secret
+                socket.ipv6 = ":" in host
+                socket.connect(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
+                poller.register(socket, zmq.POLLOUT)  # can send only when the handshake is done
+                tried.append(socket)
+            ready = dict(poller.poll(round(1000 * _ENTER_S)))
+            kept = next((socket for socket in tried if socket in ready), None)
+            for socket in tried:
+                if socket is not kept:
+                    socket.close(linger=0)
+            if kept is not None:
+                return kept
+        self.close()
+        whose = f"it is not {self._name}'s door" if self._name else "it is no peer's of this fleet"
+        raise FleetError(
+            f"{self.address} does not let us in: {whose}, or {self._bundle.name!r} is not on its fleet roster"
+        )
+
+    def _dealer(self) -> zmq.Socket[bytes]:
+        assert self._context is not None
+        socket = self._context.socket(zmq.DEALER)
+        set_common_options(socket)
+        socket.set(zmq.IMMEDIATE, 1)
+        return socket
+
+
+def _network(address: str) -> tuple[str, int] | None:
+    """Return host and port, or None for what is meant as a path."""
+    with suppress(UsageError):
+        return parse_address(address)
+    return None

@@ -1,0 +1,210 @@
+"""What a running peer knows of itself, the fleet and its jobs, as plain values: for operators, metrics and the status page.
+
+Everything here is one peer's view, and says so: nobody has a better one. Nothing in it is of the data but counts.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from p2pclust.errors import P2PClustError
+from p2pclust.peer.events import Ref
+from p2pclust.peer.membership import Member
+from p2pclust.peer.quorum import majority
+from p2pclust.protocols.job import JobState
+
+if TYPE_CHECKING:
+    from p2pclust.peer.job import Job
+    from p2pclust.peer.leaderless import LeaderlessJob
+    from p2pclust.peer.shell import Shell
+
+__all__ = ["job_snapshot", "max_rss_mb", "outcome_of", "rss_mb", "snapshot"]
+
+
+def snapshot(shell: Shell) -> dict[str, Any]:
+    """Return what this peer knows, in plain values (JSON).
+
+    Returns
+    -------
+    dict
+        ``peer``, ``version``, ``address``, ``incarnation``, ``uptime_s``; ``fleet`` (``id``, ``serial``, ``enrolled``,
+        ``alive`` with this peer, ``majority``); ``members`` and ``jobs``, a list each; ``waiting``: one line if fewer than a
+        majority of the enrolled are here, else empty; ``counters``; ``rss_mb`` and ``max_rss_mb``.
+
+        A member: ``name``, ``status``, ``incarnation``, ``address``, ``linked`` (whether it is a neighbour of this peer),
+        ``heard_s`` (seconds since it was last heard; None: never), ``why`` (why it is not alive, or why nothing can be
+        sent to it straight; else empty). For a job see `job_snapshot`.
+    """
+    core, now = shell.core, shell.now
+    roster, membership = shell.links.roster, core.membership
+    alive = membership.alive()
+    n_enrolled = len(membership.members) + 1
+    short = len(alive) < majority(n_enrolled)
+    return {
+        "peer": core.identity.name,
+        "version": shell.version,
+        "address": core.identity.address,
+        "incarnation": membership.incarnation,
+        "uptime_s": round(now - shell.began_at, 3),
+        "fleet": {
+            "id": roster.fleet_id, "serial": roster.serial, "enrolled": n_enrolled, "alive": len(alive),
+            "majority": majority(n_enrolled),
+        },
+        "waiting": f"{len(alive)} of {n_enrolled} enrolled peers are here" if short else "",
+        "members": [_member(shell, name) for name in membership.members],
+        "jobs": [job_snapshot(shell, job_id) for job_id in core.jobs.jobs],
+        "counters": _counters(shell),
+        "rss_mb": round(rss_mb(), 1),
+        "max_rss_mb": round(max_rss_mb(), 1),
+    }  # fmt: skip
+
+
+def _member(shell: Shell, name: str) -> dict[str, Any]:
+    member, heard_at = shell.core.membership.members[name], shell.heard.get(name)
+    return {
+        "name": name,
+        "status": member.status,
+        "incarnation": member.incarnation,
+        "address": member.address,
+        "linked": shell.core.routing.linked(name),
+        "heard_s": None if heard_at is None else round(shell.now - heard_at, 3),
+        "why": _why(shell, name),
+    }
+
+
+def _why(shell: Shell, name: str) -> str:
+    """Why a member is not alive, or cannot be spoken to straight; empty if all is well."""
+    core = shell.core
+    member, routing = core.membership.members[name], core.routing
+    if member.status != "alive":
+        return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
+    if not routing.linked(name):
+        hop = routing.hop(name)
+        return f"no neighbour: reached through {hop}" if hop else "no neighbour, and no way to it is known"
+    trouble = shell.links.trouble(name)
+    via = core.way_to(name)
+    return f"{trouble}; it is heard through {via}" if trouble and via else trouble
+
+
+def _why_not_alive(member: Member, since: str) -> str:
+    match member.status:
+        case "unknown" if not member.address:
+            return "nobody has told its address yet: name it in join, or wait until it speaks"
+        case "unknown":
+            return f"never heard of: no answer from {member.address} (is it running there, with the same roster.json?)"
+        case "suspect":
+            others = [*dict.fromkeys([member.suspected_by, *member.confirmed_by])]
+            return f"silent, suspected by {', '.join(filter(None, others)) or 'others'}{since}"
+        case "left":
+            return f"it said good-bye{since}"
+        case _ if member.refused_by:
+            return f"its port refused to connect, as {', '.join(member.refused_by)} saw{since}"
+        case _:
+            return f"silent, held dead{since}"
+
+
+def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
+    """Return what this peer knows of one of its jobs.
+
+    Returns
+    -------
+    dict
+        ``job``, ``protocol``, ``clusters`` (or None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within``
+        (the job in one of whose rounds it is wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none
+        is known), ``waits_for`` (names), ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot
+        go on). ``phase``: ``electing``, ``describing``, ``gathering``, ``combining`` and ``closing`` at the aggregator;
+        ``fetching``, ``computing`` and ``following`` at the others; ``joining`` and ``mixing`` where nobody aggregates; and
+        in the end ``done``, ``failed`` or ``cancelled``.
+    """
+    job = shell.core.jobs.jobs[job_id]
+    document, register = job.document, job.ledger.register
+    phase, aggregator, waits_for = job.standing()
+    membership = shell.core.membership
+    absent = [name for name in document.roster if not membership.present(name)]
+    needed, n_roster = majority(len(document.roster)), len(document.roster)
+    reason = ""
+    if phase == "finished":
+        phase, reason = _outcome(shell, job)
+    elif n_roster - len(absent) < needed:
+        reason = f"waiting: {n_roster - len(absent)} of {n_roster} peers are here, {needed} are needed"
+    return {
+        "job": job_id, **_asked(document.job), "roster": list(document.roster), "submitter": document.submitter,
+        "missing": document.missing, "collect": document.collect, "within": document.parent, "term": job.ledger.term,
+        "round": register.round, "phase": phase, "aggregator": aggregator, "waits_for": waits_for, "absent": absent,
+        "reason": reason,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _mathematics(data: bytes) -> tuple[str, int | None]:
+    """The protocol and the number of clusters of a job; nothing is built, and so nothing imported for it."""
+    try:
+        last = msgpack.unpackb(data, raw=False, strict_map_key=True)["stages"][-1]
+        clusters = last.get("parameters", {}).get("n_clusters")
+        return str(last["protocol"]), clusters if isinstance(clusters, int) else None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, msgpack.UnpackException):
+        return "unknown", None  # of another version, say
+
+
+def _asked(data: bytes) -> dict[str, Any]:
+    protocol, clusters = _mathematics(data)
+    return {"protocol": protocol, "clusters": clusters}
+
+
+def _outcome(shell: Shell, job: Job | LeaderlessJob) -> tuple[str, str]:
+    """How a finished job ended, and why if it failed; remembered, because a state may be large."""
+    ref = job.ledger.register.ref
+    assert ref is not None
+    known = shell.outcomes.get(job.id)
+    if known is None or known[0] != ref.digest:
+        known = (ref.digest, *outcome_of(ref, lambda: b"".join(shell.store.read_blob(ref.digest))))
+        shell.outcomes[job.id] = known
+    return known[1], known[2]
+
+
+def outcome_of(ref: Ref, read: Callable[[], bytes]) -> tuple[str, str]:
+    """Return ``done``, ``failed`` or ``cancelled``, and the reason, of a final state."""
+    try:
+        state = JobState.decode(ref.payload if ref.payload is not None else read())
+    except P2PClustError as error:
+        return "failed", f"its final state cannot be read here: {error}"
+    return ("done" if state.status == "done" else "failed"), state.reason
+
+
+def _counters(shell: Shell) -> dict[str, Any]:
+    counters = shell.links.counters
+    return {
+        "messages_sent": counters.messages_sent,
+        "messages_received": counters.messages_received,
+        "bytes_sent": counters.bytes_sent,
+        "bytes_received": counters.bytes_received,
+        "dropped": dict(counters.dropped),
+    }
+
+
+def rss_mb() -> float:
+    """The memory that this process has resident now, in MB, with the pages that it shares; 0 where that is not told."""
+    return _of_kernel("VmRSS:") or 0.0
+
+
+def max_rss_mb() -> float:
+    """The most memory that this process ever had resident, with the pages that forks of one server share, in MB.
+
+    Not `ru_maxrss` where it can be helped: on Linux a new program inherits that figure from whoever started it.
+    """
+    return _of_kernel("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _of_kernel(label: str) -> float | None:
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(label):
+                return int(line.split()[1]) / 1024
+    return None

@@ -1,0 +1,254 @@
+"""The door: questions from outside, answered on a peer's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+import zmq
+
+from p2pclust.errors import FleetError, P2PClustError, UsageError
+from p2pclust.fleet import asking
+from p2pclust.peer import door as inside
+from p2pclust.transport.keys import Bundle, Roster, throwaway_fleet
+from p2pclust.transport.wire import pack, unpack
+from p2pclust.transport.zeromq import ZmqLinks
+
+
+@pytest.fixture(scope="module")
+def fleet() -> tuple[Roster, dict[str, Bundle]]:
+    return throwaway_fleet(["a", "b"])
+
+
+def serve(
+    answer: inside.OnQuestion, ask: Callable[[str], Any], home: Path, fleet: tuple[Roster, dict[str, Bundle]]
+) -> Any:
+    """Ask in a thread what a peer's loop answers; returns what `ask` returned."""
+    roster, bundles = fleet
+
+    async def live() -> Any:
+        loop = asyncio.get_running_loop()
+        links = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
+        door = inside.Door(loop, links.context, answer)
+        try:
+            door.open_here(home)
+            address = door.open_to_all("127.0.0.1:0", bundles["a"], lambda: links.roster)
+            async with asyncio.timeout(20):
+                return await loop.run_in_executor(None, ask, address)
+        finally:
+            door.close()
+            links.close()
+
+    return asyncio.run(live())
+
+
+def echo(asker: inside.Asker, verb: str, fields: dict[str, Any]) -> None:
+    asker.answer({"by": asker.name, "verb": verb, **fields})
+
+
+def test_the_state_directory_leads_to_the_door(tmp_path: Path, fleet: Any) -> None:
+    def ask(address: str) -> Any:
+        assert (tmp_path / "door").stat().st_mode & 0o777 == 0o600
+        with asking.Door(tmp_path) as by_folder, asking.Door(tmp_path / "door") as by_socket:
+            return [door.ask("say", what=number) for number, door in enumerate((by_folder, by_folder, by_socket))]
+
+    assert serve(echo, ask, tmp_path, fleet) == [
+        {"by": "this device", "verb": "say", "what": number} for number in range(3)
+    ]
+
+
+def test_a_key_on_the_roster_may_ask_over_the_network(tmp_path: Path, fleet: Any) -> None:
+    roster, bundles = fleet
+
+    def ask(address: str) -> Any:
+        told = []
+        for where in (address, f"a@{address}"):  # whose door it is need not be said
+            with asking.Door(where, bundles["b"], roster) as door:
+                told.append(door.ask("say")["by"])
+        return told
+
+    assert serve(echo, ask, tmp_path, fleet) == ["b", "b"]
+
+
+def test_a_stranger_is_not_let_in(tmp_path: Path, fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_ENTER_S", 0.2)
+    roster, _ = fleet
+    _, strangers = throwaway_fleet(["b"])
+
+    def ask(address: str) -> Any:
+        with (
+            pytest.raises(FleetError, match="does not let us in"),
+            asking.Door(address, strangers["b"], roster) as door,
+        ):
+            door.ask("say")
+        with (
+            pytest.raises(FleetError, match="it is not b's door"),
+            asking.Door(f"b@{address}", fleet[1]["b"], roster) as door,
+        ):
+            door.ask("say")
+
+    serve(echo, ask, tmp_path, fleet)
+
+
+def test_who_left_the_roster_is_refused_on_the_connection_that_stands(tmp_path: Path, fleet: Any) -> None:
+    roster, bundles = fleet
+    present = [roster]
+
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        links = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
+        door = inside.Door(loop, links.context, echo)
+        address = door.open_to_all("127.0.0.1:0", bundles["a"], lambda: present[0])
+
+        def ask() -> None:
+            with asking.Door(f"a@{address}", bundles["b"], roster) as client:
+                assert client.ask("say")["by"] == "b"
+                present[0] = Roster(roster.fleet_id, roster.serial + 1, roster.peers[:1], b"")
+                with pytest.raises(UsageError, match="not on this peer's fleet roster"):
+                    client.ask("say")
+
+        await loop.run_in_executor(None, ask)
+        door.close()
+        links.close()
+
+    asyncio.run(live())
+
+
+def test_refusals_and_large_answers_and_several(tmp_path: Path, fleet: Any) -> None:
+    def answer(asker: inside.Asker, verb: str, fields: dict[str, Any]) -> None:
+        match verb:
+            case "large":
+                asker.answer({"bytes": bytes(3 * 2**20)})
+            case "too-large":
+                asker.answer({"bytes": bytes(9 * 2**20)})
+            case "many":
+                for number in range(3):
+                    asker.answer({"number": number}, last=number == 2)
+            case _:
+                asker.refuse("not so", fields["code"])
+
+    def ask(address: str) -> Any:
+        with asking.Door(tmp_path) as door:
+            errors = []
+            for code in (2, 3):
+                with pytest.raises(P2PClustError, match="not so") as caught:
+                    door.ask("?", code=code)
+                errors.append(type(caught.value))
+            with pytest.raises(FleetError, match="more than one answer"):
+                door.ask("too-large")
+            return errors, len(door.ask("large")["bytes"]), [told["number"] for told in door.follow("many")]
+
+    assert serve(answer, ask, tmp_path, fleet) == ([UsageError, FleetError], 3 * 2**20, [0, 1, 2])
+
+
+def test_who_goes_away_is_noticed(tmp_path: Path, fleet: Any) -> None:
+    left: list[inside.Asker] = []
+
+    def ask(address: str) -> Any:
+        with asking.Door(tmp_path) as door:
+            assert next(door.follow("watch")) == {}
+        with asking.Door(tmp_path) as door:
+            while door.ask("gone?")["heard"]:
+                pass
+        return True
+
+    def answer(asker: inside.Asker, verb: str, fields: dict[str, Any]) -> None:
+        if verb == "watch":
+            left.append(asker)
+            asker.answer({}, last=False)
+        else:
+            asker.answer({"heard": left[0].answer({}, last=False)})
+
+    assert serve(answer, ask, tmp_path, fleet)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\xc1"],
+        pack("ask", {"number": 1, "verb": "status"}),
+        pack("ask", {"number": 1, "verb": "status"}, [b"\x93"]),
+        pack("ask", {"number": 1, "verb": "status"}, [msgpack.packb([1])]),
+        pack("ask", {"number": 1, "verb": "status"}, [msgpack.packb({1: 2})]),
+        pack("ask", {"number": 1, "verb": "status"}, [b"\x81" * 2000]),
+        pack("ask", {"number": True, "verb": "status"}, [b"\x80"]),
+        pack("ask", {"number": 1}, [b"\x80"]),
+        pack("tell", {"number": 1, "verb": "status"}, [b"\x80"]),
+        pack("ask", {"number": 1, "verb": "status"}, [b"\x80"] * 10),
+    ],
+)
+def test_what_is_malformed_is_refused_and_harms_nobody(tmp_path: Path, fleet: Any, frames: list[bytes]) -> None:
+    def ask(address: str) -> Any:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        with context.socket(zmq.DEALER) as raw:
+            raw.linger = 0
+            raw.connect(f"ipc://{tmp_path}/door")
+            raw.send_multipart(frames)
+            assert raw.poll(10_000)
+            kind, _, (reason,) = unpack(raw.recv_multipart())
+        context.term()
+        with asking.Door(tmp_path) as door:
+            door.ask("say")
+        return kind, reason.decode()
+
+    kind, reason = serve(echo, ask, tmp_path, fleet)
+    assert kind == "refused"
+    assert reason.startswith("cannot read the question: ")
+
+
+def test_nobody_is_there(tmp_path: Path, fleet: Any) -> None:
+    roster, bundles = fleet
+    with pytest.raises(FleetError, match=f"no peer listens at {tmp_path}: is it running"):
+        asking.Door(tmp_path).ask("status")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(FleetError, match=f"no peer listens at {address}"):
+        asking.Door(address, bundles["b"], roster).ask("status")
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="is no door of a peer"):
+        asking.Door(tmp_path / "file").ask("status")
+
+
+def test_a_socket_that_a_dead_peer_left(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "door"))
+    with pytest.raises(FleetError, match="is it running"):
+        asking.Door(tmp_path).ask("status")
+
+
+def test_a_door_on_the_network_wants_keys(fleet: Any) -> None:
+    with pytest.raises(UsageError, match="--bundle"):
+        asking.Door("10.0.0.1:7400")
+    with pytest.raises(UsageError, match="'c' is not on the fleet roster"):
+        asking.Door("c@10.0.0.1:7400", fleet[1]["b"], fleet[0])
+
+
+def test_a_path_that_is_too_long(tmp_path: Path, fleet: Any) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+
+    async def live() -> None:
+        door = inside.Door(asyncio.get_running_loop(), zmq.Context.instance(), echo)
+        with pytest.raises(UsageError, match="choose a shorter state_dir"):
+            door.open_here(deep)
+        door.close()
+
+    asyncio.run(live())
+    with pytest.raises(UsageError, match="longer than a Unix socket's path"):
+        asking.Door(deep).ask("status")
+
+
+def test_the_mask_of_the_process_is_as_before(tmp_path: Path, fleet: Any) -> None:
+    before = os.umask(0o022)
+    try:
+        serve(echo, lambda address: None, tmp_path, fleet)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
