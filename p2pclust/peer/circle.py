@@ -87,6 +87,7 @@ class Circles:
         self._all = document.peers_links
         self.circle: Circle | None = None
         self.links: Links | None = None  # among the circle's members
+        self._needs_all = document.missing == "all"
         self._highest = ledger.term
         self._outside_since = 0.0
         self._asked_at = float("-inf")
@@ -157,6 +158,11 @@ class Circles:
 
     # -- what membership says ---------------------------------------------------------------------------------------
 
+    def settle(self) -> None:
+        """The job shall only end now, for which a majority is enough, whatever it needed to go on."""
+        self._needs_all = False
+        self.look()
+
     def look(self) -> None:
         """Somebody died or is back: is this circle still one that can get on?"""
         if self.circle is None:
@@ -168,7 +174,7 @@ class Circles:
             return
         left = [member for member in self.circle.members if member not in gone]
         part = self._all.among(left).part(self._me)
-        if self._document.missing != "all" and self._enough(part):
+        if not self._needs_all and self._enough(part):
             self._propose(part)
         else:
             self._wait(len(part))
@@ -185,7 +191,7 @@ class Circles:
             return
         here = [index for index, name in enumerate(self._document.roster) if self._membership.present(name)]
         part = self._all.among({*here, self._me}).part(self._me)
-        if self._enough(part) and (self._document.missing != "all" or len(part) == len(self._document.roster)):
+        if self._enough(part) and (not self._needs_all or len(part) == len(self._document.roster)):
             self._propose(part)
         else:
             self._wait(len(part))

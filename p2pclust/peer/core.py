@@ -19,7 +19,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context
 from p2pclust.peer.effects import Compute, Effect
-from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Submit
+from p2pclust.peer.events import Arrived, Cancel, Computed, Event, Leave, LinkChecked, Linked, Started, Submit
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import adopted_blobs
@@ -135,6 +135,8 @@ class Core:
                 self._linked(event.peer, up=event.up)
             case Submit():
                 self.jobs.submit(event)
+            case Cancel():
+                self.jobs.cancel(event)
             case Leave():
                 self.membership.leave()
         self._fire_due()

@@ -52,6 +52,9 @@ class Children(Protocol):
     def running(self, parent: str) -> list[Job]:
         """The jobs that this one wanted and that were not dropped."""
 
+    def cancelled_by(self, job_id: str) -> str:
+        """Who wants a job ended; empty if nobody does."""
+
     def note_for(self, parent: str, round_: int) -> bytes:
         """The note that a contribution of the parent to that round finds."""
 

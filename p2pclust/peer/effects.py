@@ -96,7 +96,7 @@ class DropBlob(Effect):
 class Task:
     """Mathematics to be done by a worker: a name of `p2pclust.peer.compute` and its inputs."""
 
-    kind: str  # begin | describe | contribute | add | combine | verify
+    kind: str  # begin | describe | contribute | add | combine | cancel | verify
     job: bytes  # the job's mathematics, as the document holds it
     n_peers: int
     me: int = -1  # this peer's index in the roster
@@ -104,6 +104,7 @@ class Task:
     state: Ref | None = None
     contributions: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # of one peer each, or sums of several
     abstained: Mapping[int, str] = field(default_factory=dict)
+    why: str = ""  # of a cancel: whose
     # Of a contribution that is made at a desk:
     note: bytes = b""  # what this peer kept for itself
     at_hand: tuple[bytes, ...] | None = None  # blobs that lie there; None: say first what is wanted

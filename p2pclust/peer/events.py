@@ -8,7 +8,19 @@ from typing import Any
 
 from p2pclust.peer.messages import Message
 
-__all__ = ["Arrived", "Computed", "Event", "Leave", "LinkChecked", "Linked", "Ref", "Started", "Submit", "Woken"]
+__all__ = [
+    "Arrived",
+    "Cancel",
+    "Computed",
+    "Event",
+    "Leave",
+    "LinkChecked",
+    "Linked",
+    "Ref",
+    "Started",
+    "Submit",
+    "Woken",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +97,16 @@ class Submit(Event):
     tolerance: float = 0.0  # of collect = "gossip"; by default 1e-9
     mixing: str = ""  # of collect = "gossip"; by default push-sum, with ticks metropolis-hastings
     ticks: int = 0  # of collect = "gossip": after which each goes on from its own mixture
+    asked: str = ""  # comes back in the reports `submitted` and `refused`, so that whoever asked knows its own
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Event):
+    """A person wants a job ended."""
+
+    job: str
+    by: str  # who
+    asked: str = ""  # comes back in the report `refused`
 
 
 @dataclass(frozen=True, slots=True)

@@ -410,6 +410,15 @@ class Job:
         """Nobody answers: stop aggregating."""
         self.election.resign()
 
+    def cancelled_by(self) -> str:
+        """Who wants this job ended."""
+        return self._children.cancelled_by(self.id)
+
+    def cancelled(self) -> None:
+        """Somebody wants this job ended; whoever aggregates it sees to that."""
+        if self._term is not None and not self.ledger.finished:
+            self._term.look()
+
     def unable(self) -> None:
         """This peer cannot aggregate this job: leave it to others."""
         self.election.withdraw()

@@ -7,9 +7,11 @@ from typing import Any
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.blobs import Blobs
+from p2pclust.peer.cancels import PREFIX as CANCEL
+from p2pclust.peer.cancels import Cancels
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document, pack_links
-from p2pclust.peer.events import Computed, Submit
+from p2pclust.peer.events import Cancel, Computed, Submit
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
@@ -53,6 +55,7 @@ class Jobs:
         self._early: dict[
             tuple[str, str], Message
         ] = {}  # the last word of each peer on a job that is not known here yet
+        self._cancels = Cancels(context, facts, stored.get("cancel", {}))
         self.jobs: dict[str, Job | LeaderlessJob] = {}
         for job_id, data in sorted(stored.get("job", {}).items()):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
@@ -74,6 +77,7 @@ class Jobs:
                 self._facts.publish(_PREFIX + job_id, document.encode())
             elif parent is None or parent.ledger.finished:
                 self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
+        self._cancels.start(lambda job_id: job_id in self.jobs and not self.jobs[job_id].ledger.finished)
         for job in self.jobs.values():
             job.start(fresh=False)
 
@@ -106,13 +110,13 @@ class Jobs:
         alive = [name for name in self._membership.alive() if self._membership.store_id(name)]
         n_enrolled = len(self._membership.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
-            ctx.report("refused", reason=f"only {len(alive)} of {n_enrolled} enrolled peers are here; name the roster")
+            self._refuse(event.asked, f"only {len(alive)} of {n_enrolled} enrolled peers are here; name the roster")
             return
         roster = tuple(sorted(event.roster or alive))
         unseen = [name for name in roster if not self._membership.store_id(name)]
         if unseen:
             # Without the id of its store a peer's word counts for no majority, ever.
-            ctx.report("refused", reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
+            self._refuse(event.asked, f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
             return
         try:
             document = Document(
@@ -122,10 +126,11 @@ class Jobs:
             )  # fmt: skip
             data = document.encode()
         except UsageError as error:
-            ctx.report("refused", reason=str(error))
+            self._refuse(event.asked, str(error))
             return
         self._synced[document.id] = {}
-        ctx.report("submitted", job=document.id, roster=list(roster))
+        told = {"asked": event.asked} if event.asked else {}
+        ctx.report("submitted", job=document.id, roster=list(roster), **told)
         self._keep(document, data)
         self._tell(document.id)
 
@@ -147,8 +152,38 @@ class Jobs:
             self._facts.publish(_PREFIX + job_id, self._documents[job_id].encode())
             self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
 
+    def cancel(self, event: Cancel) -> None:
+        """A person wants a job ended."""
+        document, job = self._documents.get(event.job), self.jobs.get(event.job)
+        reason = ""
+        if document is None:
+            reason = f"this peer does not know the job {event.job}"
+        elif document.parent:
+            reason = f"a round of {document.parent} wants this job: cancel that one"
+        elif job is not None and job.ledger.finished:
+            reason = "too late: the job has ended"
+        if reason:
+            self._refuse(event.asked, reason)
+            return
+        self._cancels.ask(event.job, event.by)
+        self._ctx.report("cancel", job=event.job, by=event.by)
+        if job is not None:
+            job.cancelled()
+
+    def cancelled_by(self, job_id: str) -> str:
+        """Who wants a job ended; empty if nobody does."""
+        return self._cancels.by(job_id)
+
+    def _refuse(self, asked: str, reason: str) -> None:
+        self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
+
     def learn(self, fact: Fact) -> None:
-        """A job's document came by gossip."""
+        """A job's document came by gossip, or that somebody wants it ended."""
+        if fact.key.startswith(CANCEL):
+            job_id = self._cancels.learn(fact, known=fact.key.removeprefix(CANCEL) in self._documents)
+            if job_id and job_id in self.jobs and not self.jobs[job_id].ledger.finished:
+                self._ctx.report("cancel", job=job_id, by=self._cancels.by(job_id))
+                self.jobs[job_id].cancelled()
         if not fact.key.startswith(_PREFIX):
             return
         try:
@@ -178,6 +213,7 @@ class Jobs:
         self._ctx.report("job", roster=list(document.roster), **document.told)
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
+        self._cancels.begun(document.id)
         job.start(fresh=True)
         for name in document.roster:
             early = self._early.pop((document.id, name), None)

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.circle import Circles
@@ -36,6 +38,7 @@ from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import AskState, Close, HeldState, Join, Message, Mix
 from p2pclust.peer.versions import Handover, Version, close_message
 from p2pclust.protocols.averaging import Answer, Averaging, Tick
+from p2pclust.protocols.engine import CANCELLED, MAX_REASON
 from p2pclust.protocols.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
@@ -53,6 +56,7 @@ class LeaderlessJob:
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
+        self._children = children
         self.document = document
         self.ledger = ledger
         self.id = document.id
@@ -79,6 +83,8 @@ class LeaderlessJob:
         if self.ledger.finished:
             return
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
+        if self._children.cancelled_by(self.id):
+            self.circles.settle()
         self._work.look_at(self.ledger.register.ref)
         if fresh:
             self.circles.begin()
@@ -264,8 +270,17 @@ class LeaderlessJob:
         assert self.circles.circle is not None
         return self.circles.circle.mask.hex() if self._one else ""
 
+    def cancelled(self) -> None:
+        """Somebody wants this job ended: the next answer of this peer says so."""
+        if not self.ledger.finished:
+            self.circles.settle()
+
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
+        by = "" if self._final else self._children.cancelled_by(self.id)
+        if by:
+            nothing = None if offer.mass is None else np.zeros_like(offer.mass)
+            offer = Offer(Answer(self._me, f"{CANCELLED}{by}"[:MAX_REASON]), nothing)
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=self.document.tolerance, ticks=self._ticks
         )  # fmt: skip

@@ -99,6 +99,9 @@ class Hooks(Protocol):
     def no_majority(self) -> None:
         """No majority has answered for as long as an election takes."""
 
+    def cancelled_by(self) -> str:
+        """Who wants the job ended; empty if nobody does."""
+
     def unable(self) -> None:
         """This peer cannot aggregate this job at all."""
 
@@ -175,6 +178,9 @@ class Aggregating:
             # This peer cannot work with the state or the job (another version of the software, say); another may.
             self._ctx.report("unable", **self._document.told, task=event.token[2], reason=event.abstains)
             self._hooks.unable()
+        elif event.token[2] == "cancel":
+            assert self._round is not None
+            self._open(event.result, self._round.round + 1, event.info)
         elif event.token[2] == "combine":
             assert self._round is not None
             self._ctx.report(
@@ -361,8 +367,22 @@ class Aggregating:
             opened.adopted_by_majority = True
         if opened.final:
             self._hooks.finished(self.term, opened)
+        elif by := self._hooks.cancelled_by():
+            self._cancel(opened, by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
+
+    def look(self) -> None:
+        """Something beside the answers has changed: may the round end now?"""
+        self._progress()
+
+    def _cancel(self, opened: Opened, by: str) -> None:
+        """The next state is the last one, and says who wanted it; nobody's contribution is waited for."""
+        opened.combining = True
+        self._ctx.report("cancelling", **self._document.told, term=self.term, round=opened.round, by=by)
+        self._compute(
+            "cancel", Task("cancel", self._document.job, len(self._document.roster), state=opened.ref, why=by)
+        )
 
     def _complete(self, opened: Opened) -> bool:
         """Whether everybody who is wanted has answered, or need not be waited for."""

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 import msgpack
@@ -142,7 +143,7 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
     assert task.state is not None
     state = engine.decode_state(job, _source(job, task.state, read))
     memories.outlived(task.job, task.state.digest)
-    if task.kind == "describe":
+    if task.kind in ("describe", "cancel"):
         return _described(job, state, task)
     if task.circle:
         return _offer(job, state, task, local) if task.kind == "contribute" else _close(job, state, task)
@@ -153,6 +154,8 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
 
 
 def _described(job: Job, state: JobState, task: Task) -> Outcome:
+    if task.kind == "cancel":
+        return _state_outcome(job, engine.cancelled(state, task.why), task.n_peers)
     if task.state is not None and task.state.payload is None:
         # Its bytes are canonical, so encoding it again would only make the same blob.
         return Outcome(None, info=_info(job, state, task.n_peers), ref=task.state)
@@ -175,6 +178,11 @@ def _offer(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
 def _close(job: Job, state: JobState, task: Task) -> Outcome:
     """Close such a round."""
     answers = {answer.peer: answer for answer in task.answers}
+    wishes = [answer.abstains for answer in task.answers if answer.abstains.startswith(engine.CANCELLED)]
+    if wishes:  # all of the circle have the same answers, so all of them end the job here
+        by = wishes[0].removeprefix(engine.CANCELLED)
+        ended = _state_outcome(job, engine.cancelled(state, by, alone=task.tolerance == inf), task.n_peers)
+        return replace(ended, info={**ended.info, "contributors": ()})
     after = leaderless.next_state(
         job, state, answers, task.estimate, n_peers=task.n_peers, tolerance=task.tolerance
     )  # fmt: skip

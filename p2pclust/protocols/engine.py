@@ -33,8 +33,10 @@ from p2pclust.protocols.verbs import Desk, Wants
 from p2pclust.protocols.wire import ContributionReader, decode_contribution, decode_state, encode_contribution, matches
 
 __all__ = [
+    "CANCELLED",
     "LEFT_OUT",
     "MAX_EMPTY_ROUNDS",
+    "MAX_REASON",
     "NOT_DRAWN",
     "ContributionReader",
     "Memory",
@@ -42,6 +44,7 @@ __all__ = [
     "advance",
     "asked",
     "begin",
+    "cancelled",
     "close",
     "conclude",
     "contribution",
@@ -61,7 +64,9 @@ MAX_EMPTY_ROUNDS = 10
 NOT_DRAWN = "not drawn"
 LEFT_OUT = "left out"
 """How the reason begins for a peer that did not answer: it did not abstain by itself, and may contribute again."""
-_MAX_REASON = 200
+CANCELLED = "cancelled by "
+"""How the reason begins of a job that somebody ended, and the answer of a peer that knows it where nobody aggregates."""
+MAX_REASON = 200
 
 
 @dataclass
@@ -273,7 +278,7 @@ def _closed(
 ) -> JobState:
     """Return what follows from a round's arrays (None after an empty one)."""
     protocol = job.protocols[state.stage]
-    reasons = {peer: reason[:_MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
+    reasons = {peer: reason[:MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
     if not all(0 <= peer < n_peers for peer in reasons) or set(reasons) & set(contributors):
         raise ValueError(f"peers {sorted(reasons)} cannot abstain beside contributors {contributors} of {n_peers}")
     closed = replace(
@@ -299,6 +304,29 @@ def _closed(
     if protocol.finished(state.arrays, arrays, steps):
         return _enter(job, replace(stepped, converged=True), state.stage + 1)
     return _within_limit(job, stepped)
+
+
+def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
+    """Return the state that ends a job because somebody wants that; what it had come to stays in it.
+
+    Parameters
+    ----------
+    state : JobState
+        The last one, running.
+    by : str
+        Who cancelled the job.
+    alone : bool
+        Whether the arrays are this peer's own: then they are left out, for all end with the same state.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.compose import cluster_job
+    >>> ended = cancelled(begin(cluster_job("llf-cm", n_clusters=2)), "meter-01")
+    >>> ended.status, ended.reason
+    ('failed', 'cancelled by meter-01')
+    """
+    reason = f"{CANCELLED}{by}"[:MAX_REASON]
+    return replace(state, status="failed", reason=reason, arrays=Arrays() if alone else state.arrays)
 
 
 def terms(job: Job, state: JobState, contribution: Contribution) -> Arrays:
@@ -444,7 +472,7 @@ def _enter(job: Job, state: JobState, stage: int) -> JobState:
         try:
             fresh = replace(fresh, arrays=protocol.open(state.arrays, streams.opening(job.seed, stage)))
         except UsageError as error:
-            return replace(fresh, status="failed", reason=str(error)[:_MAX_REASON])
+            return replace(fresh, status="failed", reason=str(error)[:MAX_REASON])
         if not fresh.arrays.sound():
             reason = f"{protocol.id}: cannot begin with numbers that are not finite: are the units of the data odd?"
             return replace(fresh, arrays=state.arrays, status="failed", reason=reason)

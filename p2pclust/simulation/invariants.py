@@ -195,7 +195,7 @@ class Invariants(Observer):
 
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
         """A state came out of another."""
-        if effect.task.kind == "combine" and effect.task.state is not None:
+        if effect.task.kind in ("combine", "cancel") and effect.task.state is not None:
             self._parents[digest] = effect.task.state.digest
 
     def _descends(self, digest: bytes, ancestor: bytes) -> bool:

@@ -19,7 +19,7 @@ from p2pclust.protocols.runner import replay
 from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.swarm import Outcome, Plan, Swarm, draw
 
-__all__ = ["LeaderlessSwarm", "run"]
+__all__ = ["LeaderlessSwarm", "paced", "run"]
 
 _TOLERANCE: Final = 1e-9
 _TRIES: Final = 30
@@ -54,9 +54,12 @@ class LeaderlessSwarm(Swarm):
 
 def run(seed: int, *, overlay: str | None = None) -> Outcome:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
-    plan = draw(seed)
-    plan = replace(plan, missing="wait" if plan.missing == "drop" else plan.missing)
-    return LeaderlessSwarm(_at_pace(laid_out(plan, overlay))).go()
+    return LeaderlessSwarm(paced(draw(seed), overlay)).go()
+
+
+def paced(plan: Plan, overlay: str | None) -> Plan:
+    """Return a plan that such a job can follow, on that overlay."""
+    return _at_pace(laid_out(replace(plan, missing="wait" if plan.missing == "drop" else plan.missing), overlay))
 
 
 def _at_pace(plan: Plan) -> Plan:

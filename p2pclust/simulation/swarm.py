@@ -403,12 +403,16 @@ class Swarm:
         finals = {bytes(self._final_state(peer)) for peer in self.world.peers.values()}
         assert len(finals) == 1, "S5: the peers finished with different bits"
         state = JobState.decode(finals.pop())
-        assert state.status == "done", f"the job failed: {state.reason}"
+        self._judge_end(state)
         self._judge_result(state)
         if self.plan.moves:
             self.world.run_until(self.world.now + DEADLINE_S, self._all_know_the_links)
             assert self._all_know_the_links(), "L4: not everybody knows the links that there are now"
         self.marks.counts["finished"] += 1
+
+    def _judge_end(self, state: JobState) -> None:
+        """Everybody finished with this state: may the job end so?"""
+        assert state.status == "done", f"the job failed: {state.reason}"
 
     def _judge_result(self, state: JobState) -> None:
         """Everybody finished with this state: is it right?"""

@@ -104,11 +104,14 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
     if task.kind == "add":
         given = b"c%s of " % b"+".join(b"%d" % index for index in readable) + state + pad
         return given if readable else None, "", {"summed": tuple(readable)}
+    ended = {"final": True, "status": "failed", "asked": ()} if task.kind == "cancel" else {}
     if task.kind == "begin":
         state = b"s0" + pad
+    elif task.kind == "cancel":
+        state = f"s{_round_of(state)}[]".encode() + pad
     elif task.kind == "combine":
         state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
-    return state, "", _toy_info(job, state, task.n_peers)
+    return state, "", _toy_info(job, state, task.n_peers) | ended
 
 
 def _job(data: bytes) -> list[Any] | None:

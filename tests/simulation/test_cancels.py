@@ -1,0 +1,37 @@
+"""Cancels at random instants, among all other misfortunes: one end, the same everywhere, and both kinds of end are met."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from p2pclust.simulation import cancel_swarm
+from p2pclust.simulation.mutants import planted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
+def test_a_job_ends_once_cancelled_or_done(overlay: str | None) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(16):
+        outcome = cancel_swarm.run(seed, overlay=overlay)
+        assert not outcome.failure, f"seed {seed}: {outcome.failure}"
+        counts += outcome.counts
+    assert counts["cancelled"] >= 4
+    if overlay is None:
+        assert counts["done in spite of a cancel"] >= 1
+
+
+@pytest.mark.slow
+def test_who_finishes_without_a_majority_is_found() -> None:
+    """What is promised of a cancelled end is watched: with a planted bug some run fails."""
+    with planted("finished-before-a-majority"):
+        assert any(_fails(seed) for seed in range(12))
+
+
+def _fails(seed: int) -> bool:
+    try:
+        return bool(cancel_swarm.run(seed).failure)
+    except AssertionError:
+        return True
