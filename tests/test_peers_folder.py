@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -40,13 +41,34 @@ def test_a_device_with_its_keys_takes_the_configuration(device: Path) -> None:
     assert not (device / "state").exists()  # checking starts nothing
 
 
+TEXT = (FOLDER / "device.toml").read_text(encoding="utf-8")
+SHOWN = re.findall(r"^# ([a-z_]+ = .+)$", TEXT, re.MULTILINE)
+"""What may be said instead, or besides."""
+
+
 def test_the_configuration_explains_every_key() -> None:
-    text = (FOLDER / "device.toml").read_text(encoding="utf-8")
-    assert sorted(tomllib.loads(text)) == sorted(PeerConfig.model_fields)
-    lines = text.splitlines()
+    keys = {field.alias or name for name, field in PeerConfig.model_fields.items()}
+    shown = {key for line in SHOWN for key in tomllib.loads(line)}
+    assert set(tomllib.loads(TEXT)) | shown == keys
+    lines = TEXT.splitlines()
     for number, line in enumerate(lines):
         if line and not line.startswith("#"):
-            assert lines[number - 1].startswith("#"), f"peers/device.toml: nothing is said about {line}"
+            above = lines[number - 1]
+            together = above.partition(" = ")[0] in keys and lines[number - 2].startswith("#")
+            assert above.startswith("#") or together, f"peers/device.toml: nothing is said about {line}"
+
+
+@pytest.mark.parametrize("line", SHOWN, ids=lambda line: line.split()[0])
+def test_what_is_shown_as_a_comment_can_be_said(device: Path, line: str) -> None:
+    (key,) = tomllib.loads(line)
+    others = [other for other in TEXT.splitlines() if not other.startswith(f"{key} = ")]
+    text = "\n".join([*others, line]).replace("meter-07", "meter-03").replace("cpus = [2, 3]", "cpus = [0]")
+    (device / "device.toml").write_text(text, encoding="utf-8")
+    (device / "ring.edges").write_text("meter-01 meter-02\nmeter-02 meter-03\nmeter-03 meter-01\n", encoding="utf-8")
+    (device / "read-meter").write_text("#!/bin/sh\necho kwh,volt\necho 1.5,230\n", encoding="utf-8")
+    (device / "read-meter").chmod(0o755)
+    config = load_config(device / "device.toml", {}, try_command=True)
+    assert key in config
 
 
 def test_every_file_is_known_here() -> None:

@@ -29,7 +29,10 @@ def peer(
     ] = None,
     roster: Annotated[Path | None, typer.Option(metavar="FILE", help="The fleet's roster.json.")] = None,
     bundle: Annotated[Path | None, typer.Option(metavar="FILE", help="This device's secret NAME.bundle.")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="FILE", help="Its rows: CSV, ARFF, Parquet, NPY or NPZ.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its rows: CSV, ARFF, Parquet, NPY or NPZ, or a folder of these."),
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(metavar="NAME,...", help="The features, by names or numbers from 1; default all columns."),
@@ -37,19 +40,29 @@ def peer(
     missing: Annotated[
         str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
     ] = None,
+    links: Annotated[
+        list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
+    ] = None,
     state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it keeps its store.")] = None,
     door: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where operators may ask over the network; default nowhere.")
     ] = None,
     timing: Annotated[str | None, typer.Option(metavar="default|wan|fast", help="The same on all peers.")] = None,
     fitness: Annotated[float | None, typer.Option(metavar="X", help="How well it would aggregate, 0 to 1.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the file, as TOML writes it; may be repeated."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the configuration, and that the data can be read.")
+    ] = False,
 ) -> None:
     """Run one peer beside this device's data, until SIGTERM or Ctrl-C makes it leave politely.
 
     \b
     Examples:
       p2pclust peer --config peer.toml
+      p2pclust peer --config peer.toml --set log=json --set 'missing={fill=0}' --check
       p2pclust peer --name meter-01 --listen 10.0.0.1:7000 --join meter-02@10.0.0.2:7000 --data rows.csv \\
           --roster fleet/roster.json --bundle fleet/meter-01.bundle --state-dir state
     """
@@ -59,9 +72,11 @@ def peer(
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
         "columns": columns_of(columns), "missing": missing, "state_dir": state_dir, "door": door, "timing": timing,
         "fitness": fitness,
+        "links": links,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
-    checked = load_config(config, {key: value for key, value in given.items() if value is not None})
+    told = {key: value for key, value in given.items() if value is not None}
+    checked = load_config(config, told, settings or (), try_command=check)
     if check:
         sys.stderr.write(f"{checked['name']}: the configuration is fine\n")
     else:

@@ -2,80 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
-from p2pclust.data.readers import read
+from p2pclust.cli.peer_keys import address, missing_rule, neighbour, reachable, source
+from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
+from p2pclust.peer.device import fitness
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
-from p2pclust.scenario.fields import wrong_value
-from p2pclust.scenario.load import read_toml
-from p2pclust.transport.keys import check_enrolled, load_bundle, load_roster
+from p2pclust.scenario.load import apply_override, read_toml
+from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, load_roster
 
 __all__ = ["PeerConfig", "load_config"]
 
-_FILES = ("roster", "bundle", "data", "state_dir")
-
-
-def _address(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise wrong_value("expected HOST:PORT, with a port from 1 to 65535")
-    return value
-
-
-def _reachable(value: str) -> str:
-    _address(value)
-    if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
-        raise wrong_value("expected the address by which other peers reach this device, not a wildcard")
-    return value
-
-
-def _neighbour(value: str) -> str:
-    name, at, address = value.partition("@")
-    if not at or not name:
-        raise wrong_value("expected NAME@HOST:PORT")
-    _address(address)
-    return value
+_FILES = ("roster", "bundle", "state_dir", "overlay")
+#: What is known of a device from nobody.
+_USUAL_FITNESS = 0.5
 
 
 class PeerConfig(BaseModel):
-    """What a peer's file may say."""
+    """What a peer's file may say; `peers/device.toml` explains every key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     #: Its name on the fleet roster.
     name: str
     #: Where other peers reach it; it listens there and nowhere else.
-    listen: Annotated[str, AfterValidator(_reachable)]
-    #: Peers that it tries first; it hears of the others from them.
-    join: Annotated[tuple[Annotated[str, AfterValidator(_neighbour)], ...], Field(strict=False)] = ()
+    listen: Annotated[str, AfterValidator(reachable)]
+    #: Peers that it tries first, each NAME@HOST:PORT; it hears of the others from them.
+    join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
     roster: Annotated[str, Field(min_length=1)]
     bundle: Annotated[str, Field(min_length=1)]
-    data: Annotated[str, Field(min_length=1)]
-    #: The features among the file's columns, and what is done about a row in which one of them is missing.
+    #: A file, a folder, or a table with a command.
+    data: Annotated[str | dict[str, Any], PlainValidator(source)]
+    #: The features among the columns, and what is done where a value of them is missing.
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
-    missing: Literal["error", "drop"] = "error"
+    missing: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
     #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
-    door: Annotated[str, AfterValidator(_address)] | None = None
+    door: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
-    fitness: Annotated[float, Field(ge=0, le=1)] = 0.5
+    #: Its neighbours, or a file with the overlay of the whole fleet; by default it is linked to everybody.
+    links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    overlay: Annotated[str, Field(min_length=1)] | None = None
+    #: What kind of device it is: told to whoever asks.
+    class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
+    #: From these follows how fit it is to aggregate, unless that is said.
+    mains: bool | None = None
+    cores: Annotated[int, Field(ge=1)] | None = None
+    fitness: Annotated[float, Field(ge=0, le=1)] | None = None
+    #: What it may take of the device.
+    nice: Annotated[int, Field(ge=0, le=19)] = 0
+    cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
+    memory_mb: Annotated[float, Field(gt=0)] | None = None
+    #: How it logs to standard error.
+    log: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-def load_config(file: Path | None, options: Mapping[str, Any]) -> dict[str, Any]:
+def load_config(
+    file: Path | None, options: Mapping[str, Any], settings: Sequence[str] = (), *, try_command: bool = False
+) -> dict[str, Any]:
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
     Parameters
     ----------
     file : Path or None
-        Relative files that it names start beside it.
+        Relative files that it names start beside it, and a command that reads the data runs there.
     options : mapping
         Replace what the file says; relative files start in the current folder.
+    settings : sequence of str
+        ``KEY=VALUE`` each, for all keys; replace what file and options say.
+    try_command : bool
+        Whether a command that reads the data is run now, to see whether its output can be used. A peer runs it anyway
+        when it starts.
 
     Raises
     ------
@@ -83,30 +88,77 @@ def load_config(file: Path | None, options: Mapping[str, Any]) -> dict[str, Any]
         If a value is wrong, a file cannot be used, or the device's key is not on the roster.
     """
     document = {} if file is None else read_toml(file)
-    for key in _FILES:
-        if file is not None and isinstance(document.get(key), str):
-            document[key] = str(file.parent / Path(document[key]).expanduser())
+    folder = Path() if file is None else file.parent
+    for key in (*_FILES, "data"):
+        if isinstance(document.get(key), str):
+            document[key] = str(folder / Path(document[key]).expanduser())
+    document |= options
+    for setting in settings:
+        apply_override(document, setting)
     where = "options" if file is None else str(file)
     try:
-        config = PeerConfig.model_validate(document | dict(options))
+        config = PeerConfig.model_validate(document)
     except ValidationError as error:
         raise UsageError(explain(where, error, PeerConfig)) from error
-    _check_keys(config, where)
-    read(
-        config.data, columns=config.columns, missing=config.missing
-    )  # refused now rather than by a peer that has joined
-    join = dict(entry.split("@", 1) for entry in config.join)
-    plain = config.model_dump() | {"join": join, "faults": [], "control": ""}
-    return plain | {key: str(Path(plain[key]).absolute()) for key in _FILES}
+    roster = _check_keys(config, where)
+    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
+    plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
+    plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
+    plain["data"] = _data(config.data, folder)
+    if isinstance(config.data, str) or try_command:
+        read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]})
+    return plain
 
 
-def _check_keys(config: PeerConfig, where: str) -> None:
+def _joins(config: PeerConfig) -> dict[str, Any]:
+    return {"join": dict(entry.split("@", 1) for entry in config.join)}
+
+
+def _links(config: PeerConfig, roster: Roster, where: str) -> dict[str, Any]:
+    """Return who is linked to whom, as far as this peer is told: by an overlay, by its own links, or both."""
+    overlay = None
+    if config.overlay is not None:
+        from p2pclust.topology.files import read_overlay  # noqa: PLC0415 - few peers have one
+
+        read = read_overlay(config.overlay, roster.names)
+        read.require_connected(config.overlay)
+        overlay = {name: list(read.neighbours(name)) for name in read.names}
+    if config.links is None:
+        return {} if overlay is None else {"overlay": overlay}
+    for name in config.links:
+        if name not in roster.names or name == config.name:
+            what = "is this peer itself" if name == config.name else f"is not on the fleet roster {config.roster}"
+            raise UsageError(f"{where}: links: {name!r} {what}")
+    own = sorted(dict.fromkeys(config.links))
+    return {"overlay": {config.name: own} if overlay is None else overlay, "links": own}
+
+
+def _fitness(config: PeerConfig) -> float:
+    if config.fitness is not None:
+        return config.fitness
+    if config.mains is None and config.cores is None:
+        return _USUAL_FITNESS
+    return fitness(mains=bool(config.mains), cores=config.cores)
+
+
+def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
+    """Return where the data come from, whatever folder the peer runs in."""
+    if isinstance(data, str):
+        return str(Path(data).absolute())
+    program, cwd = data["command"][0], folder.absolute()
+    found = cwd / program if "/" in program else shutil.which(program)
+    if found is None or shutil.which(str(found)) is None:
+        raise UsageError(f"data.command: {program!r}: no such program, or it may not be run: give its path")
+    return data | {"cwd": str(cwd)}
+
+
+def _check_keys(config: PeerConfig, where: str) -> Roster:
     bundle = load_bundle(config.bundle)
     roster = load_roster(config.roster, bundle.fleet_public)
     if bundle.name != config.name:
         raise UsageError(f"{where}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}")
     check_enrolled(bundle, roster)
-    for entry in config.join:
-        name = entry.split("@", 1)[0]
+    for name in _joins(config)["join"]:
         if name not in roster.names:
             raise UsageError(f"{where}: join: {name!r} is not on the fleet roster {config.roster}")
+    return roster

@@ -17,27 +17,26 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p2pclust.errors import P2PClustError, UsageError
+from p2pclust.errors import P2PClustError
 from p2pclust.peer.armed import Armed, ArmedFault
-from p2pclust.peer.asked import Asked
+from p2pclust.peer.beside import open_beside
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.control import Control, Lines
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.device import restrain
-from p2pclust.peer.door import Door
+from p2pclust.peer.logs import Log
 from p2pclust.peer.rows import load_rows
-from p2pclust.peer.shell import Shell, explain
+from p2pclust.peer.shell import Shell, exit_code, explain
 from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.transport.keys import Bundle, load_bundle, load_roster
+from p2pclust.transport.keys import load_bundle, load_roster
 from p2pclust.transport.zeromq import ZmqLinks
 
 __all__ = ["die_with_parent", "main", "run_peer"]
@@ -70,7 +69,10 @@ def run_peer(config: Mapping[str, Any]) -> int:
         restrain(config)
         return asyncio.run(_live(config))
     except P2PClustError as error:
-        sys.stderr.write(f"error: {error}\n")
+        if config.get("log") == "json":
+            _log(config).tell("failed", {"reason": str(error)})
+        else:
+            sys.stderr.write(f"error: {error}\n")
         return error.exit_code
 
 
@@ -80,7 +82,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     loop = asyncio.get_running_loop()
     name, timing, limits = str(config["name"]), preset(config["timing"]), Limits()
     lines = Lines(1) if config["control"] == "stdio" else None
-    watch = _watcher(lines, name)
+    watch = _watcher(lines, config)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
     store = Store(Path(config["state_dir"]))
@@ -97,14 +99,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     links = ZmqLinks(bundle, roster, config["listen"], receive)
     links.on_stranger = _strangers(watch)
     try:
-        own = config.get("links")
-        identity = Identity(
-            name, links.address, roster.names, dict(config["join"]), float(config["fitness"]), config.get("overlay"),
-            None if own is None else tuple(own), bool(config.get("partial_view", False)),
-        )  # fmt: skip
-        core = Core(identity, store.load(), timing, limits, rng)
+        core = Core(_identity(config, links), store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
-        door = _door(config, shell, links, bundle, watch)
 
         def told_here(verb: str, fields: Mapping[str, Any]) -> None:
             if not loop.is_closed():
@@ -119,11 +115,14 @@ async def _live(config: Mapping[str, Any]) -> int:
         gc.collect()
         gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
         shell.start(links, worker)
+        beside: list[Callable[[], None]] = []
         if lines is not None:
             Control(shell, lines).serve(0)
+        else:
+            beside = open_beside(config, shell, links, bundle, watch)
         error = await shell.ended
-        if door is not None:
-            door.close()
+        for close in beside:
+            close()
         shell.close()
         worker.close(_GOODBYE_S)
     finally:
@@ -131,27 +130,11 @@ async def _live(config: Mapping[str, Any]) -> int:
     store.close()
     if error is not None:
         watch("failed", {"reason": explain(error)})
-        sys.stderr.write(f"error: {name}: {explain(error)}\n")
-        return error.exit_code if isinstance(error, P2PClustError) else 1
+        if lines is not None:
+            sys.stderr.write(f"error: {name}: {explain(error)}\n")
+        return exit_code(error)
     watch("left", {})
     return 0
-
-
-def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Any) -> Door | None:
-    """Where operators ask. A peer that was started by a command has one; what is wrong with it stops no peer."""
-    shell.version = str(config.get("version", ""))
-    if config["control"] == "stdio":
-        return None
-    door = Door(
-        asyncio.get_running_loop(), links.context, Asked(shell).take, lambda reason: watch("malformed", {"reason": reason})
-    )  # fmt: skip
-    try:
-        door.open_here(Path(config["state_dir"]))
-        if config.get("door"):
-            watch("door", {"address": door.open_to_all(config["door"], bundle, lambda: links.roster)})
-    except UsageError as error:
-        watch("no-door", {"reason": str(error)})
-    return door
 
 
 def die_with_parent() -> None:
@@ -162,20 +145,32 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _watcher(lines: Lines | None, name: str) -> Any:
-    """Reports go to whoever started the peer as JSON lines, or to the log as one line each."""
+def _identity(config: Mapping[str, Any], links: ZmqLinks) -> Identity:
+    own = config.get("links")
+    return Identity(
+        str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
+        config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
+    )  # fmt: skip
+
+
+def _watcher(lines: Lines | None, config: Mapping[str, Any]) -> Any:
+    """Reports go to whoever started the peer as JSON lines, or to the log."""
     loop = asyncio.get_running_loop()
+    log = _log(config)
 
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
-        if verb == "phase" and fields["phase"] == "adopting":
-            return  # every peer in every round: the aggregator's own words are enough for whoever watches
-        if lines is not None:
+        if lines is None:
+            log.tell(verb, fields)
+        elif (
+            verb != "phase" or fields["phase"] != "adopting"
+        ):  # the aggregator's own words are enough for whoever watches
             lines.write({"t": loop.time(), "verb": verb, **fields})
-        else:
-            words = " ".join(f"{key}={value}" for key, value in fields.items())
-            sys.stderr.write(f"{datetime.now().isoformat(timespec='milliseconds')} {name} {verb} {words}\n")
 
     return tell
+
+
+def _log(config: Mapping[str, Any]) -> Log:
+    return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))
 
 
 def _strangers(watch: Any) -> Callable[[bytes], None]:

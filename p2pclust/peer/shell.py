@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from p2pclust.errors import FleetError, WireError
+from p2pclust.errors import FleetError, P2PClustError, WireError
 from p2pclust.peer.armed import Armed, ArmedFault
 from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.compute import Worker
@@ -34,7 +34,7 @@ from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.store import Store
 from p2pclust.transport.links import Lane, Links
 
-__all__ = ["Shell", "Signer"]
+__all__ = ["Shell", "Signer", "exit_code", "explain"]
 
 _CHECK_S = 0.5  # a connect that is neither accepted nor refused by then says nothing
 
@@ -250,6 +250,15 @@ class Shell:
         self._watch("fault", fields)
 
 
+def exit_code(error: BaseException) -> int:
+    """The exit code of a peer that ended for this: 3 if its device failed it, 1 for a bug."""
+    if isinstance(error, P2PClustError):
+        return error.exit_code
+    return FleetError.exit_code if isinstance(error, MemoryError) else 1
+
+
 def explain(error: BaseException) -> str:
     """One line for people about why a peer ended."""
+    if isinstance(error, MemoryError):
+        return "out of memory: give it more (memory_mb, or what its service may take), or fewer rows"
     return str(error) if isinstance(error, FleetError) else f"bug: {type(error).__name__}: {error}"

@@ -77,7 +77,7 @@ def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[s
     for step in location:
         if isinstance(step, str):
             model = next(_models(model.model_fields[step].annotation))
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

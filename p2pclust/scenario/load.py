@@ -23,7 +23,16 @@ from p2pclust.scenario.explain import explain
 from p2pclust.scenario.schema import Scenario
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
 
-__all__ = ["check_backend", "load_data", "load_scenario", "make_job", "make_links", "make_moves", "read_toml"]
+__all__ = [
+    "apply_override",
+    "check_backend",
+    "load_data",
+    "load_scenario",
+    "make_job",
+    "make_links",
+    "make_moves",
+    "read_toml",
+]
 
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
@@ -52,7 +61,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     file = Path(path)
     document = read_toml(file)
     for override in overrides:
-        _apply(document, override)
+        apply_override(document, override)
     if seed is not None:
         document["seed"] = seed
     _anchor_files(document, file.parent)
@@ -280,7 +289,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
 
 
-def _apply(document: dict[str, Any], override: str) -> None:
+def apply_override(document: dict[str, Any], override: str) -> None:
     """Put one ``key=value`` into the document."""
     key, equals, text = override.partition("=")
     steps = [step.strip() for step in key.split(".")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from p2pclust.cli import peer
-from p2pclust.cli.peer_config import PeerConfig, load_config
+from p2pclust.cli.peer_config import load_config
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 from .conftest import Cli
@@ -38,7 +38,13 @@ def device(tmp_path: Path) -> Path:
 
 
 def write_toml(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()), encoding="utf-8")
+    path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in values.items()), encoding="utf-8")
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value)
 
 
 def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
@@ -49,9 +55,10 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "bundle": str(device / "keys/meter-01.bundle"),
         "data": str(device / "rows.csv"),
         "state_dir": str(device / "state"),
-        "columns": None,
         "missing": "error",
-        "door": None,
+        "nice": 0,
+        "log": "text",
+        "log_level": "info",
         "faults": [],
         "control": "",
     }
@@ -81,10 +88,60 @@ def test_options_replace_the_file_and_are_enough(cli: Cli, device: Path, monkeyp
     assert became[1] == load_config(device / "peer.toml", {})
 
 
-def test_every_key_has_an_option() -> None:
-    import inspect
+def test_every_key_can_be_set_on_the_command_line(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[Mapping[str, Any]] = []
+    monkeypatch.setattr("p2pclust.cli.peer.become", became.append)
+    settings = ["class=meter", "mains=true", "cores=8", "nice=3", "cpus=[0]", "log=json", "missing={fill={w=0,h=1.5}}"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert cli("peer", "--config", "peer.toml", *options, "--set", "timing=wan").code == 0
+    told = became[0]
+    assert (told["class"], told["nice"], list(told["cpus"]), told["log"]) == ("meter", 3, [0], "json")
+    assert (told["missing"], told["timing"]) == ({"fill": {"w": 0, "h": 1.5}}, "wan")
+    assert cli("peer", "--config", "peer.toml", "--set", "wings=2").err.startswith(
+        "error: peer.toml: unknown key 'wings'"
+    )
 
-    assert set(PeerConfig.model_fields) <= set(inspect.signature(peer.peer).parameters)
+
+def test_fitness_follows_from_the_device_unless_it_is_said(device: Path) -> None:
+    def of(*settings: str) -> float:
+        told = {key: value for key, value in CONFIG.items() if key != "fitness"}
+        write_toml(device / "peer.toml", told)
+        return float(load_config(device / "peer.toml", {}, settings)["fitness"])
+
+    assert of() == 0.5
+    assert of("mains=true", "cores=8") == 1.0
+    assert of("cores=1") == pytest.approx(0.3375)
+    assert of("mains=true", "fitness=0.1") == 0.1
+
+
+def test_neighbours_are_named_or_stand_in_a_file(device: Path) -> None:
+    config = load_config(device / "peer.toml", {"links": ["meter-02"]})
+    assert (config["overlay"], config["links"]) == ({"meter-01": ["meter-02"]}, ["meter-02"])
+    (device / "ring.edges").write_text("meter-01 meter-02\n", encoding="utf-8")
+    write_toml(device / "peer.toml", CONFIG | {"overlay": "ring.edges"})
+    config = load_config(device / "peer.toml", {})
+    assert config["overlay"] == {"meter-01": ["meter-02"], "meter-02": ["meter-01"]}
+    assert "links" not in config
+
+
+COMMAND = {"command": ["./read-meter", "--last", "24h"], "format": "csv"}
+
+
+def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, device: Path) -> None:
+    program = device / "read-meter"
+    program.write_text("#!/bin/sh\necho x >> ran\necho w,h\necho 1,$2\n", encoding="utf-8")
+    program.chmod(0o755)
+    write_toml(device / "peer.toml", CONFIG | {"data": COMMAND})
+    told = load_config(device / "peer.toml", {})
+    assert told["data"] == COMMAND | {"cwd": str(device)}
+    assert not (device / "ran").exists()
+    ended = cli("peer", "--config", "peer.toml", "--check")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: command ./read-meter: its output: row 2, column 2 (h): '24h' is text: expected a number\n",
+    )
+    assert (device / "ran").read_text() == "x\n"
+    assert cli("peer", "--config", "peer.toml", "--check", "--columns", "w").code == 0
 
 
 def test_check_starts_nothing(cli: Cli, device: Path) -> None:
@@ -116,7 +173,24 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"fitness": 2.0}, "peer.toml: fitness = 2.0: expected at most 1"),
         ({"data": "absent.csv"}, "absent.csv: no such file"),
         ({"columns": ["depth"]}, "rows.csv: columns = 'depth': no such column; the columns are w, h"),
-        ({"missing": "mean"}, "peer.toml: missing = \"mean\": expected 'error' or 'drop'"),
+        ({"missing": "mean"}, 'peer.toml: missing = "mean": a peer knows the mean of its own rows only'),
+        ({"missing": "zero"}, "peer.toml: missing = \"zero\": expected 'error', 'drop', or { fill = VALUE }"),
+        ({"data": {"command": []}}, 'peer.toml: data = {"command": []}: expected a file, a folder, or { command = ['),
+        ({"data": COMMAND}, "data.command: './read-meter': no such program, or it may not be run: give its path"),
+        (
+            {"data": {"command": ["a"], "format": "xls"}},
+            'peer.toml: data = {"command": ["a"], "format": "xls"}: format: expected one of csv, npy, npz, arff, parquet',
+        ),
+        (
+            {"data": COMMAND | {"timeout_s": 0}},
+            'peer.toml: data = {"command": ["./read-meter", "--last"...: timeout_s: expected a number above 0',
+        ),
+        ({"links": ["x"]}, "peer.toml: links: 'x' is not on the fleet roster keys/roster.json"),
+        ({"links": ["meter-01"]}, "peer.toml: links: 'meter-01' is this peer itself"),
+        ({"overlay": "ring.edges"}, "ring.edges: "),
+        ({"class": "a\nb"}, 'peer.toml: class = "a\\nb": '),
+        ({"nice": 20}, "peer.toml: nice = 20: expected at most 19"),
+        ({"log": "xml"}, "peer.toml: log = \"xml\": expected 'text' or 'json'"),
         ({"bundle": "absent.bundle"}, "device bundle absent.bundle does not exist"),
         (
             {"name": "meter-02"},

@@ -1,0 +1,143 @@
+"""A peer's log: one line for each thing that happens, for people or for machines.
+
+`docs/logs.md` says of each word what it means and what to do about it; a test holds that table complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+__all__ = ["LEVELS", "LEVEL_OF", "Log"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+#: How much each word matters to whoever looks after the peer. Every word that a peer reports stands here.
+LEVEL_OF: Final[Mapping[str, str]] = {
+    "accepted": "info",
+    "averaged": "debug",
+    "bad-document": "warning",
+    "bad-links": "warning",
+    "bad-part": "warning",
+    "bad-tree": "warning",
+    "blob-corrupt": "warning",
+    "circle": "debug",
+    "combined": "info",
+    "contradiction": "warning",
+    "corrupt": "warning",
+    "data": "info",
+    "data-refused": "error",
+    "deposed": "info",
+    "differs": "warning",
+    "door": "info",
+    "elected": "info",
+    "failed": "error",
+    "fault": "warning",
+    "fenced": "debug",
+    "finished": "info",
+    "job": "info",
+    "late-answer": "debug",
+    "left": "info",
+    "left-out": "warning",
+    "lines-lost": "error",
+    "malformed": "warning",
+    "member": "info",
+    "mixing": "debug",
+    "no-answer": "warning",
+    "no-door": "error",
+    "no-job": "warning",
+    "outside": "debug",
+    "phase": "debug",
+    "proposer": "info",
+    "pulling": "debug",
+    "refused": "warning",
+    "refused-stranger": "warning",
+    "refuted": "info",
+    "relayed": "info",
+    "replaced": "info",
+    "started": "info",
+    "store-damaged": "error",
+    "submitted": "info",
+    "too-many-facts": "warning",
+    "took": "debug",
+    "unable": "warning",
+    "unread": "warning",
+    "waiting": "warning",
+    "without": "info",
+}
+
+
+class Log:
+    """Writes what happens to a descriptor, each in one line.
+
+    Parameters
+    ----------
+    peer : str
+        Its name, on every line.
+    form : {"text", "json"}
+        ``TIME PEER WORD KEY=VALUE ...``, or one JSON object with ``time``, ``peer``, ``level``, ``verb`` and ``fields``.
+    level : str
+        One of `LEVELS`: what matters less is left out.
+    fd : int
+    clock : callable
+        The time on the wall.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> log = Log("meter-01", fd=1, clock=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    >>> log.line("elected", {"job": "ab12", "reason": "two words"})
+    '2026-01-02T03:04:05.000+00:00 meter-01 elected job=ab12 reason="two words"'
+    """
+
+    def __init__(
+        self, peer: str, form: Literal["text", "json"] = "text", level: str = "info", fd: int = 2,
+        clock: Callable[[], datetime] = lambda: datetime.now().astimezone(),
+    ) -> None:  # fmt: skip
+        self._peer = peer
+        self._form = form
+        self._least = LEVELS.index(level)
+        self._fd = fd
+        self._clock = clock
+        self.lost = 0  # lines that could not be written
+
+    def tell(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """Write a line, if the word matters enough. That a line cannot be written, on a full disk say, ends no peer."""
+        if LEVELS.index(LEVEL_OF.get(verb, "info")) < self._least:
+            return
+        lines = [self.line("lines-lost", {"lines": self.lost})] if self.lost else []
+        data = "".join(line + "\n" for line in (*lines, self.line(verb, fields))).encode("utf-8", "replace")
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self.lost += 1
+        else:
+            self.lost = 0
+
+    def line(self, verb: str, fields: Mapping[str, Any]) -> str:
+        """Return the line."""
+        time = self._clock().isoformat(timespec="milliseconds")
+        if self._form == "json":
+            level = LEVEL_OF.get(verb, "info")
+            whole = {"time": time, "peer": self._peer, "level": level, "verb": verb, "fields": dict(fields)}
+            return json.dumps(whole, default=_plain)
+        words = [f"{key}={_word(value)}" for key, value in fields.items()]
+        return " ".join([time, self._peer, verb, *words])
+
+
+def _word(value: Any) -> str:
+    """Write a value such that it is one word, or stands in quotes, and never ends the line."""
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(_plain(value))
+    if text and text.isprintable() and not any(sign in text for sign in ' "='):
+        return text
+    return json.dumps(text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return value.hex() if isinstance(value, bytes) else str(value)
