@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from p2pclust.cli import choose, data, doctor, keys, operate, peer, protocols, reproduce, run, simulate, topology
+from p2pclust.cli import choose, data, doctor, fleet, keys, operate, peer, protocols, reproduce, run, simulate, topology
 from p2pclust.cli.output import complain, put_json
 from p2pclust.errors import P2PClustError
 
@@ -116,4 +116,5 @@ app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
 app.command("peer", short_help="Run one peer beside this device's data.")(peer.peer)
 app.command("status", short_help="Show what a running peer knows.")(operate.status)
+app.add_typer(fleet.app, name="fleet", short_help="Start, keep and end the peers of an inventory.")
 app.command("doctor", short_help="Check that this machine can run peers.")(doctor.doctor)

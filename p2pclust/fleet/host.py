@@ -1,0 +1,314 @@
+"""What `p2pclust fleet` does on one host: ``python -m p2pclust.fleet.host up|status|down|logs FOLDER``.
+
+`p2pclust fleet` runs this as a process of its own, here or through SSH. It brings the folder to the plan that comes on
+standard input, makes sure that one supervisor keeps it, and prints one JSON object. Light like the supervisor: standard
+library only, apart from the client of a peer's door, which is loaded when there is a peer to ask.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+
+from p2pclust.errors import FleetError, P2PClustError, UsageError
+from p2pclust.fleet.supervisor import ASK, LOCK, LOG, PLAN, STATE
+
+__all__ = ["main"]
+
+_LOOK_S: Final = 0.1
+_START_S: Final = 20.0  # a supervisor that does not answer by then has failed
+_ANSWER_S: Final = 5.0
+_GRACE_S: Final = 5.0  # beyond the deadline by which the peers are killed
+_LONGEST_LINE: Final = 1 << 16
+
+
+def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
+    """Take a plan and its files, and have the supervisor keep to it.
+
+    Parameters
+    ----------
+    wait_s : float
+        How long peers that were started may take until they say that they are ready.
+    source : file
+        A tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that a copy that breaks
+        off changes nothing that runs.
+
+    Raises
+    ------
+    UsageError, FleetError
+        If the folder cannot be written, the archive is none of ours, or the supervisor does not start.
+    """
+    with _alone():
+        plan = _unpack(source)
+        _write(Path(PLAN), plan, 0o600)
+        changes = _ask({"do": "reload"}) if _kept() else None
+        if changes is None or changes.get("ending"):
+            _until(lambda: not _kept(), _START_S, "the supervisor that is ending has not ended")
+            _start_supervisor()
+            changes = {"new": sorted(json.loads(plan)["peers"])}
+        started = [name for key in ("new", "changed", "again") for name in changes.get(key, ())]
+        with contextlib.suppress(FleetError):  # who is not ready by then is seen in the answer
+            _until(lambda: _settled(started), wait_s, "")
+        return {"changes": changes} | status()
+
+
+def status() -> dict[str, Any]:
+    """Return what the supervisor knows, and what the peers say of themselves."""
+    if _kept():
+        answer = _ask({"do": "status"})
+        for name, peer in answer["peers"].items():
+            if peer["pid"]:
+                peer["snapshot"] = _snapshot(Path("peers", name, "state"))
+        return {"supervisor": {key: answer[key] for key in ("pid", "since", "ending")}, "peers": answer["peers"]}
+    # Nobody keeps the folder: what was last known, and nobody runs.
+    known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"] if Path(STATE).exists() else {}
+    for peer in known.values():
+        peer["status"], peer["pid"] = ("given-up" if peer["status"] == "given-up" else "left"), 0
+    return {"supervisor": None, "peers": known}
+
+
+def down(deadline_s: float) -> dict[str, Any]:
+    """End all peers and the supervisor: politely, and by force after the deadline.
+
+    Raises
+    ------
+    FleetError
+        If the supervisor does not end.
+    """
+    with _alone():
+        if _kept():
+            _ask({"do": "down", "deadline_s": deadline_s})
+            _until(lambda: not _kept(), deadline_s + _GRACE_S, "the supervisor has not ended")
+        return status()
+
+
+def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> None:
+    """Print the last lines of peers' logs, and with `follow` those that are added until standard input ends."""
+    known = sorted(path.parent.name for path in Path("peers").glob("*/peer.log"))
+    files = {name: Path("peers", name, "peer.log") for name in (names or known) if name in known}
+    if not names:
+        files["supervisor"] = Path(LOG)
+    places = {}
+    for name, file in files.items():
+        found, places[name] = _tail(file, lines)
+        _put(out, name, found)
+    while follow:
+        if select.select([sys.stdin], [], [], _LOOK_S)[0] and not sys.stdin.buffer.read(1):
+            return
+        for name, file in files.items():
+            found, places[name] = _added(file, places[name])
+            _put(out, name, found)
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Let nobody else bring this folder up or down at the same time."""
+    with Path("changing").open("a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _unpack(source: IO[bytes]) -> bytes:
+    """Write the files of the archive, each whole or not at all; returns the plan."""
+    plan = b""
+    try:
+        with tarfile.open(fileobj=source, mode="r|") as archive:
+            for member in archive:
+                path = PurePosixPath(member.name)
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is None or path.is_absolute() or ".." in path.parts:
+                    raise UsageError(f"{member.name} does not belong into a fleet's folder")
+                if path.name == PLAN:
+                    plan = content.read()
+                else:
+                    _write(Path(path), content, member.mode & 0o755)
+    except tarfile.TarError as error:
+        raise UsageError(f"what came is no archive of a fleet: {error}") from None
+    if not plan:
+        raise UsageError("what came has no plan")
+    return plan
+
+
+def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f".{path.name}.tmp")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with os.fdopen(handle, "wb") as file:
+        os.fchmod(handle, mode)
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            while block := content.read(1 << 20):
+                file.write(block)
+        file.flush()
+        os.fsync(handle)
+    beside.replace(path)
+
+
+# -- the supervisor ---------------------------------------------------------------------------------------------------
+
+
+def _kept() -> bool:
+    """Whether a supervisor keeps this folder: whether its lock is held."""
+    try:
+        with Path(LOCK).open(encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _start_supervisor() -> None:
+    """Start it so that it outlives this process, its terminal and its connection."""
+    with Path(LOG).open("ab") as log:
+        began = log.seek(0, os.SEEK_END)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "p2pclust.fleet.supervisor", str(Path.cwd())],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+
+    def answers() -> bool:
+        if process.poll() is not None:
+            said = Path(LOG).read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
+            raise FleetError(f"the supervisor ended at once: {said[-1] if said else 'it said nothing'}")
+        try:
+            return "peers" in _ask({"do": "status"})
+        except FleetError:
+            return False
+
+    _until(answers, _START_S, "the supervisor does not answer")
+
+
+def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask the supervisor, whose socket is in the current folder: its path is short however deep the folder lies."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_ANSWER_S)
+            connection.connect(ASK)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(connection.makefile("rb").read())
+            return answer
+    except (OSError, ValueError) as error:
+        raise FleetError(f"the supervisor of {Path.cwd()} does not answer ({error}): see {LOG} there") from None
+
+
+def _settled(names: Sequence[str]) -> bool:
+    """Whether each of these peers has come up, or was given up."""
+    peers = _ask({"do": "status"})["peers"]
+    return all(peers[name]["status"] in ("running", "given-up") for name in names if name in peers)
+
+
+def _snapshot(state_dir: Path) -> dict[str, Any] | None:
+    """What a peer says of itself; None where it does not say."""
+    return None
+
+
+def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise FleetError(f"{complaint} after {timeout_s:g} s: see {LOG} in {Path.cwd()}")
+        select.select([], [], [], _LOOK_S)
+
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+
+def _tail(file: Path, n_lines: int) -> tuple[list[str], int]:
+    """Return the last lines of a file, and where it ends; reads no more of it than it must."""
+    if not file.exists():
+        return [], 0
+    with file.open("rb") as stream:
+        end = begin = stream.seek(0, os.SEEK_END)
+        data = b""
+        while begin > 0 and data.count(b"\n") <= n_lines:
+            step = min(begin, _LONGEST_LINE)
+            begin -= step
+            stream.seek(begin)
+            data = stream.read(step) + data
+        lines = data.decode("utf-8", "replace").splitlines()
+        return lines[len(lines) - n_lines :] if n_lines < len(lines) else lines, end
+
+
+def _added(file: Path, place: int) -> tuple[list[str], int]:
+    """Return the whole lines that were added after `place`, and the new place."""
+    if not file.exists():
+        return [], 0
+    with file.open("rb") as stream:
+        if place > stream.seek(0, os.SEEK_END):
+            place = 0  # it was begun anew
+        stream.seek(place)
+        data = stream.read(_LONGEST_LINE)
+    whole = data[: data.rfind(b"\n") + 1] if len(data) < _LONGEST_LINE else data
+    return whole.decode("utf-8", "replace").splitlines(), place + len(whole)
+
+
+def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
+    for line in lines:
+        out.write(f"{name}\t{line}\n")
+    out.flush()
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do one thing in a folder, and print one JSON object (``logs``: lines)."""
+    asked = _parser().parse_args(arguments)
+    folder = Path(asked.folder).expanduser()
+    os.umask(0o077)  # keys, stores and logs are for their owner's eyes only
+    try:
+        if asked.verb == "up":
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        elif not folder.is_dir():
+            sys.stdout.write('{"supervisor": null, "peers": {}}\n' if asked.verb != "logs" else "")
+            return 0
+        os.chdir(folder)
+        if asked.verb == "logs":
+            logs(asked.names, asked.lines, follow=asked.follow, out=sys.stdout)
+            return 0
+        if asked.verb == "up":
+            answer = up(asked.wait, sys.stdin.buffer)
+        else:
+            answer = status() if asked.verb == "status" else down(asked.deadline)
+    except BrokenPipeError:  # whoever read the logs has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except (P2PClustError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code if isinstance(error, P2PClustError) else 2
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m p2pclust.fleet.host")
+    parser.add_argument("verb", choices=("up", "status", "down", "logs"))
+    parser.add_argument("folder")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--wait", type=float, default=20.0)
+    parser.add_argument("--deadline", type=float, default=10.0)
+    parser.add_argument("--lines", type=int, default=10)
+    parser.add_argument("--follow", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""One peer that is kept running, over all its lives: when it is started again, and when it is given up.
+
+Only decides; `p2pclust.fleet.supervisor` starts and signals. Times are seconds of a clock that never goes back.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Kept"]
+
+#: A life that ends sooner is a failure to start; so many of them in a row, and the peer is given up.
+QUICK_S: Final = 10.0
+MOST_QUICK: Final = 5
+#: How long it stays down after a failure: twice as long after each, up to the longest.
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Kept:
+    """One peer of the plan.
+
+    Parameters
+    ----------
+    name : str
+    command : tuple of str
+        What runs it: arguments of the interpreter.
+    print : str
+        A digest of all that the peer was started with. If the plan's is another one, it is started again.
+
+    Examples
+    --------
+    >>> peer = Kept("meter-01", ("-m", "p2pclust", "peer"), "5a")
+    >>> peer.started(0.0, 4711, "2026-01-01T00:00:00")
+    >>> peer.exited(60.0, -9, "round 3")
+    >>> peer.status, peer.ended, peer.due
+    ('waiting', 'killed by SIGKILL', 60.5)
+    """
+
+    name: str
+    command: tuple[str, ...]
+    print: str
+    #: waiting (for `due`), starting, running, given-up, leaving, left.
+    status: str = "waiting"
+    wanted: bool = True
+    pid: int = 0
+    since: str = ""
+    restarts: int = 0
+    #: How its last life ended, and the last line that it wrote.
+    ended: str = ""
+    last_line: str = ""
+    #: What a peer says of itself where it can (`sd_notify`).
+    says: str = ""
+    #: The next start of one that waits; when one that leaves is killed.
+    due: float = 0.0
+    began: float = 0.0
+    quick: int = 0
+    lives: int = 0
+
+    def started(self, now: float, pid: int, since: str) -> None:
+        """Begin a life."""
+        self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
+        self.lives += 1
+
+    def ready(self) -> None:
+        """Take the peer's word that it has started, or that it lives long enough to have."""
+        if self.status == "starting":
+            self.status = "running"
+
+    def leave(self, now: float, deadline_s: float) -> None:
+        """Note that it was asked to leave; one without a process has left."""
+        self.due = now + deadline_s if self.pid else now
+        self.status = "leaving" if self.pid else "left"
+
+    def exited(self, now: float, code: int, last_line: str) -> None:
+        """End a life.
+
+        Parameters
+        ----------
+        now : float
+        code : int
+            Below 0 the number of the signal that killed it.
+        last_line : str
+            The last that this life wrote.
+        """
+        asked = self.status == "leaving"
+        self.pid = 0
+        self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+        self.last_line = last_line
+        if not self.wanted:
+            self.status = "left"
+            return
+        self.status, self.due = "waiting", now
+        if asked:  # its entry changed: the next life begins at once
+            return
+        self.quick = self.quick + 1 if now - self.began < QUICK_S else 0
+        self.due = now + min(_FIRST_WAIT_S * 2.0 ** max(self.quick - 1, 0), _LONGEST_WAIT_S)
+        if self.quick >= MOST_QUICK:
+            self.status = "given-up"
+        else:
+            self.restarts += 1
+
+    def again(self, now: float) -> None:
+        """Try one that was given up, or that has left, as if it were new."""
+        if self.status in ("given-up", "left"):
+            self.status, self.due, self.quick = "waiting", now, 0
+
+    def told(self) -> dict[str, Any]:
+        """What `p2pclust fleet status` is told."""
+        shown = ("status", "pid", "since", "restarts", "ended", "last_line", "says", "print")
+        return {key: getattr(self, key) for key in shown}
+
+
+def _signal(number: int) -> str:
+    known = {item.value: item.name for item in signal.Signals}
+    return known.get(number, f"signal {number}")

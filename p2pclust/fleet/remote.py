@@ -1,0 +1,184 @@
+"""Reaching the hosts of a fleet: this machine, or others by the system's own ``ssh``.
+
+Both ways run the same program there, ``python -m p2pclust.fleet.host``; its input is the archive, its output one JSON
+object. Whoever is asked never asks back: without a key that opens the door at once, ssh fails in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Final, TypeVar
+
+from p2pclust.errors import FleetError
+from p2pclust.fleet.inventory import Host
+
+__all__ = ["ask", "command_for", "everywhere", "listening"]
+
+_CONNECT_S: Final = 10
+_AT_ONCE: Final = 16  # hosts that are talked with at the same time
+_SSH_FAILED: Final = 255
+
+T = TypeVar("T")
+
+
+def command_for(host: Host, verb: str, arguments: Sequence[str] = ()) -> list[str]:
+    """Return what does something on a host: an argument list for this machine.
+
+    Examples
+    --------
+    >>> host = Host("gateway", "pi@10.0.0.7", "python3", "~/fleet", ("-p", "2222"))
+    >>> command_for(host, "status")[-3:]
+    ['--', 'pi@10.0.0.7', 'exec python3 -m p2pclust.fleet.host status "$HOME"/fleet']
+    """
+    if host.ssh is None:
+        return [host.python, "-m", "p2pclust.fleet.host", verb, host.state_dir, *arguments]
+    settings = [f"{name}={value}" for name, value in host.environment.items()]
+    words = [*map(_quoted, [host.python, "-m", "p2pclust.fleet.host", verb, host.state_dir, *arguments])]
+    line = " ".join(["exec", *(["env", *map(shlex.quote, settings)] if settings else []), *words])
+    base = ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_S}", "-T"]
+    return [*base, *host.ssh_options, "--", host.ssh, line]
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for the other end's shell, which is to find its own home folder."""
+    if word == "~" or word.startswith("~/"):
+        return '"$HOME"' + (shlex.quote(word[1:]) if word[1:] else "")
+    return shlex.quote(word)
+
+
+def ask(
+    host: Host,
+    verb: str,
+    arguments: Sequence[str] = (),
+    send: Callable[[IO[bytes]], None] | None = None,
+    timeout_s: float = 120.0,
+) -> dict[str, Any]:
+    """Do something on a host, and return what it answers.
+
+    Parameters
+    ----------
+    host : Host
+    verb : {"up", "status", "down"}
+    arguments : sequence of str
+    send : callable, optional
+        Writes what the host is sent.
+    timeout_s : float
+        For all of it, the copying too.
+
+    Raises
+    ------
+    FleetError
+        If the host cannot be reached, has no p2pclust, or could not do it: one line that names the host.
+    """
+    with subprocess.Popen(
+        command_for(host, verb, arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **(host.environment if host.ssh is None else {})},
+    ) as process:  # fmt: skip
+        timer = threading.Timer(timeout_s, process.kill)
+        timer.start()
+        try:
+            out, err = _exchange(process, send)
+        finally:
+            timer.cancel()
+            process.kill()  # one that has ended is not there to be killed
+    if process.returncode == 0:
+        with contextlib.suppress(ValueError):
+            answer: dict[str, Any] = json.loads(out)
+            return answer
+    raise FleetError(_why(host, process.returncode, err.decode("utf-8", "replace"), timeout_s))
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], send: Callable[[IO[bytes]], None] | None
+) -> tuple[bytes, bytes]:  # fmt: skip
+    into, out_of, complaints = process.stdin, process.stdout, process.stderr
+    assert into and out_of and complaints, "all are pipes"  # noqa: PT018
+    errors: list[bytes] = []
+    reader = threading.Thread(target=lambda: errors.append(complaints.read()))
+    reader.start()
+    with contextlib.suppress(BrokenPipeError):  # it ended early, and says why
+        if send is not None:
+            send(into)
+        into.close()
+    out = out_of.read()
+    process.wait()
+    reader.join()
+    return out, b"".join(errors)
+
+
+def _why(host: Host, code: int, err: str, timeout_s: float) -> str:
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    last = lines[-1].removeprefix("error: ") if lines else f"exit code {code}, and no word"
+    if code < 0:
+        return f"{host.name}: no answer within {timeout_s:g} s"
+    if host.ssh is not None and code == _SSH_FAILED:
+        return f"{host.name}: ssh {host.ssh} failed: {last}"
+    if "No module named" in last or code == 127:
+        return f"{host.name}: {host.python} cannot run p2pclust there ({last}): install it, or name another `python`"
+    return f"{host.name}: {last}"
+
+
+def everywhere(hosts: Sequence[Host], do: Callable[[Host], T]) -> dict[str, T | FleetError]:
+    """Do something on all hosts at the same time; a host that fails stops no other, its error stands in its place."""
+
+    def attempt(host: Host) -> T | FleetError:
+        try:
+            return do(host)
+        except FleetError as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip((host.name for host in hosts), pool.map(attempt, hosts), strict=True))
+
+
+@contextlib.contextmanager
+def listening(
+    hosts: Mapping[str, Host], arguments: Mapping[str, Sequence[str]], on_line: Callable[[str, str], None]
+) -> Iterator[Callable[[], None]]:
+    """Run ``logs`` on hosts; `on_line` gets the host and each line, from one thread per host.
+
+    Yields what waits until all hosts have told everything. At the end, whatever still runs there is told so by the end of
+    its input.
+    """
+    processes = {
+        name: subprocess.Popen(
+            command_for(host, "logs", arguments[name]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            errors="replace", env={**os.environ, **(host.environment if host.ssh is None else {})},
+        )
+        for name, host in hosts.items()
+    }  # fmt: skip
+
+    def read(name: str) -> None:
+        for line in processes[name].stdout or ():
+            on_line(name, line.rstrip("\n"))
+
+    threads = [threading.Thread(target=read, args=(name,), daemon=True) for name in processes]
+    for thread in threads:
+        thread.start()
+
+    def wait() -> None:
+        for thread in threads:
+            thread.join()
+
+    try:
+        yield wait
+    finally:
+        for process in processes.values():
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(_CONNECT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        wait()
+        for process in processes.values():
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

@@ -1,0 +1,400 @@
+"""Keeps the peers of one host running: ``python -m p2pclust.fleet.supervisor FOLDER``, as `p2pclust fleet up` starts it.
+
+It reads what is wanted from FOLDER/plan.json, starts each peer as its own child, starts it again when it ends, waits longer
+after each failure, and gives up a peer that fails five times in a row within ten seconds of its start. It listens on the
+Unix socket FOLDER/ask: one line of JSON in, one out. What it knows stands in FOLDER/state.json for whoever comes after it.
+
+There is exactly one per folder, by a lock that ends with it. It signals its own children only. When it is killed, the kernel
+asks its children to leave where it can (Linux), so that the next one finds no ports and stores in use. It imports nothing
+but the standard library, and does nothing while nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+from p2pclust.errors import FleetError
+from p2pclust.fleet.kept import QUICK_S, Kept
+
+__all__ = ["Supervisor", "main"]
+
+PLAN, STATE, LOCK, ASK, LOG = "plan.json", "state.json", "lock", "ask", "supervisor.log"
+#: A peer that was asked to leave is killed after this, unless the plan says otherwise.
+DOWN_S: Final = 10.0
+_LOOK_S: Final = 60.0  # between two looks at the size of the logs
+_LARGEST_LOG: Final = 8 * 1024 * 1024
+_LONGEST_REQUEST: Final = 1 << 16
+_PATIENCE_S: Final = 1.0  # with whoever connects and says nothing
+_TRIES: Final = 10
+_TRY_S: Final = 0.05
+_LONGEST_PATH: Final = 100  # of a Unix socket; the kernel takes 107 bytes, others a few less
+
+
+class Supervisor:
+    """Keeps the peers of one folder, which is the current one.
+
+    Parameters
+    ----------
+    interpreter : str
+        The Python that runs the peers.
+    """
+
+    def __init__(self, interpreter: str = sys.executable) -> None:
+        self._interpreter = interpreter
+        self._peers: dict[str, Kept] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_began: dict[str, int] = {}
+        self._ears: dict[str, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._die_with_us = _die_with_parent()
+        self._ending = False
+        self._down_s = DOWN_S
+        self._look_at = time.monotonic() + _LOOK_S
+        self._since = _clock()
+        self._signalled = False
+        self._written = ""
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Keep the peers until told to end.
+
+        Raises
+        ------
+        FleetError
+            If another supervisor keeps this folder, or there is no plan.
+        """
+        with _only_one(), _woken_by_signals(self._selector, self._signal), self._listen() as listener:
+            try:
+                self._take_plan()
+                while not (self._ending and not self._processes):
+                    self._turn(listener)
+                say("everybody has left")
+            finally:
+                for process in self._processes.values():  # an error of ours must not leave children behind
+                    process.kill()
+                    process.wait()
+                for name in list(self._ears):
+                    self._deafen(name)
+                self._write_state()
+
+    def _turn(self, listener: socket.socket) -> None:
+        self._write_state()
+        for key, _ in self._selector.select(self._until_due()):
+            if key.fileobj is listener:
+                self._serve(listener)
+            elif isinstance(key.data, Kept):
+                self._hear(key.data)
+            else:
+                key.data()  # a signal came; what it means is looked up below
+        if self._signalled:
+            self._signalled = False
+            self._end()
+        for name, process in list(self._processes.items()):
+            code = process.poll()
+            if code is not None:
+                self._exited(self._peers[name], code)
+        now = time.monotonic()
+        for peer in list(self._peers.values()):
+            self._do_due(peer, now)
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            for log in (Path(LOG), *map(_log, self._processes)):
+                shorten(log)
+
+    def _until_due(self) -> float:
+        now = time.monotonic()
+        due = [self._look_at]
+        due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
+        due += [peer.began + QUICK_S for peer in self._peers.values() if peer.status == "starting"]
+        return max(0.0, min(due) - now)
+
+    def _do_due(self, peer: Kept, now: float) -> None:
+        if peer.status == "waiting" and now >= peer.due:
+            self._start(peer)
+        elif peer.status == "leaving" and now >= peer.due:
+            say(f"{peer.name} did not leave in time: killed")
+            self._processes[peer.name].kill()
+            peer.due = float("inf")
+        elif peer.status == "starting" and now >= peer.began + QUICK_S:
+            peer.ready()  # an older peer does not say so itself
+
+    # -- children -----------------------------------------------------------------------------------------------------
+
+    def _start(self, peer: Kept) -> None:
+        home = Path("peers", peer.name)
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        environment = dict(os.environ)
+        environment.pop("NOTIFY_SOCKET", None)
+        heard_at = self._listen_to(peer)
+        if heard_at:
+            environment["NOTIFY_SOCKET"] = heard_at
+        with _log(peer.name).open("ab") as log:
+            self._log_began[peer.name] = log.seek(0, os.SEEK_END)
+            process = subprocess.Popen(
+                [self._interpreter, *peer.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=environment, preexec_fn=self._die_with_us,  # noqa: PLW1509 (we have no threads)
+            )  # fmt: skip
+        self._processes[peer.name] = process
+        peer.started(time.monotonic(), process.pid, _clock())
+        say(f"{peer.name} started, pid {process.pid}")
+
+    def _exited(self, peer: Kept, code: int) -> None:
+        del self._processes[peer.name]
+        self._deafen(peer.name)
+        peer.exited(time.monotonic(), code, last_line(_log(peer.name), self._log_began[peer.name]))
+        say(f"{peer.name} ended: {peer.ended}" + (f": {peer.last_line}" if peer.last_line else ""))
+        if peer.status == "given-up":
+            say(f"{peer.name} is given up: it failed {peer.quick} times in a row; mend it, then run fleet up again")
+        elif peer.status == "left" and not self._ending:
+            del self._peers[peer.name]
+
+    def _ask_to_leave(self, peer: Kept) -> None:
+        peer.leave(time.monotonic(), self._down_s)
+        if peer.name in self._processes:
+            self._processes[peer.name].send_signal(signal.SIGCONT)  # one that stands still hears nothing else
+            self._processes[peer.name].terminate()
+
+    def _listen_to(self, peer: Kept) -> str:
+        """Open the socket where the peer says that it is ready; returns its path, empty where it would be too long."""
+        path = Path("peers", peer.name, "notify").absolute()
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            return ""
+        path.unlink(missing_ok=True)
+        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ear.bind(str(path))
+        ear.setblocking(False)
+        self._ears[peer.name] = ear
+        self._selector.register(ear, selectors.EVENT_READ, peer)
+        return str(path)
+
+    def _hear(self, peer: Kept) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for line in self._ears[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
+                if line == "READY=1":
+                    peer.ready()
+                elif line.startswith("STATUS="):
+                    peer.says = line.removeprefix("STATUS=")
+
+    def _deafen(self, name: str) -> None:
+        ear = self._ears.pop(name, None)
+        if ear is not None:
+            self._selector.unregister(ear)
+            ear.close()
+            Path("peers", name, "notify").unlink(missing_ok=True)
+
+    # -- the plan, and who asks ---------------------------------------------------------------------------------------
+
+    def _take_plan(self) -> dict[str, list[str]]:
+        """Make the peers those of the plan; returns who is new, changed, removed, tried again and unchanged."""
+        plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
+        self._down_s = float(plan.get("down_s", DOWN_S))
+        now = time.monotonic()
+        done: dict[str, list[str]] = {key: [] for key in ("new", "changed", "removed", "again", "unchanged")}
+        for name, entry in plan["peers"].items():
+            peer = self._peers.get(name)
+            if peer is None:
+                self._peers[name] = Kept(name, tuple(entry["command"]), entry["print"], due=now)
+                done["new"].append(name)
+            else:
+                done[self._renew(peer, entry, now)].append(name)
+        for name, peer in list(self._peers.items()):
+            if name not in plan["peers"]:
+                peer.wanted = False
+                self._ask_to_leave(peer)
+                done["removed"].append(name)
+                if peer.status == "left":
+                    del self._peers[name]
+        return done
+
+    def _renew(self, peer: Kept, entry: Mapping[str, Any], now: float) -> str:
+        same = peer.print == entry["print"] and peer.wanted
+        peer.command, peer.print, peer.wanted = tuple(entry["command"]), entry["print"], True
+        if same and peer.status != "given-up":
+            return "unchanged"
+        if peer.name in self._processes and peer.status != "leaving":
+            self._ask_to_leave(peer)
+        peer.again(now)
+        return "again" if same else "changed"
+
+    @contextlib.contextmanager
+    def _listen(self) -> Iterator[socket.socket]:
+        Path(ASK).unlink(missing_ok=True)  # of a supervisor that was killed: we hold the lock
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(ASK)
+            Path(ASK).chmod(0o600)
+            listener.listen()
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ)
+            try:
+                yield listener
+            finally:
+                Path(ASK).unlink(missing_ok=True)
+
+    def _serve(self, listener: socket.socket) -> None:
+        """Answer one request. Whoever says nothing, or something else, is only noted."""
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        with connection:
+            connection.settimeout(_PATIENCE_S)
+            try:
+                answer = self._answer(json.loads(connection.makefile("rb").readline(_LONGEST_REQUEST)))
+                connection.sendall(json.dumps(answer).encode() + b"\n")
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                say(f"a request that was not understood: {type(error).__name__}: {error}")
+
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["do"] == "reload":
+            return {"ending": True} if self._ending else self._take_plan()
+        if request["do"] == "down":
+            self._end(float(request["deadline_s"]))
+        answer, now = self._told(), time.monotonic()
+        for name, peer in self._peers.items():
+            answer["peers"][name]["up_s"] = round(now - peer.began, 1) if peer.pid else 0.0
+        return answer
+
+    def _end(self, deadline_s: float | None = None) -> None:
+        self._ending = True
+        self._down_s = self._down_s if deadline_s is None else deadline_s
+        for peer in self._peers.values():
+            peer.wanted = False
+            if peer.status != "leaving" or deadline_s is not None:
+                self._ask_to_leave(peer)
+
+    def _signal(self) -> None:
+        self._signalled = True
+
+    def _told(self) -> dict[str, Any]:
+        peers = {name: peer.told() for name, peer in sorted(self._peers.items())}
+        return {"pid": os.getpid(), "since": self._since, "ending": self._ending, "peers": peers}
+
+    def _write_state(self) -> None:
+        text = json.dumps(self._told(), indent=1) + "\n"
+        if text != self._written:
+            beside = Path(f".{STATE}.tmp")
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(STATE)
+            self._written = text
+
+
+# -- helpers ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    """Hold the folder's lock; children do not inherit it."""
+    with Path(LOCK).open("a+", encoding="utf-8") as lock:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not tries_left:
+                    raise FleetError(f"{Path.cwd()}: another supervisor keeps this folder") from None
+                # Whoever looks whether a supervisor is there holds the lock for a moment, too.
+                select.select([], [], [], _TRY_S)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+@contextlib.contextmanager
+def _woken_by_signals(selector: selectors.BaseSelector, end: Callable[[], None]) -> Iterator[None]:
+    """Let signals end a wait: SIGCHLD of children, SIGTERM and SIGINT to end. A closed terminal ends nothing."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    for number in (signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end())
+    before = signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
+    selector.register(near, selectors.EVENT_READ, lambda: near.recv(4096))
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        near.close()
+        far.close()
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Return what makes a child be asked to leave when we are gone, where the kernel offers it (Linux)."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415
+
+    library, parent = ctypes.CDLL(None), os.getpid()
+
+    def ask() -> None:
+        library.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)  # we were gone before it could be said
+
+    return ask
+
+
+def _log(name: str) -> Path:
+    return Path("peers", name, "peer.log")
+
+
+def last_line(log: Path, since: int) -> str:
+    """Return the last line that a life wrote: what stands in its log after the first `since` bytes."""
+    with log.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        begin = since if since <= end else 0  # the log was shortened meanwhile
+        file.seek(max(begin, end - 4096))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip().removeprefix("error: ")[:500] if lines else ""
+
+
+def shorten(log: Path, most: int = _LARGEST_LOG) -> None:
+    """Set aside a log that has grown too large, and begin it anew: whoever writes appends, and notices nothing."""
+    if log.exists() and log.stat().st_size > most:
+        shutil.copyfile(log, log.with_name(log.name + ".1"))
+        os.truncate(log, 0)
+
+
+def say(line: str, to: IO[str] | None = None) -> None:
+    """Write one line into the supervisor's own log."""
+    stream = to or sys.stderr
+    stream.write(f"{_clock()} supervisor {line}\n")
+    stream.flush()
+
+
+def _clock() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def main() -> int:
+    """Keep the peers of the folder named by the only argument."""
+    os.umask(0o077)  # what we and the peers write is for their owner's eyes only
+    os.chdir(sys.argv[1])
+    try:
+        Supervisor().run()
+    except FleetError as error:
+        say(str(error))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

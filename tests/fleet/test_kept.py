@@ -1,0 +1,94 @@
+"""When a peer is started again, and when it is given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from p2pclust.fleet.kept import Kept
+
+
+def a_peer() -> Kept:
+    return Kept("a", ("-c", ""), "1")
+
+
+def live(peer: Kept, since: float, for_s: float, code: int = 1) -> None:
+    peer.started(since, 7, "")
+    peer.exited(since + for_s, code, "last")
+
+
+def test_one_that_lived_long_is_started_again_soon() -> None:
+    peer = a_peer()
+    live(peer, 100.0, 50.0)
+    assert (peer.status, peer.due, peer.restarts, peer.quick, peer.pid) == ("waiting", 150.5, 1, 0, 0)
+
+
+def test_quick_failures_wait_twice_as_long_each_time_and_the_fifth_is_the_last() -> None:
+    peer, now, waits = a_peer(), 0.0, []
+    for _ in range(4):
+        live(peer, now, 1.0)
+        waits.append(peer.due - (now + 1.0))
+        now = peer.due
+    assert waits == [0.5, 1.0, 2.0, 4.0]
+    live(peer, now, 1.0)
+    assert (peer.status, peer.restarts, peer.ended, peer.last_line) == ("given-up", 4, "exit code 1", "last")
+
+
+def test_a_long_life_forgives_earlier_failures() -> None:
+    peer = a_peer()
+    live(peer, 0.0, 1.0)
+    live(peer, 10.0, 1.0)
+    live(peer, 20.0, 10.0)
+    assert peer.quick == 0
+    live(peer, 40.0, 1.0)
+    assert peer.due == 41.5
+
+
+def test_one_that_was_given_up_is_tried_again_as_if_it_were_new() -> None:
+    peer = a_peer()
+    for begin in range(5):
+        live(peer, float(begin), 0.5)
+    assert peer.status == "given-up"
+    peer.again(100.0)
+    assert (peer.status, peer.due, peer.quick) == ("waiting", 100.0, 0)
+    live(peer, 100.0, 0.5)
+    assert peer.status == "waiting"
+
+
+def test_a_changed_one_that_left_as_asked_is_no_failure() -> None:
+    peer = a_peer()
+    peer.started(0.0, 7, "")
+    peer.leave(1.0, 10.0)
+    assert (peer.status, peer.due) == ("leaving", 11.0)
+    peer.exited(2.0, 0, "left")
+    assert (peer.status, peer.due, peer.restarts, peer.quick) == ("waiting", 2.0, 0, 0)
+
+
+def test_one_that_is_not_wanted_any_more_has_left() -> None:
+    peer = a_peer()
+    peer.started(0.0, 7, "")
+    peer.wanted = False
+    peer.leave(1.0, 10.0)
+    peer.exited(2.0, -15, "")
+    assert (peer.status, peer.ended) == ("left", "killed by SIGTERM")
+    waiting = a_peer()
+    waiting.leave(1.0, 10.0)
+    assert waiting.status == "left"
+
+
+def test_only_one_that_is_starting_becomes_ready() -> None:
+    peer = a_peer()
+    peer.started(0.0, 7, "")
+    peer.ready()
+    assert peer.status == "running"
+    peer.leave(1.0, 10.0)
+    peer.ready()
+    assert peer.status == "leaving"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(3, "exit code 3"), (-9, "killed by SIGKILL"), (-250, "killed by signal 250")]
+)
+def test_how_it_ended_is_said_in_words(code: int, words: str) -> None:
+    peer = a_peer()
+    live(peer, 0.0, 1.0, code)
+    assert peer.ended == words
