@@ -11,6 +11,7 @@ source                    what
 ``gaussian_grid``         Garst and Reinders (2023): sixteen Gaussians, and five peers that see what is near
 ``uneven_grid``           the same, Fig. 4: five peers with 16, 1, 3, 10 and 7 of the sixteen clusters
 ``moving_clusters``       of no paper: rows in the order of time, in which a cluster leaps and another one grows
+``smart_meters``          of no paper: day curves of households, see `p2pclust.data.households`
 ========================  ========================================================================================
 
 Where a paper says which peer holds which rows, ``group`` is that peer's number from 0: the partition ``by-group`` over
@@ -36,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
+from p2pclust.data.households import smart_meters
 from p2pclust.data.partition import nearby
 from p2pclust.errors import DataError, UsageError
 
@@ -376,6 +378,7 @@ GENERATORS: dict[str, Callable[..., DataSet]] = {
         gaussians,
         hidden_clusters,
         moving_clusters,
+        smart_meters,
         unequal_clusters,
         uneven_grid,
     )

@@ -61,6 +61,7 @@ _GENERATED = {
     "gaussians": "Round clusters in the unit cube",
     "hidden_clusters": "FFCM case 2: a cluster only the union shows",
     "moving_clusters": "A stream: a cluster leaps, another one grows",
+    "smart_meters": "Day curves of a street's households",
     "unequal_clusters": "FFCM case 1: one of 3 peers lacks a cluster",
     "uneven_grid": "FKM Fig. 4: peers with 16, 1, 3, 10, 7 clusters",
 }

@@ -151,6 +151,8 @@ def _overlay(found: _Found, names: Sequence[str] | None) -> Overlay:
             found.refuse(line, unknown(name, known))
     for a, b, line in found.links:
         for name in (a, b):
+            if name not in found.peers and names is not None and name in names:
+                found.refuse(line, f"peer {shown(name)} is named as a neighbour only: give it a line of its own")
             if name not in found.peers:
                 found.refuse(line, unknown(name, found.peers))
         if a == b:

@@ -44,6 +44,7 @@ PINNED = {
     "gaussians": "57125f9ceafd759b",
     "hidden_clusters": "a6950333e4712af3",
     "moving_clusters": "501c690ebc545e90",
+    "smart_meters": "bf7324e2448ade68",
     "unequal_clusters": "9fe89ce342f0fdad",
     "uneven_grid": "055c3a00e420e054",
 }
@@ -127,6 +128,15 @@ def test_beta_decides_who_sees_the_rows_of_the_grid_and_not_which_these_are() ->
     assert (near.group == nearest).mean() > 0.9
 
 
+def test_the_smart_meters() -> None:
+    data = generate("smart_meters", {"households": 8, "days": 14})
+    assert by_peer(data).count([10, 4, 0, 0]) == 2, "out on working days, at home at the weekend"
+    assert [sorted(row)[-1] for row in by_peer(data)].count(14) == 6
+    tops = means(data)[:, 1:].argmax(axis=1) + 1
+    assert tops.tolist()[:3] == [19, 12, 3]
+    assert means(data)[3, 12] < 0 < means(data)[3, 20], "by day the roof feeds in"
+
+
 def test_the_moving_clusters() -> None:
     data = generate("moving_clusters", {"peers": 20, "rows": 400})
     assert data.y is not None
@@ -182,6 +192,7 @@ def test_loaded_by_any_spelling_and_with_options() -> None:
             {"rows": 100},
             r"rows = 100: expected a list of whole numbers, as in \[1000, 1000, 1000\]$",
         ),
+        ("smart_meters", {"noise": -1.0}, r"expected at least one household and day, .* no negative noise or seed$"),
         ("moving_clusters", {"growth": 1.5}, r"expected at least one peer and row, .* a growth from 0 to 1$"),
         ("uneven_grid", {"clusters": [17]}, r"clusters = \[17\]: expected 1 to 16 for each peer$"),
         ("uneven_grid", {"points": 4}, r"points = 4: expected at least 5, one for each peer$"),

@@ -105,6 +105,12 @@ REFUSED = {
         "line 3: peer 'a' is there already, in line 1: leave one of them out",
     ),
     "a neighbour without a line": ("o.adj", "a b\n", None, "line 1: unknown peer 'b': expected one of 'a'"),
+    "a peer of the fleet without a line": (
+        "o.adj",
+        "a b\n",
+        "ab",
+        "line 1: peer 'b' is named as a neighbour only: give it a line of its own",
+    ),
     "a self-loop in adjacency": (
         "o.adj",
         "a b a\nb\n",
