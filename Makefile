@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # A plain path entry: the package is found even from a folder that holds a clone of the same name.
 EDITABLE := --config-settings editable_mode=compat
 
-.PHONY: demo test check format soak benchmarks clean
+.PHONY: demo test check format scenarios soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 3, the others finish.
 demo: $(VENV)/.demo
@@ -24,6 +24,11 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Every scenario of the folder as it stands, on real processes, with a table of what held. Some of them, and where their
+# results go: .venv/bin/python -m tests.cli.run_scenarios NAME...; runs/scenarios/NAME
+scenarios: $(VENV)/.dev
+	$(BIN)/python -m tests.cli.run_scenarios
 
 # Long proofs: every kill, pause and restart on real processes.
 soak: $(VENV)/.dev

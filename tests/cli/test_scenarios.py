@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from pathlib import Path
 
 import pytest
 
-from .conftest import SCENARIOS, Cli
+from .conftest import Cli
+from .stories import FOLDER, STORIES, absent
 
-ENDS = {"lost-majority.toml": 3}
-#: Minutes of training, or of a thousand peers: `make soak` runs them.
-LONG = ("fedcref-mnist.toml", "thousand-sensors.toml")
-
-
-def parameters() -> list[object]:
-    files = sorted(SCENARIOS.glob("**/*.toml"))
-    return [
-        pytest.param(file, id=file.stem, marks=pytest.mark.soak if file.name in LONG else pytest.mark.slow)
-        for file in files
-    ]
+FILES = sorted(FOLDER.glob("**/*.toml"))
 
 
-@pytest.mark.parametrize("file", parameters())
-def test_ends_as_its_readme_says(file: Path, cli: Cli) -> None:
-    if file.stem.startswith("fedcref") and importlib.util.find_spec("torch") is None:
-        pytest.skip("autoencoders need torch: pip install 'p2pclust[models]'")
-    if file.stem == "fedcref-mnist" and not Path(os.environ.get("P2PCLUST_DATA", ""), "mnist.npz").is_file():
-        pytest.skip("mnist is not here: p2pclust data fetch mnist")
-    ended = cli("run", file, "--backend", "simulated", "--out", "out")
-    assert ended.code == ENDS.get(file.name, 0), ended.out[-2000:] + ended.err
+def ends_as_told(file: Path, cli: Cli, *overrides: str) -> None:
+    if why := absent(file):
+        pytest.skip(why)
+    ended = cli("run", file, "--backend", "simulated", "--out", "out", *overrides)
+    assert ended.code == STORIES[file.stem].ends, ended.out[-2000:] + ended.err
     if ended.code == 0:
         assert " NO " not in ended.out
+
+
+def test_each_is_told_of() -> None:
+    told = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert [file.stem for file in FILES] == sorted(STORIES)
+    assert [file.name for file in FILES if f"`{file.name}`" not in told] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_ends_as_its_readme_says(file: Path, cli: Cli) -> None:
+    ends_as_told(file, cli, *STORIES[file.stem].short)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("file", [file for file in FILES if STORIES[file.stem].short], ids=lambda file: file.stem)
+def test_in_full(file: Path, cli: Cli) -> None:
+    ends_as_told(file, cli)

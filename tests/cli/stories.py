@@ -1,0 +1,85 @@
+"""What is to be known of each scenario beside its file: how it ends, what it needs, and its short form.
+
+The short form is for `make test`, in virtual time: fewer peers or rounds, and what is expected of so many. `make scenarios`
+runs each scenario as it stands, on real processes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from p2pclust.data.catalogue import canonical
+from p2pclust.data.registry import BUILT_IN, cached
+from p2pclust.errors import UsageError
+
+__all__ = ["FOLDER", "STORIES", "Story", "absent"]
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+
+
+@dataclass(frozen=True)
+class Story:
+    """One scenario of the folder."""
+
+    #: Exit code. 3: the fleet is meant to wait for good.
+    ends: int = 0
+    #: Overrides for the short form in virtual time.
+    short: tuple[str, ...] = ()
+    #: Overrides for real processes, where the file as it stands is for virtual time only.
+    real: tuple[str, ...] = ()
+
+
+def _set(*lines: str) -> tuple[str, ...]:
+    return tuple(part for line in lines for part in ("--set", line))
+
+
+STORIES: dict[str, Story] = {
+    "absent-digits": Story(
+        short=_set(*(f"jobs.{job}.{key}" for job in range(3) for key in ("clusters=3", "max_rounds=2")))
+    ),
+    "activity-by-user": Story(
+        # Rows by activity, for few phones would hold all rows of many people.
+        short=_set('data.partition={scheme="by-class", rows_per_class=15}', "fleet.devices.0.count=4", "jobs.0.epochs=3")
+        + _set("jobs.0.hidden=[8, 4, 8]", "jobs.0.max_refinements=1", "expect.finished_at_least=4")
+    ),
+    "fedcref-digits": Story(),
+    "fedcref-mnist": Story(
+        short=_set("fleet.peers=3", "data.partition.rows_per_class=30", "jobs.0.epochs=2", "jobs.0.max_refinements=1")
+        + _set("jobs.0.hidden=[32, 8, 32]", "jobs.0.initial=kmeans", "expect.finished_at_least=3")
+    ),
+    "gossip-ring": Story(short=_set("fleet.peers=9", "jobs.0.max_rounds=8", "expect.finished_at_least=8")),
+    "hidden-cluster": Story(),
+    "iris-kmeans": Story(),
+    "library-nodes": Story(short=_set("jobs.0.max_rounds=24")),
+    "library-sensors": Story(short=_set("jobs.0.max_rounds=15")),
+    "lost-majority": Story(ends=3),
+    "mobile-swarm": Story(),
+    "quickstart": Story(),
+    "rice-mill": Story(),
+    "satellite-passes": Story(short=_set("jobs.0.max_rounds=2", "expect.ari_at_least=0.3")),
+    "smart-meters": Story(),
+    "stream-machines": Story(),
+    "thousand-sensors": Story(
+        short=_set("fleet.peers=80", "data.options.n_rows=1600", "jobs.0.max_rounds=6", "expect.finished_at_least=75"),
+        real=_set("fleet.peers=40", "data.options.n_rows=2000", "expect.finished_at_least=35", "fleet.timing=default"),
+    ),
+    "vertical-wine": Story(),
+}
+"""By the file's name without its suffix."""
+
+
+def absent(file: Path) -> str:
+    """Return what keeps a scenario from running here, with the command that brings it; empty if nothing does."""
+    document = tomllib.loads(file.read_text(encoding="utf-8"))
+    source = document["data"].get("source", "")
+    if source and canonical(source) not in BUILT_IN:
+        try:
+            cached(source)
+        except UsageError:
+            return f"{source} is not here: p2pclust data fetch {source}"
+    if any(job["protocol"] in ("fedcref", "uifca") for job in document["jobs"]) and not importlib.util.find_spec("torch"):
+        return "models need torch: pip install 'p2pclust[models]'"
+    return ""
