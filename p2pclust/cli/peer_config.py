@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
-from p2pclust.cli.peer_keys import address, missing_rule, neighbour, reachable, source
+from p2pclust.cli.peer_keys import address, local_address, missing_rule, neighbour, reachable, source
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
 from p2pclust.peer.device import fitness
@@ -63,6 +64,9 @@ class PeerConfig(BaseModel):
     #: How it logs to standard error.
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    #: Where it tells its figures to Prometheus and shows its status.
+    metrics: Annotated[str, AfterValidator(address)] | None = None
+    metrics_beyond_this_device: bool = False
 
 
 def load_config(
@@ -103,11 +107,21 @@ def load_config(
     roster = _check_keys(config, where)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
+    _check_metrics(config, where)
     plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
     plain["data"] = _data(config.data, folder)
     if isinstance(config.data, str) or try_command:
         read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]})
     return plain
+
+
+def _check_metrics(config: PeerConfig, where: str) -> None:
+    if config.metrics is None:
+        return
+    if not config.metrics_beyond_this_device:
+        local_address(config.metrics, where)
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise UsageError(f"{where}: metrics needs prometheus_client: pip install 'p2pclust[metrics]'")
 
 
 def _joins(config: PeerConfig) -> dict[str, Any]:

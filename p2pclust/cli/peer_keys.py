@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 from p2pclust.data.sources import FORMATS
 from p2pclust.data.table import Choice
-from p2pclust.errors import DataError
+from p2pclust.errors import DataError, UsageError
 from p2pclust.scenario.fields import wrong_value
 
-__all__ = ["address", "missing_rule", "neighbour", "reachable", "source"]
+__all__ = ["address", "local_address", "missing_rule", "neighbour", "reachable", "source"]
 
 _COMMAND = (
     'expected a file, a folder, or { command = ["PROGRAM", "ARGUMENT", ...], format = "csv" } with perhaps timeout_s and '
@@ -31,6 +32,25 @@ def reachable(value: str) -> str:
     if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
         raise wrong_value("expected the address by which other peers reach this device, not a wildcard")
     return value
+
+
+def local_address(value: str, where: str) -> None:
+    """Refuse an address at which others than this device can ask.
+
+    Raises
+    ------
+    UsageError
+    """
+    host = value.rpartition(":")[0].strip("[]")
+    try:
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name: who knows what it stands for tomorrow
+        local = False
+    if not local:
+        raise UsageError(
+            f"{where}: metrics = {value!r}: everybody who reaches this address may read it, without any key: take "
+            "127.0.0.1, or say metrics_beyond_this_device = true"
+        )
 
 
 def neighbour(value: str) -> str:

@@ -1,4 +1,4 @@
-"""What a peer has beside its work, for whoever looks after it: a door for operators, and word to the service manager."""
+"""What a peer has beside its work, for whoever looks after it: a door, figures and a page, word to the service manager."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from p2pclust.peer.asked import Asked
 from p2pclust.peer.door import Door
 from p2pclust.peer.notify import Notifier
 from p2pclust.peer.shell import Shell
+from p2pclust.peer.status import snapshot
 from p2pclust.transport.keys import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -36,7 +37,14 @@ def open_beside(
     """
     notifier = Notifier(os.environ, partial(_standing, shell), asyncio.get_running_loop())
     notifier.start()
-    return [notifier.stopping, _door(config, shell, links, bundle, watch).close]
+    closers = [notifier.stopping, _door(config, shell, links, bundle, watch).close]
+    if config.get("metrics"):
+        try:
+            closers.append(_web(config, shell))
+            watch("metrics", {"address": config["metrics"]})
+        except UsageError as error:
+            watch("no-metrics", {"reason": str(error)})
+    return closers
 
 
 def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> Door:
@@ -52,6 +60,26 @@ def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bund
     except UsageError as error:
         watch("no-door", {"reason": str(error)})
     return door
+
+
+def _web(config: Mapping[str, Any], shell: Shell) -> Callable[[], None]:
+    """Serve the figures and the status page; returns what closes them."""
+    try:
+        from p2pclust.peer.metrics import CONTENT_TYPE, Metrics  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UsageError("metrics needs prometheus_client: pip install 'p2pclust[metrics]'") from None
+    from p2pclust.peer.page import status_page  # noqa: PLC0415
+    from p2pclust.peer.web import Web  # noqa: PLC0415
+
+    kind = str(config.get("class", ""))
+    metrics = Metrics(partial(snapshot, shell), kind)
+    shell.listen(metrics.count)
+
+    def page() -> tuple[str, bytes]:
+        return "text/html; charset=utf-8", status_page(snapshot(shell), kind).encode()
+
+    pages = {"/metrics": lambda: (CONTENT_TYPE, metrics.text()), "/status": page, "/": page}
+    return Web(config["metrics"], pages, asyncio.get_running_loop()).close
 
 
 def _standing(shell: Shell) -> tuple[bool, str]:

@@ -59,6 +59,7 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "nice": 0,
         "log": "text",
         "log_level": "info",
+        "metrics_beyond_this_device": False,
         "faults": [],
         "control": "",
     }
@@ -189,6 +190,11 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"links": ["meter-01"]}, "peer.toml: links: 'meter-01' is this peer itself"),
         ({"overlay": "ring.edges"}, "ring.edges: "),
         ({"class": "a\nb"}, 'peer.toml: class = "a\\nb": '),
+        (
+            {"metrics": "10.0.0.1:9100"},
+            "peer.toml: metrics = '10.0.0.1:9100': everybody who reaches this address may read it, without any key",
+        ),
+        ({"metrics": "9100"}, 'peer.toml: metrics = "9100": expected HOST:PORT, with a port from 1 to 65535'),
         ({"nice": 20}, "peer.toml: nice = 20: expected at most 19"),
         ({"log": "xml"}, "peer.toml: log = \"xml\": expected 'text' or 'json'"),
         ({"bundle": "absent.bundle"}, "device bundle absent.bundle does not exist"),

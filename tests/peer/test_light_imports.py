@@ -15,7 +15,19 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.compose import cluster_job
 
-HEAVY = ("torch", "sklearn", "scipy", "networkx", "pydantic", "typer", "rich", "cryptography", "threadpoolctl")
+HEAVY = (
+    "torch",
+    "sklearn",
+    "scipy",
+    "networkx",
+    "pydantic",
+    "typer",
+    "rich",
+    "cryptography",
+    "threadpoolctl",
+    "prometheus_client",
+    "zeroconf",
+)
 
 SCRIPT = """
 import sys

@@ -1,0 +1,123 @@
+"""A peer's figures and its status page over HTTP, on the event loop: two addresses that can be read, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Mapping
+
+from p2pclust.errors import UsageError
+from p2pclust.transport.links import parse_address
+
+__all__ = ["Answer", "Web"]
+
+#: Returns the type of the content, and the content.
+Answer = Callable[[], tuple[str, bytes]]
+
+_MAX_REQUEST = 8 * 1024
+_DEADLINE_S = 5.0
+_MOST_AT_ONCE = 8
+_HEADERS = (
+    "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
+)
+
+
+class Web:
+    """Serves a few pages that can only be read.
+
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT``.
+    pages : mapping
+        What to answer for each path.
+    loop : asyncio.AbstractEventLoop
+
+    Raises
+    ------
+    UsageError
+        If it cannot be listened on.
+
+    Notes
+    -----
+    A request that is too long, too slow or too many is dropped: whoever asks cannot keep the peer busy. A request by a
+    name that is not this device's own is refused, lest a page in somebody's browser reads it.
+    """
+
+    def __init__(self, address: str, pages: Mapping[str, Answer], loop: asyncio.AbstractEventLoop) -> None:
+        self._pages = pages
+        self._host = address.rpartition(":")[0].strip("[]")
+        self._socket = _listening(address)
+        self.address = address
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._server: asyncio.Server | None = None
+        self._starting = loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST)
+
+    def close(self) -> None:
+        """Stop listening; a second time does nothing."""
+        self._starting.cancel()
+        for writer in self._open:
+            writer.transport.abort()
+        if self._server is not None:
+            self._server.close()
+        self._socket.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open[writer] = None
+        try:
+            if len(self._open) <= _MOST_AT_ONCE:
+                async with asyncio.timeout(_DEADLINE_S):
+                    request = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(request))
+                    await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever asked went away, or never meant to ask
+        finally:
+            del self._open[writer]
+            writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        head, *headers = request.decode("latin-1").split("\r\n")
+        method, _, rest = head.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
+        hosts = [line.partition(":")[2].strip() for line in headers if line.lower().startswith("host:")]
+        if not all(self._own(host) for host in hosts):
+            return _response("403 Forbidden", "text/plain", b"ask by the address of this device\n")
+        page = self._pages.get(path)
+        if page is None:
+            known = ", ".join(self._pages)
+            return _response("404 Not Found", "text/plain", f"there are {known}\n".encode())
+        kind, content = page()
+        return _response("200 OK", kind, content, body=method == "GET")
+
+    def _own(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        name = name.strip("[]")
+        if name in ("localhost", self._host):
+            return True
+        try:
+            return bool(ipaddress.ip_address(name))
+        except ValueError:
+            return False
+
+
+def _response(status: str, kind: str, content: bytes, *, body: bool = True) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n{_HEADERS}\r\n"
+    return head.encode("latin-1") + (content if body else b"")
+
+
+def _listening(address: str) -> socket.socket:
+    host, port = parse_address(address)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=16)
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"metrics: cannot listen on {address} ({what}): choose another port") from None

@@ -1,0 +1,28 @@
+"""A snapshot as `p2pclust.peer.status.snapshot` makes one, with everything in it that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JOB: dict[str, Any] = {
+    "job": "job-12f2b11ada9abdc6", "protocol": "llf-fcm", "clusters": 3, "roster": ["a", "b", "c"], "submitter": "a",
+    "missing": "wait", "collect": "star", "within": "", "term": 2, "round": 7, "phase": "gathering", "aggregator": "a",
+    "waits_for": ["b", "c"], "absent": ["c"], "reason": "",
+}  # fmt: skip
+
+TOLD: dict[str, Any] = {
+    "peer": "a", "version": "0.1.0", "address": "10.0.0.1:7000", "incarnation": 3, "uptime_s": 7300.0,
+    "fleet": {"id": "b7d1", "serial": 4, "enrolled": 3, "alive": 2, "majority": 2}, "waiting": "",
+    "members": [
+        {"name": "b", "status": "alive", "incarnation": 1, "address": "10.0.0.2:7000", "linked": True, "heard_s": 0.25,
+         "why": ""},
+        {"name": "c", "status": "dead", "incarnation": 1, "address": "10.0.0.3:7000", "linked": True, "heard_s": None,
+         "why": "silent, held dead 9 s ago"},
+    ],
+    "jobs": [JOB, JOB | {"job": "job-2", "phase": "done", "clusters": None, "waits_for": [], "absent": []}],
+    "counters": {
+        "messages_sent": 10, "messages_received": 20, "bytes_sent": 3000, "bytes_received": 4_000_000,
+        "dropped": {"malformed": 2},
+    },
+    "rss_mb": 50.0, "max_rss_mb": 60.0,
+}  # fmt: skip

@@ -1,0 +1,147 @@
+"""Peers started one by one with `p2pclust peer`, as on devices: nobody is their parent but the test."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+from runs import until
+
+from p2pclust.cli.peer_config import load_config
+from p2pclust.fleet.asking import Door
+from p2pclust.fleet.children import ReservedPorts
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.transport.keys import throwaway_fleet, write_fleet
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+class Fleet:
+    """Peers p00, p01, ... over these arrays, each with a folder, a TOML file and a log of its own.
+
+    The first one is started with the same checked configuration, but with a pipe for its orders.
+    """
+
+    def __init__(
+        self, home: Path, arrays: Sequence[NDArray[np.float64]],
+        settings: Callable[[str], Mapping[str, Any]] = lambda name: {}, joins: int = 2,
+    ) -> None:  # fmt: skip
+        self.home = home
+        self.names = [f"p{number:02d}" for number in range(len(arrays))]
+        write_fleet(home / "keys", *throwaway_fleet(self.names))
+        self.ports = ReservedPorts(len(arrays))
+        self.listen = dict(zip(self.names, (f"127.0.0.1:{port}" for port in self.ports.numbers), strict=True))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        for number, name in enumerate(self.names):
+            folder = home / name
+            folder.mkdir()
+            np.save(folder / "rows.npy", arrays[number])
+            first = [other for other in self.names if other != name][:joins]
+            values = {
+                "name": name, "listen": self.listen[name], "join": [f"{o}@{self.listen[o]}" for o in first],
+                "roster": "../keys/roster.json", "bundle": f"../keys/{name}.bundle", "data": "rows.npy",
+                "state_dir": "state", "timing": "fast", "log": "json", **settings(name),
+            }  # fmt: skip
+            text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+            (folder / "peer.toml").write_text(text, encoding="utf-8")
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        self.ports.release()
+
+    def start(self, *names: str) -> None:
+        """Start these peers, or all."""
+        for name in names or self.names:
+            folder = self.home / name
+            with (folder / "peer.log").open("ab") as log:
+                if name != self.names[0]:
+                    command = [sys.executable, "-m", "p2pclust", "peer", "--config", str(folder / "peer.toml")]
+                    self.processes[name] = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT
+                    )
+                    continue
+                config = load_config(folder / "peer.toml", {}) | {"control": "stdio", "log": "text"}
+                (folder / "peer.json").write_text(json.dumps(config))
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "p2pclust.peer.main", str(folder / "peer.json")],
+                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=ENVIRONMENT, bufsize=0,
+                )  # fmt: skip
+
+    def tell(self, **request: Any) -> None:
+        """Give the first peer an order."""
+        pipe = self.processes[self.names[0]].stdin
+        assert pipe is not None
+        pipe.write(json.dumps(request).encode() + b"\n")
+
+    def submit(self, job: Job, **more: Any) -> None:
+        """Hand a job in at the first peer."""
+        usual = {
+            "roster": [], "missing": "all", "patience_s": 0.0, "deadline_s": 0.0, "aggregator": "", "collect": "",
+            "tolerance": 0.0, "mixing": "", "ticks": 0,
+        }  # fmt: skip
+        data = base64.b64encode(msgpack.packb(job.to_dict())).decode()
+        self.tell(do="submit", job=data, **(usual | more))
+
+    def state(self, job: str) -> JobState:
+        """The state of a job in the first peer's register."""
+        file = self.home / "state.bin"
+        self.tell(do="state", job=job, file=str(file))
+        until(lambda: any(line["verb"] == "state" for line in self.said(self.names[0])), 20.0, "no state")
+        (told,) = [line for line in self.said(self.names[0]) if line["verb"] == "state"]
+        return JobState.decode(file.read_bytes() if "file" in told else base64.b64decode(told["state"]))
+
+    def said(self, name: str) -> list[dict[str, Any]]:
+        """All that a peer logged so far, over all its lives: the verb and its fields."""
+        found = []
+        for line in (self.home / name / "peer.log").read_text(encoding="utf-8").splitlines():
+            if line.startswith("{"):
+                told = json.loads(line)
+                found.append({"verb": told["verb"], **told.get("fields", told)})
+        return found
+
+    def verbs(self, name: str, verb: str) -> list[dict[str, Any]]:
+        """Of this, what has that verb."""
+        return [line for line in self.said(name) if line["verb"] == verb]
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What a peer knows; not the first one, whose door is its pipe."""
+        with Door(self.home / name / "state") as door:
+            return door.ask("status")
+
+    def linked(self) -> bool:
+        """Whether everybody has heard of everybody."""
+        n = len(self.names)
+        heard = ({line["member"] for line in self.verbs(name, "member")} for name in self.names)
+        return all(len(names) == n - 1 for names in heard)
+
+    def finished(self, *names: str) -> dict[str, str]:
+        """The digests of the final state, by the peers that said that they finished."""
+        ends = {name: self.verbs(name, "finished") for name in names or self.names}
+        return {name: lines[-1]["digest"] for name, lines in ends.items() if lines}
+
+    def kill(self, *names: str) -> None:
+        """kill -9 these peers, or all, at once."""
+        for name in names or self.names:
+            self.processes[name].send_signal(signal.SIGKILL)
+        for name in names or self.names:
+            self.processes[name].wait(20)
