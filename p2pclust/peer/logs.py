@@ -24,6 +24,8 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "bad-part": "warning",
     "bad-tree": "warning",
     "blob-corrupt": "warning",
+    "cancel": "info",
+    "cancelling": "info",
     "circle": "debug",
     "combined": "info",
     "contradiction": "warning",
