@@ -148,7 +148,15 @@ class ProcessFleet:
             "faults": armed(self.spec.faults, self._directory / "faults"),
             "control": "stdio",
             "n_clusters": peer.n_clusters,
+            "link": self._link(peer),
         } | beside
+
+    def _link(self, peer: PeerSpec) -> dict[str, Any] | None:
+        """What a peer is told about its own link; the seed makes its losses the same in every run of a scenario."""
+        if peer.link is None:
+            return None
+        seed = [self.spec.seed, 4, [other.name for other in self.spec.peers].index(peer.name)]
+        return {"shape": peer.link.shape.to_dict(), "seed": seed, "rates": self.spec.up_rates()}
 
     def _all_linked(self) -> bool:
         return not self._apart()

@@ -25,6 +25,7 @@ from p2pclust.simulation.world import Observer, Peer, World
 __all__ = ["carry_out"]
 
 _LINK_S = 60.0
+_LAN_S = 0.001  # the latency of a device whose link is not stated
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
@@ -64,14 +65,19 @@ class _SimulatedFleet:
         self._began = time.monotonic()
         self._record = Record(on_event)
         self._timing = preset(spec.timing)
-        links = {peer.name: (peer.link.latency_ms / 1000, peer.link.loss) for peer in spec.peers}
-        network = Network(Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]), links)
+        network = Network(
+            Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]),
+            {peer.name: (_LAN_S, 0.0) for peer in spec.peers if peer.link is None},
+        )  # fmt: skip
         self._world = World(
             {peer.name: peer.local() for peer in spec.peers}, network, self._timing, Limits(),
             np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
         )  # fmt: skip
         self._misfortunes = VirtualMisfortunes(spec, self._record, self._world)
+        for number, peer in enumerate(spec.peers):
+            if peer.link is not None:
+                self._world.lines.shape(peer.name, peer.link.shape, np.random.default_rng([spec.seed, 4, number]))
 
     def run(self) -> FleetResult:
         """Start the peers, hand in one job after the other, and return what came of them.

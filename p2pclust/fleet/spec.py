@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk
 from p2pclust.simulation.traffic import LinkTraffic
 from p2pclust.topology.traces import LinkChange
+from p2pclust.transport.shaping import Shape
 
 __all__ = [
     "LARGE_FLEET",
@@ -41,10 +43,27 @@ LARGE_FLEET = 64
 
 @dataclass(frozen=True)
 class Link:
-    """How a device is linked; only the simulated backend can shape links so far."""
+    """A device's own half of every way: what it sends and what it receives, see :mod:`p2pclust.transport.shaping`.
 
-    latency_ms: float = 1.0
+    Examples
+    --------
+    >>> Link(latency_ms=40, up_mbit=1).shape.up.seconds(12_500)
+    0.14
+    """
+
+    latency_ms: float = 0.0
     loss: float = 0.0
+    jitter_ms: float = 0.0
+    up_mbit: float | None = None  # None: without bound
+    down_mbit: float | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """As the transport and the simulator take it."""
+        up, down = (math.inf if mbit is None else mbit for mbit in (self.up_mbit, self.down_mbit))
+        return Shape.of(
+            latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, loss=self.loss, up_mbit=up, down_mbit=down
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,7 @@ class PeerSpec:
     name: str
     X: NDArray[np.float64]  # (n_samples, n_features)
     fitness: float = 0.5  # how well it would aggregate, 0 to 1
-    link: Link = Link()
+    link: Link | None = None  # None: as good as this machine, in simulation a local network
     ids: NDArray[Any] | None = None  # (n_samples,): what its rows are called, where peers hold columns
     centers: NDArray[np.float64] | None = None  # (n_clusters, n_features): its columns of given first centers
     labels: NDArray[np.int64] | None = None  # (n_samples,): a partition to start from, where a protocol starts from one
@@ -134,6 +153,11 @@ class FleetSpec:
     def __post_init__(self) -> None:
         if self.trace and self.overlay is None:
             raise UsageError("trace: a full mesh without links of its own: give the overlay that the trace begins with")
+
+    def up_rates(self) -> dict[str, float]:
+        """Bytes per second of the up-links that have a bound, by name."""
+        shapes = {peer.name: peer.link.shape for peer in self.peers if peer.link is not None}
+        return {name: shape.up.rate for name, shape in shapes.items() if math.isfinite(shape.up.rate)}
 
     def refuse_floods(self) -> None:
         """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for.

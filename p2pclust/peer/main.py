@@ -37,6 +37,7 @@ from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.timing import Limits, preset
 from p2pclust.transport.keys import load_bundle, load_roster
+from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
 __all__ = ["die_with_parent", "main", "run_peer"]
@@ -58,7 +59,9 @@ def run_peer(config: Mapping[str, Any]) -> int:
         roster's signature was verified by whoever made this configuration), ``data`` (see `load_rows`), ``state_dir``,
         ``timing`` (a preset), ``fitness`` (0 to 1), ``faults`` (a list, for testbeds), ``control`` ("stdio" or "").
         Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and
-        ``centers`` (paths of NPY files): what the rows are called, and this peer's columns of given first centers.
+        ``centers`` (paths of NPY files): what the rows are called, and this peer's columns of given first centers. For testbeds ``link``: the
+        ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of others' up-links, see
+        p2pclust.transport.shaping.
 
     Returns
     -------
@@ -98,6 +101,7 @@ async def _live(config: Mapping[str, Any]) -> int:
 
     links = ZmqLinks(bundle, roster, config["listen"], receive)
     links.on_stranger = _strangers(watch)
+    _shape(links, config.get("link"))
     try:
         core = Core(_identity(config, links), store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
@@ -135,6 +139,13 @@ async def _live(config: Mapping[str, Any]) -> int:
         return exit_code(error)
     watch("left", {})
     return 0
+
+
+def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
+    """Where a testbed says what this device's link is like, make it so."""
+    if told is not None:
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(told["seed"])))
+        links.shape(Shape.from_dict(told["shape"]), rng, told["rates"])
 
 
 def die_with_parent() -> None:

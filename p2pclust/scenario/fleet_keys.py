@@ -66,13 +66,34 @@ class OverlaySpec(Table):
         return self
 
 
-class LinkSpec(Table):
-    """``link = { ... }``: how a device is connected. Only the simulated backend shapes links; the others refuse it."""
+_Mbit = Annotated[float, Field(gt=0, le=1e6)]
 
-    #: Delay of one message on its way from or to this device.
+
+class LinkSpec(Table):
+    """``link = { ... }``: how a device is connected: its own half of every way, in each direction."""
+
+    #: Delay of one message on its way from or to this device, and how far it strays from that, uniform on both sides.
     latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
-    #: Probability that a message is lost.
+    jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    #: Probability that a message does not arrive.
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    #: Megabits per second: of both directions, or of each; without bound by default.
+    mbit: _Mbit | None = None
+    up_mbit: _Mbit | None = None
+    down_mbit: _Mbit | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> LinkSpec:
+        problems = []
+        if self.jitter_ms > self.latency_ms:
+            problems.append(
+                f"jitter_ms = {self.jitter_ms:g}: expected at most latency_ms, which is {self.latency_ms:g}"
+            )
+        if self.mbit is not None and (self.up_mbit is not None or self.down_mbit is not None):
+            problems.append("mbit is for both directions: leave it out, or up_mbit and down_mbit")
+        if problems:
+            raise wrong_table(problems)
+        return self
 
 
 class DeviceSpec(Table):

@@ -211,11 +211,11 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     Raises
     ------
     UsageError
-        For shaped links anywhere but in simulation, and for faults where there are no peers that could fail.
+        For links, faults and whatever else devices have where there are no peers.
     """
     linked = [device.name for device in scenario.fleet.members if device.link is not None]
-    if linked and backend != "simulated":
-        raise UsageError(f"{linked[0]}: link: only the simulated backend shapes links: run with --backend simulated")
+    if linked and backend == "in-process":
+        raise UsageError(f"{linked[0]}: link: the in-process backend has no links: choose another backend")
     overlay = scenario.fleet.overlay
     if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")

@@ -228,8 +228,11 @@ def _each(victims: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [(name,) for name in victims] or [()]
 
 
-def _link(device: Device) -> Link:
-    return Link() if device.link is None else Link(device.link.latency_ms, device.link.loss)
+def _link(device: Device) -> Link | None:
+    told = device.link
+    if told is None:
+        return None
+    return Link(told.latency_ms, told.loss, told.jitter_ms, told.up_mbit or told.mbit, told.down_mbit or told.mbit)
 
 
 def _fault(fault: FaultSpec, who: tuple[str, ...], down_s: float) -> Fault:

@@ -35,8 +35,10 @@ from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.disk import Disk
+from p2pclust.simulation.lines import Lines, Parcel
 from p2pclust.simulation.network import Network
 from p2pclust.simulation.traffic import Traffic
+from p2pclust.transport.links import Lane
 
 __all__ = ["Observer", "Peer", "World"]
 
@@ -104,6 +106,8 @@ class World:
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
+        #: The links of devices that have one of their own; nobody has unless it is shaped.
+        self.lines = Lines(network, lambda: self.now, self.at, self._deliver)
         self.traffic = Traffic()
         self._overlay = None if overlay is None else {name: dict.fromkeys(near) for name, near in overlay.items()}
         self._partial_view = partial_view
@@ -198,6 +202,7 @@ class World:
         peer.core = None
         peer.held = []
         peer.must_sync = False
+        self.lines.forget(name)
         lost = peer.disk.crash()
         self._mark(b"crash", name)
         for observer in self._observers:
@@ -365,34 +370,35 @@ class World:
                 raise AssertionError(f"unknown effect {effect}")
 
     def _send(self, peer: Peer, effect: Send) -> None:
-        frames = encode(effect.message)
+        frames, lane = encode(effect.message), Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
-            self._transmit(peer, effect.to, effect.message, frames)
+            self._transmit(peer, effect.to, effect.message, frames, lane)
         for relay in effect.via:
             carried = Relay(peer.name, effect.to, b"", tuple(frames))
-            self._transmit(peer, relay, carried, encode(carried))
+            self._transmit(peer, relay, carried, encode(carried), lane)
 
-    def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes]) -> None:
+    def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
         # A peer that was paused when a link vanished may use it until it is told; all others were told at once.
         if self._overlay is not None and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         self._mark(b"send", peer.name, target, *frames)
-        n_bytes = sum(map(len, frames))
+        source, n_bytes = peer.name, sum(map(len, frames))
+        parcel = Parcel(source, target, frames, n_bytes, lane, self._times_relinked(source, target))
+        linked = self.linked(source, target)
+        if linked and not self.lines.send(parcel):
+            return  # no room
         peer.counters["messages_sent"] += 1
         peer.counters["bytes_sent"] += n_bytes
-        source, times = peer.name, self._times_relinked(peer.name, target)
-        if not self.linked(source, target):
-            return
-        self.traffic.count(source, target, message, n_bytes)
-        for delay in self.network.delays(source, target):
-            self.at(self.now + delay, lambda: self._deliver(source, target, frames, times))
+        if linked:
+            self.traffic.count(source, target, message, n_bytes)
 
-    def _deliver(self, source: str, target: str, frames: list[bytes], times_relinked: int) -> None:
+    def _deliver(self, parcel: Parcel) -> None:
+        source, target, frames = parcel.source, parcel.target, parcel.frames
         peer = self.peers[target]
-        if peer.core is None or self._times_relinked(source, target) != times_relinked:
+        if peer.core is None or self._times_relinked(source, target) != parcel.times_relinked:
             return
         peer.counters["messages_received"] += 1
-        peer.counters["bytes_received"] += sum(map(len, frames))
+        peer.counters["bytes_received"] += parcel.n_bytes
         message = decode(frames)
         if isinstance(message, Relay) and message.target == target:
             self.step(peer, Arrived(message.origin, decode(message.inner), via=source))
@@ -411,7 +417,9 @@ class World:
                 refused = refused and self._times_relinked(peer.name, target) == times
                 self.step(peer, LinkChecked(target, refused))
 
-        self.at(self.now + 2 * self.network.conditions.delay_s[1], answer)
+        ends = (self.lines.shape_of(peer.name), self.lines.shape_of(target))
+        there_and_back = sum(end.up.latency_s + end.down.latency_s for end in ends)
+        self.at(self.now + 2 * self.network.conditions.delay_s[1] + there_and_back, answer)
 
     def _compute(self, peer: Peer, effect: Compute) -> None:
         self._mark(b"compute", peer.name, *effect.token)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket as plain
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,15 @@ import zmq
 
 from p2pclust.errors import UsageError
 from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, set_common_options
+from p2pclust.transport.delayed import OwnLink
 from p2pclust.transport.keys import Bundle, Roster, check_enrolled
 from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address
+from p2pclust.transport.shaping import Shape
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 from p2pclust.transport.zap import DOMAIN, ZapHandler
+
+if TYPE_CHECKING:  # bytes move without NumPy
+    import numpy as np
 
 __all__ = ["ZmqLinks"]
 
@@ -118,6 +123,7 @@ class ZmqLinks:
         self._links: dict[str, _Link] = {}
         self._routes: dict[str, bytes] = {}
         self._drain_again: asyncio.Handle | None = None
+        self._own: OwnLink | None = None  # None costs nothing
         self._closed = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 4096)
@@ -191,14 +197,41 @@ class ZmqLinks:
         if link is None or reason is not None:
             self.counters.drop(f"not sent: {reason}")
             return False
-        parts = [_MARKS[lane] + frames[0], *frames[1:]]
-        return (link.control if lane == Lane.CONTROL else self._bulk(link)).send(parts)
+        if self._own is not None:
+            return self._own.send(peer, list(frames), lane)
+        return self._put(link, frames, lane)
+
+    def _put(self, link: _Link, frames: Sequence[bytes], lane: Lane) -> bool:
+        channel = link.control if lane == Lane.CONTROL else self._bulk(link)
+        return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
+
+    def shape(self, shape: Shape, rng: np.random.Generator, rates: Mapping[str, float]) -> None:
+        """Make our own link like that of another device, from now on; see `OwnLink`, which is made the first time."""
+        if self._own is None:
+            self._own = OwnLink(self._loop, self.counters, shape, rng, rates, self._leaves, self._arrives)
+        self._own.change(shape)
+
+    def _leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
+        """A message is at the far end of our up-link."""
+        link = self._links.get(peer)
+        if link is None:
+            self.counters.drop("not sent: no such link")
+        else:
+            self._put(link, frames, lane)
+
+    def _arrives(self, peer: str, frames: list[bytes], lane: Lane) -> None:
+        """A message has come all the way."""
+        self.counters.messages_received += 1
+        self.counters.bytes_received += sum(map(len, frames))
+        self._receive(peer, frames, lane)
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
         """Whether the peer's port refuses a TCP connection; see `Links.refused`. False when there is no such link."""
         link = self._links.get(peer)
         if link is None:
             return False
+        if self._own is not None:
+            await self._own.there_and_back()
         with plain.socket(plain.AF_INET6 if ":" in link.host else plain.AF_INET) as probe:
             probe.setblocking(False)
             try:
@@ -223,6 +256,8 @@ class ZmqLinks:
         if self._closed:
             return
         self._closed = True
+        if self._own is not None:
+            self._own.close(flush=linger_s > 0)
         for link in self._links.values():
             link.control.close(round(linger_s * 1000))
             link.close_bulk()
@@ -345,11 +380,9 @@ class ZmqLinks:
         if reason is not None:
             self.counters.drop(f"not received: {reason}")
             return size
-        self.counters.messages_received += 1
-        self.counters.bytes_received += size - len(head) - 1
         if lane == Lane.CONTROL:
             self._note_route(name, head.bytes)
-        self._receive(name, frames, lane)
+        (self._arrives if self._own is None else self._own.take_in)(name, frames, lane)
         return size
 
     def _sender(self, head: zmq.Frame) -> str | None:

@@ -42,8 +42,16 @@ ONE_LINE: list[tuple[str, str]] = [
         "[fleet.overlay]: overlay 'full': no option 'neighbours': it has none",
     ),
     (
-        HEAD + '[[fleet.devices]]\nname = "a"\nlink = { mbit = 1 }\n' + JOB,
-        "[fleet.devices.0.link]: unknown key 'mbit': expected latency_ms, loss",
+        HEAD + '[[fleet.devices]]\nname = "a"\nlink = { delay = 1 }\n' + JOB,
+        "[fleet.devices.0.link]: unknown key 'delay': expected latency_ms, jitter_ms, loss, mbit, up_mbit, down_mbit",
+    ),
+    (
+        HEAD + '[[fleet.devices]]\nname = "a"\nlink = { mbit = 1, up_mbit = 2 }\n' + JOB,
+        "[fleet.devices.0.link]: mbit is for both directions: leave it out, or up_mbit and down_mbit",
+    ),
+    (
+        HEAD + '[[fleet.devices]]\nname = "a"\nlink = { latency_ms = 2, jitter_ms = 5 }\n' + JOB,
+        "[fleet.devices.0.link]: jitter_ms = 5: expected at most latency_ms, which is 2",
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { rounds = 3 }\ndo = "kill"\nwho = "peer-01"\n',
@@ -369,9 +377,10 @@ def test_backends_refuse_what_they_cannot_do(scenario_file: Write) -> None:
         scenario_file(base=HEAD + '[[fleet.devices]]\nname = "meter"\ncount = 2\nlink = { loss = 0.1 }\n' + JOB)
     )
     check_backend(linked, "simulated")
+    check_backend(linked, "processes")
     with pytest.raises(UsageError) as error:
-        check_backend(linked, "processes")
-    assert str(error.value) == ("meter-01: link: only the simulated backend shapes links: run with --backend simulated")
+        check_backend(linked, "in-process")
+    assert str(error.value) == "meter-01: link: the in-process backend has no links: choose another backend"
     faulty = load_scenario(scenario_file('[[faults]]\nat = { seconds = 1 }\ndo = "kill"\nwho = "peer"\n'))
     check_backend(faulty, "processes")
     with pytest.raises(UsageError) as error:

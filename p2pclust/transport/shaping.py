@@ -1,0 +1,304 @@
+"""What a device's own link does to messages: it delays, spreads, loses them, and passes only so many bytes per second.
+
+Each device shapes its own half of a way: its up-link when it sends, its down-link when it receives. So the way from a to b
+takes a's latency and b's together, and passes as much as the slower of a's up-link and b's down-link.
+
+    queues of both lanes  ->  the line, byte by byte at its rate  ->  latency and jitter, or loss  ->  out
+
+Nothing here knows a clock, a socket or a random source: `now` and a Generator are given, and whoever owns a `Line` asks when
+to look again. The simulator and the real transport run this very code, each with its own clock.
+
+- *Rate.* One message at a time is on the line. The control lane goes first, also in the middle of a bulk message, as packets
+  of two connections would mix; the rest of that message follows. Down-links take a message in while it still comes out
+  of the sender's up-link, so a message of n bytes needs n over the slower rate, not over one and then over the other.
+- *Jitter* is uniform on both sides of the latency. It never lets a message overtake another one of the same flow, which is
+  one TCP connection: one peer and one lane.
+- *Loss* means that a message does not arrive at all. It used its time on the line. TCP would send it again, and loss would
+  show as delay; here the peers' own repeats are put to the test.
+- *Queues* are bounded: a message that finds `QUEUE_BYTES` of its lane waiting is refused, as a full buffer would.
+
+What is counted as bytes are the frames of messages, not the few that CURVE, ZeroMQ, TCP and IP add; connections are set up,
+and kept alive, outside of the shaped link.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from p2pclust.transport.links import Lane
+
+if TYPE_CHECKING:  # bytes move without NumPy
+    import numpy as np
+
+__all__ = ["QUEUE_BYTES", "Line", "Shape", "Way", "pair_of_lines"]
+
+#: Of one lane, waiting to go onto the line.
+QUEUE_BYTES: Final = 4 * 1024 * 1024
+_MBIT: Final = 1e6 / 8  # bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One direction of a device's link.
+
+    Attributes
+    ----------
+    latency_s : float
+        From the last byte on the line to the far end.
+    jitter_s : float
+        Either side of the latency, uniform; at most the latency.
+    loss : float
+        Probability that a message does not arrive.
+    rate : float
+        Bytes per second; infinite where the line is not what holds messages up.
+
+    Examples
+    --------
+    >>> Way(latency_s=0.04, rate=125_000.0).seconds(12_500)
+    0.14
+    """
+
+    latency_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: float = 0.0
+    rate: float = math.inf
+
+    def seconds(self, n_bytes: int) -> float:
+        """How long a message of that size takes over a line that nobody else uses, in the mean."""
+        return n_bytes / self.rate + self.latency_s
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Both directions of a device's link.
+
+    Examples
+    --------
+    >>> meter = Shape.of(latency_ms=40, up_mbit=1, down_mbit=8)
+    >>> meter.up.rate, meter.down.rate, meter.down.latency_s
+    (125000.0, 1000000.0, 0.04)
+    >>> Shape.from_dict(meter.to_dict()) == meter
+    True
+    """
+
+    up: Way = Way()
+    down: Way = Way()
+
+    @classmethod
+    def of(
+        cls, *, latency_ms: float = 0.0, jitter_ms: float = 0.0, loss: float = 0.0,
+        up_mbit: float = math.inf, down_mbit: float = math.inf,
+    ) -> Shape:  # fmt: skip
+        """A link as people state it: milliseconds, and megabits per second."""
+        alike = (latency_ms / 1000, jitter_ms / 1000, loss)
+        return cls(Way(*alike, up_mbit * _MBIT), Way(*alike, down_mbit * _MBIT))
+
+    def slower(self, factor: float) -> Shape:
+        """The same link with so many times the latency and jitter, and so little of the rate."""
+
+        def slow(way: Way) -> Way:
+            return Way(way.latency_s * factor, way.jitter_s * factor, way.loss, way.rate / factor)
+
+        return Shape(slow(self.up), slow(self.down))
+
+    def lossier(self, loss: float) -> Shape:
+        """The same link that loses a share `loss` of what it would have passed, in each direction."""
+
+        def lossy(way: Way) -> Way:
+            return Way(way.latency_s, way.jitter_s, 1 - (1 - way.loss) * (1 - loss), way.rate)
+
+        return Shape(lossy(self.up), lossy(self.down))
+
+    def to_dict(self) -> dict[str, dict[str, float | None]]:
+        """Plain values, as a configuration holds them; a rate without bound is None."""
+        plain = {"up": asdict(self.up), "down": asdict(self.down)}
+        return {name: {**way, "rate": None if math.isinf(way["rate"]) else way["rate"]} for name, way in plain.items()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Mapping[str, Any]]) -> Shape:
+        """Read what `to_dict` made."""
+
+        def way(told: Mapping[str, Any]) -> Way:
+            return Way(**{**told, "rate": math.inf if told["rate"] is None else told["rate"]})
+
+        return cls(way(fields["up"]), way(fields["down"]))
+
+
+class _Waiting(Generic[T]):
+    __slots__ = ("flow", "item", "left", "n_bytes")
+
+    def __init__(self, n_bytes: int, left: float, flow: tuple[str, Lane], item: T) -> None:
+        self.n_bytes = n_bytes
+        self.left = left  # bytes that are not over the line yet
+        self.flow = flow
+        self.item = item
+
+
+class Line(Generic[T]):
+    """One direction of one device's link, with what waits and travels on it.
+
+    Parameters
+    ----------
+    way : Way
+    rng : numpy.random.Generator
+        Draws losses and jitter, and only where there are any.
+
+    Attributes
+    ----------
+    lost, lost_bytes : int
+        Messages that did not arrive, so far.
+    refused : int
+        Messages that found the queue full.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> line = Line[str](Way(latency_s=0.5, rate=1000.0), np.random.default_rng(0))
+    >>> line.push(0.0, 1000, Lane.BULK, "b", "a model"), line.push(0.25, 100, Lane.CONTROL, "b", "a probe")
+    (True, True)
+    >>> line.next_at, line.pop(0.85)
+    (0.35, ['a probe'])
+    >>> line.next_at, line.pop(1.6)
+    (1.1, ['a model'])
+    """
+
+    def __init__(self, way: Way, rng: np.random.Generator) -> None:
+        self._way = way
+        self._rng = rng
+        self._queues: dict[Lane, deque[_Waiting[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
+        self._bytes = {Lane.CONTROL: 0, Lane.BULK: 0}
+        self._free_since = -math.inf  # while nothing is on the line
+        self._began = -math.inf  # when what is on the line went on with it
+        self._travelling: list[tuple[float, int, T]] = []
+        self._number = 0  # equal instants keep their order
+        self._last: dict[tuple[str, Lane], float] = {}  # when the last message of each flow arrives
+        self.lost = 0
+        self.lost_bytes = 0
+        self.refused = 0
+
+    @property
+    def way(self) -> Way:
+        """What the line does to messages from now on."""
+        return self._way
+
+    def change(self, now: float, way: Way) -> None:
+        """Be another line from now on; what is on it goes on at the new rate, what travels is not touched."""
+        self._settle(now)
+        self._stop_for_a_moment(now)
+        self._way = way
+
+    def push(
+        self, now: float, n_bytes: int, lane: Lane, peer: str, item: T, rate_before: float = math.inf
+    ) -> bool:  # fmt: skip
+        """Put a message onto the line, or into its lane's queue.
+
+        Parameters
+        ----------
+        now : float
+            Never less than in the call before.
+        n_bytes : int
+        lane : Lane
+        peer : str
+            Who is at the other end; with the lane it tells which messages keep their order.
+        item : object
+            The message: it comes back from `pop`.
+        rate_before : float
+            Bytes per second at which the message came here, if it is still coming in when its first bytes may go on.
+
+        Returns
+        -------
+        bool
+            False where its queue is full.
+        """
+        self._settle(now)
+        waiting = _Waiting(n_bytes, float(n_bytes), (peer, lane), item)
+        if self._on_the_line() is None:
+            # An idle line took in what had come so far, as it came.
+            self._began = max(self._free_since, now - n_bytes / rate_before)
+            if self._began < now:
+                waiting.left -= min(float(n_bytes), (now - self._began) * self._way.rate)
+                self._began = now
+        elif self._bytes[lane] and self._bytes[lane] + n_bytes > QUEUE_BYTES:
+            self.refused += 1
+            return False
+        elif lane == Lane.CONTROL and not self._queues[lane]:
+            self._stop_for_a_moment(now)
+        self._queues[lane].append(waiting)
+        self._bytes[lane] += n_bytes
+        return True
+
+    def pop(self, now: float) -> list[T]:
+        """Take what has come out by now, in its order."""
+        self._settle(now)
+        arrived = []
+        while self._travelling and self._travelling[0][0] <= now:
+            arrived.append(heapq.heappop(self._travelling)[2])
+        return arrived
+
+    def flush(self) -> list[T]:
+        """Take everything that waits or travels, at once: whoever sends it ends now."""
+        travelling = [item for _, _, item in sorted(self._travelling, key=lambda entry: entry[:2])]
+        waiting = [entry.item for lane in Lane for entry in self._queues[lane]]
+        self._travelling.clear()
+        for lane in Lane:
+            self._queues[lane].clear()
+            self._bytes[lane] = 0
+        return travelling + waiting
+
+    @property
+    def next_at(self) -> float:
+        """When there is something to do next; infinite while the line is empty."""
+        head = self._on_the_line()
+        ends = math.inf if head is None else self._began + head.left / self._way.rate
+        return min(ends, self._travelling[0][0]) if self._travelling else ends
+
+    def _on_the_line(self) -> _Waiting[T] | None:
+        for queue in self._queues.values():  # control first
+            if queue:
+                return queue[0]
+        return None
+
+    def _settle(self, now: float) -> None:
+        """Let whatever is over the line by now go on."""
+        while (head := self._on_the_line()) is not None:
+            ends = self._began + head.left / self._way.rate
+            if ends > now:
+                return
+            lane = head.flow[1]
+            self._queues[lane].popleft()
+            self._bytes[lane] -= head.n_bytes
+            self._began = self._free_since = ends
+            self._travel(ends, head)
+
+    def _stop_for_a_moment(self, now: float) -> None:
+        """What is on the line has come so far, and goes on from there later."""
+        head = self._on_the_line()
+        if head is not None:
+            head.left -= min(head.left, (now - self._began) * self._way.rate) if now > self._began else 0.0
+            self._began = now
+
+    def _travel(self, leaves: float, message: _Waiting[T]) -> None:
+        way = self._way
+        if way.loss and self._rng.random() < way.loss:
+            self.lost += 1
+            self.lost_bytes += message.n_bytes
+            return
+        arrives = leaves + way.latency_s
+        if way.jitter_s:
+            arrives += way.jitter_s * (2 * float(self._rng.random()) - 1)
+        arrives = self._last[message.flow] = max(arrives, self._last.get(message.flow, arrives))
+        self._number += 1
+        heapq.heappush(self._travelling, (arrives, self._number, message.item))
+
+
+def pair_of_lines(shape: Shape, rng: np.random.Generator) -> tuple[Line[Any], Line[Any]]:
+    """Return the up-link and the down-link of one device, each with a random stream of its own."""
+    up, down = rng.spawn(2)
+    return Line(shape.up, up), Line(shape.down, down)
