@@ -59,9 +59,9 @@ def run_peer(config: Mapping[str, Any]) -> int:
         roster's signature was verified by whoever made this configuration), ``data`` (see `load_rows`), ``state_dir``,
         ``timing`` (a preset), ``fitness`` (0 to 1), ``faults`` (a list, for testbeds), ``control`` ("stdio" or "").
         Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and
-        ``centers`` (paths of NPY files): what the rows are called, and this peer's columns of given first centers. For testbeds ``link``: the
-        ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of others' up-links, see
-        p2pclust.transport.shaping.
+        ``centers`` (paths of NPY files): what the rows are called, and this peer's columns of given first centers.
+        For testbeds ``link``: the ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of
+        others' up-links, see p2pclust.transport.shaping.
 
     Returns
     -------
@@ -115,9 +115,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         watch("started", {"pid": os.getpid(), "address": links.address})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
-        sys.setswitchinterval(_SWITCH_S)
-        gc.collect()
-        gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
+        _settle_down()
         shell.start(links, worker)
         beside: list[Callable[[], None]] = []
         if lines is not None:
@@ -146,6 +144,12 @@ def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
     if told is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(told["seed"])))
         links.shape(Shape.from_dict(told["shape"]), rng, told["rates"])
+
+
+def _settle_down() -> None:
+    sys.setswitchinterval(_SWITCH_S)
+    gc.collect()
+    gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
 
 
 def die_with_parent() -> None:

@@ -42,7 +42,9 @@ STORIES: dict[str, Story] = {
     ),
     "activity-by-user": Story(
         # Rows by activity, for few phones would hold all rows of many people.
-        short=_set('data.partition={scheme="by-class", rows_per_class=15}', "fleet.devices.0.count=4", "jobs.0.epochs=3")
+        short=_set(
+            'data.partition={scheme="by-class", rows_per_class=15}', "fleet.devices.0.count=4", "jobs.0.epochs=3"
+        )
         + _set("jobs.0.hidden=[8, 4, 8]", "jobs.0.max_refinements=1", "expect.finished_at_least=4")
     ),
     "fedcref-digits": Story(),
@@ -80,6 +82,8 @@ def absent(file: Path) -> str:
             cached(source)
         except UsageError:
             return f"{source} is not here: p2pclust data fetch {source}"
-    if any(job["protocol"] in ("fedcref", "uifca") for job in document["jobs"]) and not importlib.util.find_spec("torch"):
+    if any(job["protocol"] in ("fedcref", "uifca") for job in document["jobs"]) and not importlib.util.find_spec(
+        "torch"
+    ):
         return "models need torch: pip install 'p2pclust[models]'"
     return ""
