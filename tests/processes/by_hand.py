@@ -43,9 +43,11 @@ class Fleet:
         self.ports = ReservedPorts(len(arrays))
         self.listen = dict(zip(self.names, (f"127.0.0.1:{port}" for port in self.ports.numbers), strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._said: dict[str, tuple[list[dict[str, Any]], int]] = {}
         for number, name in enumerate(self.names):
             folder = home / name
             folder.mkdir()
+            (folder / "peer.log").touch()
             np.save(folder / "rows.npy", arrays[number])
             first = [other for other in self.names if other != name][:joins]
             values = {
@@ -62,11 +64,7 @@ class Fleet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+        self.kill(*self.processes)
         self.ports.release()
 
     def start(self, *names: str) -> None:
@@ -112,11 +110,16 @@ class Fleet:
 
     def said(self, name: str) -> list[dict[str, Any]]:
         """All that a peer logged so far, over all its lives: the verb and its fields."""
-        found = []
-        for line in (self.home / name / "peer.log").read_text(encoding="utf-8").splitlines():
-            if line.startswith("{"):
+        found, read = self._said.setdefault(name, ([], 0))
+        with (self.home / name / "peer.log").open("rb") as log:
+            log.seek(read)
+            new = log.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            if line.startswith(b"{"):
                 told = json.loads(line)
                 found.append({"verb": told["verb"], **told.get("fields", told)})
+        self._said[name] = (found, read + len(whole))
         return found
 
     def verbs(self, name: str, verb: str) -> list[dict[str, Any]]:
@@ -127,6 +130,10 @@ class Fleet:
         """What a peer knows; not the first one, whose door is its pipe."""
         with Door(self.home / name / "state") as door:
             return door.ask("status")
+
+    def rounds(self) -> list[int]:
+        """The rounds that were combined, whoever did it."""
+        return [line["round"] for name in self.names for line in self.verbs(name, "combined")]
 
     def linked(self) -> bool:
         """Whether everybody has heard of everybody."""
@@ -144,4 +151,7 @@ class Fleet:
         for name in names or self.names:
             self.processes[name].send_signal(signal.SIGKILL)
         for name in names or self.names:
-            self.processes[name].wait(20)
+            process = self.processes[name]
+            process.wait(20)
+            if process.stdin is not None:
+                process.stdin.close()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-# `runs` is shared with tests/fleet; pytest's importlib mode puts no test folder on the path by itself.
+# `runs` is shared with tests/fleet, `by_hand` with this folder; pytest's importlib mode puts neither on the path by itself.
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "fleet"))
 
 from runs import assert_nothing_left
