@@ -16,7 +16,7 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.device import fitness
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
-from p2pclust.scenario.load import apply_override, read_toml
+from p2pclust.scenario.toml_files import apply_override, read_toml
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, load_roster
 
 __all__ = ["PeerConfig", "load_config"]

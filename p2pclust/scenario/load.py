@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.data_keys import PartitionSpec
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.schema import Scenario
+from p2pclust.scenario.toml_files import apply_override, read_toml
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
 
 __all__ = [
@@ -265,66 +265,6 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
                 f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
                 "one for each feature"
             )
-
-
-def read_toml(file: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises
-    ------
-    UsageError
-        If it is missing or no TOML; with the line and column.
-    """
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
-    except tomllib.TOMLDecodeError as error:
-        # tomllib tells the place in brackets at the end; people look for it in front.
-        what, _, place = str(error).rpartition(" (at ")
-        raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
-
-
-def apply_override(document: dict[str, Any], override: str) -> None:
-    """Put one ``key=value`` into the document."""
-    key, equals, text = override.partition("=")
-    steps = [step.strip() for step in key.split(".")]
-    if not equals or not all(steps):
-        raise UsageError(f"--set {override}: expected KEY=VALUE, such as fleet.timing=wan")
-    place: Any = document
-    for depth, step in enumerate(steps[:-1]):
-        if isinstance(place, list):
-            place = place[_position(override, steps[:depth], step, place)]
-        elif isinstance(place, dict):
-            place = place.setdefault(step, {})
-    if isinstance(place, list):
-        place[_position(override, steps[:-1], steps[-1], place)] = _value(text)
-    elif isinstance(place, dict):
-        place[steps[-1]] = _value(text)
-    else:
-        raise UsageError(f"--set {override}: {'.'.join(steps[:-1])} is a value, not a table")
-
-
-def _position(override: str, before: Sequence[str], step: str, place: Sequence[Any]) -> int:
-    if step.isascii() and step.isdigit() and int(step) < len(place):
-        return int(step)
-    name = ".".join(before)
-    raise UsageError(
-        f"--set {override}: {name} has no {step!r}: expected a position from {name}.0, and it has {len(place)}"
-    )
-
-
-def _value(text: str) -> Any:
-    """Return the TOML value that a text writes, or the text itself if it writes none."""
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text.strip()
-    return parsed["value"] if list(parsed) == ["value"] else text.strip()
 
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:
