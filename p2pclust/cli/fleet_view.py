@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["judge", "show"]
 
 _BEHIND = 2  # rounds: an aggregator is one ahead of those that it waits for
+_OVER = ("done", "failed", "cancelled")
 _STYLES = {"running": "green", "starting": "yellow", "waiting": "bold red", "given-up": "bold red", "leaving": "yellow"}
 
+Told = Mapping[str, Any]
 
-def judge(
-    inventory: Inventory, answers: Mapping[str, Mapping[str, Any] | FleetError]
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+
+def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dict[str, dict[str, Any]]:
     """Put together what is known of every device of the inventory.
 
     Parameters
@@ -33,63 +34,126 @@ def judge(
     Returns
     -------
     dict
-        By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``restarts``, ``linked`` (how many peers it sees,
-        None where it does not say), ``job`` and ``round``, ``last_line`` (of one that is down), and ``trouble``: what is not
-        well with it, empty if all is.
+        By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
+        neighbours it sees alive; None where it does not say) of ``neighbours``, ``job`` (protocol and id of the newest job
+        that is not over, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (of one that is
+        down), and ``trouble``: what is not well with it, empty if all is.
     """
-    peers = {}
+    told: dict[str, Told] = {}
     for device in inventory.devices:
         answer = answers[device.host]
-        told: Mapping[str, Any] = {} if isinstance(answer, FleetError) else answer["peers"].get(device.name, {})
-        status = "unreachable" if isinstance(answer, FleetError) else told.get("status", "absent")
-        down = status not in ("running", "starting")
-        peers[device.name] = {
-            "host": device.host,
-            "class": device.group,
-            "status": status,
-            "pid": told.get("pid") or None,
-            "since": told.get("since") or None if told.get("pid") else None,
-            "restarts": told.get("restarts", 0),
-            "says": told.get("says", ""),
-            "ended": told.get("ended", ""),
-            "last_line": told.get("last_line", "") if down else "",
-            "trouble": _trouble(status, told, inventory.late_s),
-        }
-    return peers
+        known: Told = (
+            {"status": "unreachable"} if isinstance(answer, FleetError) else answer["peers"].get(device.name, {})
+        )
+        told[device.name] = known
+    rounds = _farthest(told.values())
+    return {
+        device.name: {"host": device.host, "class": device.group}
+        | _row(told[device.name])
+        | {"trouble": _trouble(told, device.name, inventory.late_s, rounds)}
+        for device in inventory.devices
+    }
 
 
-def _trouble(status: str, told: Mapping[str, Any], late_s: float) -> str:
-    if status == "running":
+def _row(told: Told) -> dict[str, Any]:
+    lives = bool(told.get("pid"))
+    status = told.get("status", "absent")
+    snapshot = told.get("snapshot", {})
+    near = [member for member in snapshot.get("members", ()) if member["linked"]]
+    job = _job(snapshot)
+    return {
+        "status": status,
+        "pid": told.get("pid") or None,
+        "since": told["since"] if lives else None,
+        "up_s": told.get("up_s", 0.0),
+        "restarts": told.get("restarts", 0),
+        "linked": sum(member["status"] == "alive" for member in near) if "members" in snapshot else None,
+        "neighbours": len(near) if "members" in snapshot else None,
+        "job": f"{job['protocol']} {job['job'][:8]}" if job else "",
+        "round": job["round"] if job else None,
+        "phase": job["phase"] if job else "",
+        "says": told.get("says", ""),
+        "ended": told.get("ended", ""),
+        "last_line": "" if status in ("running", "starting") else told.get("last_line", ""),
+    }
+
+
+def _job(snapshot: Told) -> Told | None:
+    """The newest job that is not over, else the newest; those within others are their aggregators' business."""
+    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
+    return next((job for job in reversed(jobs) if job["phase"] not in _OVER), jobs[-1] if jobs else None)
+
+
+def _farthest(told: Iterable[Told]) -> dict[str, int]:
+    """How far each job is where it is farthest."""
+    rounds: dict[str, int] = {}
+    for peer in told:
+        for job in peer.get("snapshot", {}).get("jobs", ()):
+            rounds[job["job"]] = max(job["round"], rounds.get(job["job"], 0))
+    return rounds
+
+
+def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
+    peer = told[name]
+    match peer.get("status"):
+        case "running" | "starting":
+            return _late(told, name, late_s) or _behind(peer, rounds)
+        case "waiting":
+            return f"down, will be started again ({peer['ended']})"
+        case "given-up":
+            return f"given up ({peer['ended']})"
+        case "unreachable":
+            return "its host cannot be reached"
+    return "down"
+
+
+def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
+    """Whom a peer ought to have linked to by now, and has not: those that have been up for as long."""
+    peer = told[name]
+    if peer["up_s"] <= late_s:
         return ""
-    if status == "starting":
-        up_s = float(told.get("up_s", 0.0))
-        return f"late: not ready after {up_s:.0f} s" if up_s > late_s else ""
-    if status == "waiting":
-        return f"down, will be started again ({told['ended']})"
-    if status == "given-up":
-        return f"given up ({told['ended']})"
-    return "its host cannot be reached" if status == "unreachable" else "down"
+    snapshot = peer.get("snapshot", {})
+    if "members" not in snapshot:
+        return f"does not say how it is: {snapshot.get('error', 'it has no door')}"
+    away = [
+        member["name"]
+        for member in snapshot["members"]
+        if member["linked"] and member["status"] != "alive"
+        if told.get(member["name"], {}).get("up_s", 0.0) > late_s
+    ]
+    shown = ", ".join(away[:3]) + (f" and {len(away) - 3} more" if away[3:] else "")
+    return f"late: not linked to {shown} after {peer['up_s']:.0f} s" if away else ""
 
 
-def show(peers: Mapping[str, Mapping[str, Any]]) -> Group:
+def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
+    for job in peer.get("snapshot", {}).get("jobs", ()):
+        if job["phase"] not in _OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
+            return f"behind: round {job['round']} of job {job['job'][:8]}, others are at {rounds[job['job']]}"
+    return ""
+
+
+def show(peers: Mapping[str, Told]) -> Group:
     """Return the table for people, and below it one line for each peer that is not well."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.cli.live import table  # noqa: PLC0415
 
-    columns = ("peer", "class", "host", "status", "pid", "up since", "restarts")
-    shown = table(*((name, "right" if name in ("pid", "restarts") else "left") for name in columns))
+    numbers = ("pid", "restarts", "linked", "round")
+    columns = ("peer", "class", "host", "status", "pid", "up since", "restarts", "linked", "job", "round")
+    shown = table(*((name, "right" if name in numbers else "left") for name in columns))
     for name, peer in peers.items():
+        linked = "" if peer["linked"] is None else f"{peer['linked']} of {peer['neighbours']}"
+        at = "" if peer["round"] is None else f"{peer['phase']} {peer['round']}"
         shown.add_row(
             name, peer["class"], peer["host"], Text(peer["status"], style=_STYLES.get(peer["status"], "")),
-            f"{peer['pid'] or ''}", _clock(peer["since"]), f"{peer['restarts']}",
+            f"{peer['pid'] or ''}", _clock(peer["since"]), f"{peer['restarts']}", linked, peer["job"], at,
         )  # fmt: skip
     troubled = {name: peer for name, peer in peers.items() if peer["trouble"]}
     return Group(shown, *(Text(_line(name, peer), style="bold red") for name, peer in troubled.items()))
 
 
-def _line(name: str, peer: Mapping[str, Any]) -> str:
+def _line(name: str, peer: Told) -> str:
     return f"{name}: {peer['trouble']}" + (f": {peer['last_line']}" if peer["last_line"] else "")
 
 

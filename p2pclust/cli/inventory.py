@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+import numpy as np
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
 from p2pclust.cli.peer_config import PeerConfig
+from p2pclust.cli.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.inventory import Device, Host, Inventory
 from p2pclust.scenario.explain import explain
@@ -23,13 +25,14 @@ from p2pclust.scenario.fields import device_name, not_empty, wrong_table, wrong_
 from p2pclust.scenario.fleet_keys import OverlaySpec
 from p2pclust.scenario.job_parameters import Table
 from p2pclust.scenario.load import read_toml
+from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster
 
 __all__ = ["InventoryFile", "load_inventory"]
 
 LOCAL = "local"
 #: What the inventory itself decides of a peer's configuration.
-_DECIDED = ("name", "listen", "join", "roster", "bundle", "state_dir", "timing", "data")
+_DECIDED = ("name", "listen", "join", "roster", "bundle", "state_dir", "timing", "data", "links", "overlay", "class")
 
 
 def _environment(value: dict[str, str]) -> dict[str, str]:
@@ -40,13 +43,18 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 
 
 def _settings(value: dict[str, Any]) -> dict[str, Any]:
-    known = [key for key in PeerConfig.model_fields if key not in _DECIDED]
+    keys = [field.alias or name for name, field in PeerConfig.model_fields.items()]
+    known = [key for key in keys if key not in _DECIDED]
     for key in value:
         if key in _DECIDED:
             raise wrong_value(f"{key} is no setting: the inventory says it in a place of its own")
         if key not in known:
             raise wrong_value(f"unknown key {key!r}: expected {', '.join(known)}")
     return value
+
+
+def _class_name(value: str | None) -> str | None:
+    return None if value is None else device_name(value)
 
 
 Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
@@ -90,16 +98,22 @@ class DeviceTable(Table):
     #: Where others reach it; a port alone is one of its host's address.
     listen: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    data: Annotated[str, Field(min_length=1)]
+    #: A file or a folder on its host, or a table with a command that runs there.
+    data: Annotated[str | dict[str, Any], PlainValidator(source)]
     #: Whether `data` is a file here that is copied to the host.
     send: bool = False
-    group: Annotated[str, AfterValidator(device_name), Field(alias="class")] = "device"
+    group: Annotated[str | None, AfterValidator(_class_name), Field(alias="class")] = None
     settings: Settings = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_place(self) -> DeviceTable:
+        problems = []
         if (self.listen is None) == (self.port is None):
-            raise wrong_table(["expected either listen = HOST:PORT or port"])
+            problems.append("expected either listen = HOST:PORT or port")
+        if self.send and not isinstance(self.data, str):
+            problems.append("send is for a file; a command runs on the host, and its program has to be there")
+        if problems:
+            raise wrong_table(problems)
         return self
 
 
@@ -133,7 +147,7 @@ class InventoryFile(Table):
         problems += [
             f"[[devices]]: {device.name}: there is no [classes.{device.group}]: expected one of {known}"
             for device in self.devices
-            if self.classes and device.group not in self.classes
+            if self.classes and device.group is not None and device.group not in self.classes
         ]
         if problems:
             raise wrong_table(problems)
@@ -210,42 +224,56 @@ def _listen(path: Path, file: InventoryFile, device: DeviceTable) -> str:
     return f"{address}:{device.port}"
 
 
-def _links(path: Path, file: InventoryFile) -> Mapping[str, Sequence[str]] | None:
+def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | None:
     """Who is linked to whom; None on a full mesh."""
     if file.overlay.kind == "full":
         return None
-    raise UsageError(f"{path}: [overlay]: kind = {file.overlay.kind!r}: a running fleet is a full mesh")
+    if file.overlay.trace is not None:
+        raise UsageError(
+            f"{path}: [overlay]: trace: links by a script are for scenarios; real ones come and go by themselves"
+        )
+    options = file.overlay.options
+    if file.overlay.path is not None:
+        options["path"] = str(_beside(path, file.overlay.path))
+    # The same overlay each time: whoever wants another random one says other options, or writes it into a file.
+    rng = np.random.Generator(np.random.PCG64(0))
+    overlay = make_overlay(file.overlay.kind, [device.name for device in file.devices], rng, **options)
+    return {name: tuple(overlay.neighbours(name)) for name in overlay.names}
 
 
 def _device(
     path: Path, file: InventoryFile, device: DeviceTable, listens: Mapping[str, str],
-    links: Mapping[str, Sequence[str]] | None, keys: Path,
+    links: Mapping[str, tuple[str, ...]] | None, keys: Path,
 ) -> Device:  # fmt: skip
     bundle = keys / f"{device.name}.bundle"
     files = {bundle.name: bundle}
     data = device.data
-    if device.send:
-        source = _beside(path, device.data)
-        data = f"rows{''.join(source.suffixes[-1:])}"
-        files[data] = source
-    elif device.host == LOCAL:
-        data = str(_beside(path, device.data))
-    elif not device.data.startswith(("/", "~")):
-        raise UsageError(
-            f"{path}: {device.name}: data = {device.data!r}: expected its full path on {device.host}, or send = true"
-        )
-    join = tuple(f"{other}@{place}" for other, place in listens.items() if other != device.name)
-    common = file.classes.get(device.group, ClassTable())
+    if isinstance(data, str):
+        if device.send:
+            here = _beside(path, data)
+            data = f"rows{''.join(here.suffixes[-1:])}"
+            files[data] = here
+        elif device.host == LOCAL:
+            data = str(_beside(path, data))
+        elif not data.startswith(("/", "~")):
+            raise UsageError(
+                f"{path}: {device.name}: data = {data!r}: expected its full path on {device.host}, or send = true"
+            )
+    near = [name for name in listens if name != device.name] if links is None else links[device.name]
+    join = tuple(f"{other}@{listens[other]}" for other in near)
+    common = file.classes.get(device.group or "", ClassTable())
     config = file.settings | common.settings | device.settings
     config |= {
         "name": device.name, "listen": listens[device.name], "join": join, "roster": "../../roster.json",
         "bundle": bundle.name, "data": data, "state_dir": "state", "timing": file.timing,
     }  # fmt: skip
+    config |= {} if device.group is None else {"class": device.group}
+    config |= {"links": links[device.name]} if links and links[device.name] else {}
     try:
         PeerConfig.model_validate(config)
     except ValidationError as error:
         raise UsageError(explain(f"{path}: {device.name}", error, PeerConfig)) from error
-    return Device(device.name, device.host, device.group, config, files)
+    return Device(device.name, device.host, device.group or "", config, files)
 
 
 def _check_files(path: Path, devices: Sequence[Device], keys: Path) -> None:
@@ -255,6 +283,6 @@ def _check_files(path: Path, devices: Sequence[Device], keys: Path) -> None:
         if roster is None:
             roster = load_roster(keys / ROSTER, secret.fleet_public)
         check_enrolled(secret, roster)
-        for name, source in device.files.items():
-            if not source.is_file():
-                raise UsageError(f"{path}: {device.name}: {source} is no file that could be copied as {name}")
+        for name, file in device.files.items():
+            if not file.is_file():
+                raise UsageError(f"{path}: {device.name}: {file} is no file that could be copied as {name}")

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
+from p2pclust.fleet.log_files import added, tail
 from p2pclust.fleet.supervisor import ASK, LOCK, LOG, PLAN, STATE
 
 __all__ = ["main"]
@@ -30,8 +31,9 @@ __all__ = ["main"]
 _LOOK_S: Final = 0.1
 _START_S: Final = 20.0  # a supervisor that does not answer by then has failed
 _ANSWER_S: Final = 5.0
+_DOOR_S: Final = 3.0
+_AT_ONCE: Final = 8  # peers that are asked at the same time
 _GRACE_S: Final = 5.0  # beyond the deadline by which the peers are killed
-_LONGEST_LINE: Final = 1 << 16
 
 
 def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
@@ -68,9 +70,8 @@ def status() -> dict[str, Any]:
     """Return what the supervisor knows, and what the peers say of themselves."""
     if _kept():
         answer = _ask({"do": "status"})
-        for name, peer in answer["peers"].items():
-            if peer["pid"]:
-                peer["snapshot"] = _snapshot(Path("peers", name, "state"))
+        for name, snapshot in _snapshots([name for name, peer in answer["peers"].items() if peer["pid"]]).items():
+            answer["peers"][name]["snapshot"] = snapshot
         return {"supervisor": {key: answer[key] for key in ("pid", "since", "ending")}, "peers": answer["peers"]}
     # Nobody keeps the folder: what was last known, and nobody runs.
     known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"] if Path(STATE).exists() else {}
@@ -102,13 +103,13 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
         files["supervisor"] = Path(LOG)
     places = {}
     for name, file in files.items():
-        found, places[name] = _tail(file, lines)
+        found, places[name] = tail(file, lines)
         _put(out, name, found)
     while follow:
         if select.select([sys.stdin], [], [], _LOOK_S)[0] and not sys.stdin.buffer.read(1):
             return
         for name, file in files.items():
-            found, places[name] = _added(file, places[name])
+            found, places[name] = added(file, places[name])
             _put(out, name, found)
 
 
@@ -215,9 +216,23 @@ def _settled(names: Sequence[str]) -> bool:
     return all(peers[name]["status"] in ("running", "given-up") for name in names if name in peers)
 
 
-def _snapshot(state_dir: Path) -> dict[str, Any] | None:
-    """What a peer says of itself; None where it does not say."""
-    return None
+def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Ask peers at their doors what they know; of one that does not say, why."""
+    if not names:
+        return {}
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no peer, nobody to ask
+
+    from p2pclust.fleet.asking import Door  # noqa: PLC0415
+
+    def ask(name: str) -> dict[str, Any]:
+        try:
+            with Door(Path("peers", name, "state")) as door:
+                return door.ask("status", within_s=_DOOR_S)
+        except P2PClustError as error:
+            return {"error": str(error)}
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(names, pool.map(ask, names), strict=True))
 
 
 def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
@@ -229,35 +244,6 @@ def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
 
 
 # -- logs -------------------------------------------------------------------------------------------------------------
-
-
-def _tail(file: Path, n_lines: int) -> tuple[list[str], int]:
-    """Return the last lines of a file, and where it ends; reads no more of it than it must."""
-    if not file.exists():
-        return [], 0
-    with file.open("rb") as stream:
-        end = begin = stream.seek(0, os.SEEK_END)
-        data = b""
-        while begin > 0 and data.count(b"\n") <= n_lines:
-            step = min(begin, _LONGEST_LINE)
-            begin -= step
-            stream.seek(begin)
-            data = stream.read(step) + data
-        lines = data.decode("utf-8", "replace").splitlines()
-        return lines[len(lines) - n_lines :] if n_lines < len(lines) else lines, end
-
-
-def _added(file: Path, place: int) -> tuple[list[str], int]:
-    """Return the whole lines that were added after `place`, and the new place."""
-    if not file.exists():
-        return [], 0
-    with file.open("rb") as stream:
-        if place > stream.seek(0, os.SEEK_END):
-            place = 0  # it was begun anew
-        stream.seek(place)
-        data = stream.read(_LONGEST_LINE)
-    whole = data[: data.rfind(b"\n") + 1] if len(data) < _LONGEST_LINE else data
-    return whole.decode("utf-8", "replace").splitlines(), place + len(whole)
 
 
 def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:

@@ -57,12 +57,15 @@ class Kept:
     #: The next start of one that waits; when one that leaves is killed.
     due: float = 0.0
     began: float = 0.0
+    #: When it last said that its event loop turns; 0: it has not.
+    fed_at: float = 0.0
     quick: int = 0
     lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:
         """Begin a life."""
         self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
+        self.fed_at = 0.0
         self.lives += 1
 
     def ready(self) -> None:

@@ -17,7 +17,6 @@ import json
 import os
 import select
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -30,14 +29,16 @@ from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.kept import QUICK_S, Kept
+from p2pclust.fleet.log_files import last_line, shorten
 
 __all__ = ["Supervisor", "main"]
 
 PLAN, STATE, LOCK, ASK, LOG = "plan.json", "state.json", "lock", "ask", "supervisor.log"
 #: A peer that was asked to leave is killed after this, unless the plan says otherwise.
 DOWN_S: Final = 10.0
+#: A peer whose event loop has not turned for so long hangs, and is killed; mathematics run beside that loop.
+WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two looks at the size of the logs
-_LARGEST_LOG: Final = 8 * 1024 * 1024
 _LONGEST_REQUEST: Final = 1 << 16
 _PATIENCE_S: Final = 1.0  # with whoever connects and says nothing
 _TRIES: Final = 10
@@ -121,6 +122,7 @@ class Supervisor:
         now = time.monotonic()
         due = [self._look_at]
         due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
+        due += [peer.fed_at + WATCHDOG_S for peer in self._peers.values() if peer.status == "running" and peer.fed_at]
         due += [peer.began + QUICK_S for peer in self._peers.values() if peer.status == "starting"]
         return max(0.0, min(due) - now)
 
@@ -132,7 +134,11 @@ class Supervisor:
             self._processes[peer.name].kill()
             peer.due = float("inf")
         elif peer.status == "starting" and now >= peer.began + QUICK_S:
-            peer.ready()  # an older peer does not say so itself
+            peer.ready()  # it may wait for others for a long time, and an older one does not say so at all
+        elif peer.status == "running" and peer.fed_at and now >= peer.fed_at + WATCHDOG_S:
+            say(f"{peer.name} has not moved for {WATCHDOG_S:.0f} s: killed")
+            self._processes[peer.name].kill()
+            peer.fed_at = 0.0
 
     # -- children -----------------------------------------------------------------------------------------------------
 
@@ -140,10 +146,11 @@ class Supervisor:
         home = Path("peers", peer.name)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         environment = dict(os.environ)
-        environment.pop("NOTIFY_SOCKET", None)
+        for inherited in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
+            environment.pop(inherited, None)
         heard_at = self._listen_to(peer)
         if heard_at:
-            environment["NOTIFY_SOCKET"] = heard_at
+            environment |= {"NOTIFY_SOCKET": heard_at, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
         with _log(peer.name).open("ab") as log:
             self._log_began[peer.name] = log.seek(0, os.SEEK_END)
             process = subprocess.Popen(
@@ -188,6 +195,8 @@ class Supervisor:
             for line in self._ears[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
                 if line == "READY=1":
                     peer.ready()
+                elif line == "WATCHDOG=1":
+                    peer.fed_at = time.monotonic()
                 elif line.startswith("STATUS="):
                     peer.says = line.removeprefix("STATUS=")
 
@@ -354,23 +363,6 @@ def _die_with_parent() -> Callable[[], None] | None:
 
 def _log(name: str) -> Path:
     return Path("peers", name, "peer.log")
-
-
-def last_line(log: Path, since: int) -> str:
-    """Return the last line that a life wrote: what stands in its log after the first `since` bytes."""
-    with log.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        begin = since if since <= end else 0  # the log was shortened meanwhile
-        file.seek(max(begin, end - 4096))
-        lines = file.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip().removeprefix("error: ")[:500] if lines else ""
-
-
-def shorten(log: Path, most: int = _LARGEST_LOG) -> None:
-    """Set aside a log that has grown too large, and begin it anew: whoever writes appends, and notices nothing."""
-    if log.exists() and log.stat().st_size > most:
-        shutil.copyfile(log, log.with_name(log.name + ".1"))
-        os.truncate(log, 0)
 
 
 def say(line: str, to: IO[str] | None = None) -> None:

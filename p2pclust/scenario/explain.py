@@ -75,7 +75,7 @@ def _suggestion(location: Sequence[str | int], model: type[BaseModel]) -> str:
 def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
     """Return the keys of the table at a location, found through the annotations of the schema."""
     for step in location:
-        if isinstance(step, str):
+        if isinstance(step, str) and step in model.model_fields:  # else it is the name of a table among tables
             model = next(_models(model.model_fields[step].annotation))
     return [field.alias or name for name, field in model.model_fields.items()]
 

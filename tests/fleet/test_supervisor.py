@@ -18,7 +18,6 @@ import pytest
 from runs import until
 
 from p2pclust.fleet.host import down, status
-from p2pclust.fleet.supervisor import last_line, shorten
 
 # One program in the place of a peer that lives until it is told to leave, one that fails at once.
 LIVES = "import signal,sys; signal.signal(15, lambda *_: sys.exit(0)); print('here', flush=True); signal.pause()"
@@ -275,28 +274,6 @@ class TestLogs:
             assert process.stdout.readline() == b"a\there\n"  # its next life
             process.stdin.close()
             assert process.wait(20) == 0
-
-    def test_a_log_that_grows_too_large_is_begun_anew_under_the_writer(self, tmp_path: Path) -> None:
-        log = tmp_path / "peer.log"
-        with log.open("a") as writer:
-            writer.write("old line\n" * 10)
-            writer.flush()
-            shorten(log, most=50)
-            writer.write("new line\n")
-        assert log.read_text() == "new line\n"
-        assert (tmp_path / "peer.log.1").read_text() == "old line\n" * 10
-        shorten(log, most=50)
-        assert log.read_text() == "new line\n"
-
-    def test_the_last_line_is_of_this_life_only(self, tmp_path: Path) -> None:
-        log = tmp_path / "peer.log"
-        log.write_text("a life before\n")
-        began = log.stat().st_size
-        assert last_line(log, began) == ""
-        log.write_text("a life before\nerror: the port is taken\n\n")
-        assert last_line(log, began) == "the port is taken"
-        log.write_text("new\n")  # shorter than where this life began: begun anew meanwhile
-        assert last_line(log, began) == "new"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -1,0 +1,69 @@
+"""The log files of a host's peers: their ends, what is added to them, and how they stay small."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+__all__ = ["added", "last_line", "shorten", "tail"]
+
+_LARGEST_LOG: Final = 8 * 1024 * 1024
+_BLOCK: Final = 1 << 16
+
+
+def last_line(log: Path, since: int) -> str:
+    """Return the last line that a life wrote: what stands in its log after the first `since` bytes."""
+    with log.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        begin = since if since <= end else 0  # the log was shortened meanwhile
+        file.seek(max(begin, end - 4096))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    return _words(lines[-1].strip())[:500] if lines else ""
+
+
+def _words(line: str) -> str:
+    """Return what a line says for people; a log of JSON lines has the reason in a field."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        told = json.loads(line)
+        return str(told["fields"].get("reason") or told["verb"])
+    return line.removeprefix("error: ")
+
+
+def shorten(log: Path, most: int = _LARGEST_LOG) -> None:
+    """Set aside a log that has grown too large, and begin it anew: whoever writes appends, and notices nothing."""
+    if log.exists() and log.stat().st_size > most:
+        shutil.copyfile(log, log.with_name(log.name + ".1"))
+        os.truncate(log, 0)
+
+
+def tail(file: Path, n_lines: int) -> tuple[list[str], int]:
+    """Return the last lines of a file, and where it ends; reads no more of it than it must."""
+    if not file.exists():
+        return [], 0
+    with file.open("rb") as stream:
+        end = begin = stream.seek(0, os.SEEK_END)
+        data = b""
+        while begin > 0 and data.count(b"\n") <= n_lines:
+            step = min(begin, _BLOCK)
+            begin -= step
+            stream.seek(begin)
+            data = stream.read(step) + data
+        lines = data.decode("utf-8", "replace").splitlines()
+        return lines[len(lines) - n_lines :] if n_lines < len(lines) else lines, end
+
+
+def added(file: Path, place: int) -> tuple[list[str], int]:
+    """Return the whole lines that were added after `place`, and the new place."""
+    if not file.exists():
+        return [], 0
+    with file.open("rb") as stream:
+        if place > stream.seek(0, os.SEEK_END):
+            place = 0  # it was begun anew
+        stream.seek(place)
+        data = stream.read(_BLOCK)
+    whole = data[: data.rfind(b"\n") + 1] if len(data) < _BLOCK else data
+    return whole.decode("utf-8", "replace").splitlines(), place + len(whole)
