@@ -434,7 +434,9 @@ class Aggregating:
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
-                abstained[index] = f"{LEFT_OUT}: {self._membership.status(self._document.roster[index])}"
+                status = self._membership.status(self._document.roster[index])
+                # Alive, and yet no answer within the deadline or anybody's patience.
+                abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
         task = Task(
             "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=opened.used,
             abstained=abstained,
