@@ -14,6 +14,22 @@ __all__ = ["JobView", "PeerView", "Progress"]
 
 Event = Mapping[str, Any]
 
+#: What a fault does, in words, and what its victim is from then on, if that changes.
+_FAULTS = {
+    "kill": ("killed", "lost"),
+    "drain": ("has an empty battery", "lost"),
+    "restart": ("killed, to come back", "down"),
+    "pause": ("paused", "paused"),
+    "resume": ("resumed", "alive"),
+    "join": ("joins", ""),
+    "leave": ("leaves", ""),
+    "cut": ("cut off", ""),
+    "heal": ("no longer cut off", ""),
+    "slow": ("slowed down", ""),
+    "drop": ("loses messages", ""),
+    "corrupt-data": ("works with damaged rows", ""),
+}
+
 
 @dataclass
 class PeerView:
@@ -140,12 +156,12 @@ class Progress:
 
     def _fault(self, event: Event) -> str:
         peer = self.peers.get(event["peer"])
-        done = {"kill": "killed", "restart": "killed, to come back", "pause": "paused", "resume": "resumed"}
-        if peer is not None:
-            peer.status = {"kill": "lost", "restart": "down", "pause": "paused", "resume": "alive"}[event["do"]]
+        done, status = _FAULTS[event["do"]]
+        if peer is not None and status:
+            peer.status = status
         round_ = event.get("round", event.get("planned"))
         when = f" while {event['phase']} round {round_}" if event.get("phase") else ""
-        return f"{event['peer']} {done[event['do']]}{when}"
+        return f"{', '.join(event.get('who', ())) or event['peer']} {done}{when}"
 
     def _resumed(self, event: Event) -> str:
         self.peers[event["peer"]].status = "alive"

@@ -1,4 +1,4 @@
-"""What goes wrong in a fleet of processes on purpose: real signals at planned instants, and links that come and go."""
+"""What goes wrong in a fleet of processes on purpose: real signals, broken links and bad rows, at planned instants."""
 
 from __future__ import annotations
 
@@ -8,32 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from p2pclust.fleet.children import Child
+from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, unfired
 from p2pclust.fleet.record import Record
-from p2pclust.fleet.spec import Fault, FleetSpec
+from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.timing import preset
 
-__all__ = ["Misfortunes", "armed"]
+__all__ = ["Misfortunes"]
 
-_ENDS_S = 10.0  # how long a killed process may take to be gone
-
-
-def armed(faults: Sequence[Fault], claims: Path) -> list[dict[str, Any]]:
-    """Return the faults by round as each peer's configuration holds them; `claims` is where the victims are decided."""
-    claims.mkdir(exist_ok=True)
-    return [
-        {
-            "number": number,
-            "do": fault.do,
-            "round": fault.round,
-            "phase": fault.phase,
-            "who": fault.who,
-            "within": fault.within,
-            "claim": str(claims / str(number)),
-        }
-        for number, fault in enumerate(faults)
-        if fault.round is not None
-    ]
+_ENDS_S = 10.0  # how long a killed process may take to be gone, or a peer to say that it suffers
+_SOUND = {"slow": {"slowness": 1.0}, "drop": {"loss": 0.0}}
 
 
 class Misfortunes:
@@ -44,6 +30,8 @@ class Misfortunes:
     spec : FleetSpec
     record : Record
         Is told what struck.
+    directory : pathlib.Path
+        The run's: where victims are decided, and where damaged rows are kept.
     children : mapping of str to Child
         By name; those that run.
     now : callable
@@ -53,35 +41,77 @@ class Misfortunes:
 
     Attributes
     ----------
-    returning, paused : dict of str to None
-        Who is down but will be back, and who stands still.
-    links : dict or None
-        Each peer's neighbours now; None on a full mesh.
+    returning, joining, paused, late : dict of str to None
+        Who is down but will be back, who is being started, who stands still, and who has not been started yet.
+    damage : list of Damage
+        Rows that were used in the place of others.
     """
 
     def __init__(
-        self, spec: FleetSpec, record: Record, children: Mapping[str, Child], now: Callable[[], float],
+        self, spec: FleetSpec, record: Record, directory: Path, children: Mapping[str, Child], now: Callable[[], float],
         until: Callable[[Callable[[], bool], float], Awaitable[bool]],
     ) -> None:  # fmt: skip
         self._spec = spec
         self._record = record
+        self._directory = directory
         self._children = children
         self._now = now
         self._until = until
         self._tasks: list[asyncio.Task[None]] = []
-        self.returning: dict[str, None] = {}
-        self.paused: dict[str, None] = {}
-        self.links = (
+        self._rows = {peer.name: peer.X for peer in spec.peers}
+        self._cuts = Cuts(list(self._rows))
+        self._ends_of_cuts = 0  # that are still to come by themselves
+        self._lasting: dict[tuple[str, str], int] = {}  # which fault of a kind a device suffers from
+        self._paused_until: dict[str, float] = {}
+        self._suffers: dict[str, dict[str, Any]] = {name: {} for name in self._rows}
+        self._asked = 0
+        self._answered: dict[str, int] = {}
+        self._links = (
             None if spec.overlay is None else {name: dict.fromkeys(near) for name, near in spec.overlay.items()}
         )
+        self.returning: dict[str, None] = {}
+        self.joining: dict[str, None] = {}
+        self.paused: dict[str, None] = {}
+        self.late = dict.fromkeys(late(spec.faults))
+        self.damage: list[Damage] = []
+
+    def armed(self, name: str) -> list[dict[str, Any]]:
+        """Return the faults by round as the configuration of a peer holds them."""
+        claims = self._directory / "faults"
+        claims.mkdir(exist_ok=True)
+        return [
+            {
+                "number": number,
+                "do": fault.do,
+                "round": fault.round,
+                "phase": fault.phase,
+                "who": fault.who,
+                "within": fault.within,
+                "claim": str(claims / str(number)),
+                "suffers": self._suffering(number, fault, name),
+                "told": fault.told(),
+            }
+            for number, fault in enumerate(self._spec.faults)
+            if fault.round is not None and (not fault.who or name in fault.who)
+        ]
 
     def plan(self) -> None:
         """Let the planned seconds pass from now on."""
         for number, fault in enumerate(self._spec.faults):
             if fault.seconds is not None:
-                self._soon(self._later(number, fault, fault.seconds))
+                self._record.planned(self._now(), number, fault)
+                self._soon(self._after(number, fault, fault.seconds))
         if self._spec.trace:
             self._soon(self._follow_trace())
+
+    async def before_job(self, job: int) -> None:
+        """Let happen what is planned before a job is handed in, and wait until its victims say that it has."""
+        for number, fault in enumerate(self._spec.faults):
+            if fault.job == job:
+                self._all(number, fault, fault.who, {"job_number": job})
+        asked = {name: told["number"] for name, told in self._suffers.items() if "number" in told}
+        here = [name for name in asked if self._children[name].alive and name not in self.paused]
+        await self._until(lambda: all(self._answered.get(name, 0) >= asked[name] for name in here), _ENDS_S)
 
     def cancel(self) -> None:
         """Let nothing more happen."""
@@ -89,78 +119,203 @@ class Misfortunes:
             task.cancel()
 
     def told(self, name: str, fields: Mapping[str, Any]) -> None:
-        """A peer told its last words: it ends or stops itself now; bringing it back is our part."""
-        fault = self._spec.faults[fields["number"]]
-        if fault.do == "restart":
-            self.returning[name] = None
-            self._soon(self._restart(name, self._down_s(fault)))
-        elif fault.do == "pause":
-            self.paused[name] = None
-            if fault.for_s is not None:
-                self._soon(self._resume(name, fault.for_s))
+        """A peer told that a fault met it: it does to itself what it can; the rest is our part."""
+        number = fields["number"]
+        fault = self._spec.faults[number]
+        match fault.do:
+            case "restart":
+                self._bring_back(fault, name)
+            case "pause":
+                self._note_pause(fault, name)
+            case "leave" | "kill" | "drain":
+                pass
+            case _:
+                self._strike(number, fault, name)
+
+    def heard(self, name: str, verb: str, fields: Mapping[str, Any]) -> None:
+        """A peer says that it suffers as it was told, or that it works with other rows from now on."""
+        if verb == "suffers":
+            self._answered[name] = max(self._answered.get(name, 0), fields["number"])
+            return
+        number = fields["number"]
+        rows = damage_of(self._spec.faults[number], number, self._rows[name], name, self._spec.seed)
+        self.damage.append(Damage(name, self._spec.faults[number].how, fields["job"], fields["round"], rows))
 
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
-        return self._children[name].alive or name in self.returning
+        if self._children[name].alive or name in self.returning or name in self.joining:
+            return True
+        return comes(self._spec.faults, self._struck(), name)
+
+    def cut_off(self, name: str, finished: Sequence[str]) -> bool:
+        """Whether a peer can never hear of the end from those that finished, for nothing will heal what lies between."""
+        if self._ends_of_cuts or heals(self._spec.faults, self._struck()):
+            return False
+        return self._cuts.apart(name, finished, self._near())
+
+    def links(self) -> Mapping[str, Sequence[str]] | None:
+        """Return each peer's neighbours now, as far as they hear each other; None on a full mesh without cuts."""
+        links = self._cuts.links(self._near())
+        return None if self._links is None and all(len(near) == len(links) - 1 for near in links.values()) else links
+
+    def _near(self) -> dict[str, list[str]] | None:
+        return None if self._links is None else {name: list(near) for name, near in self._links.items()}
 
     def unfired(self) -> tuple[str, ...]:
         """Return the faults that have not struck."""
-        struck = {event["number"] for event in self._record.events if event["verb"] == "fault"}
-        return tuple(str(fault) for number, fault in enumerate(self._spec.faults) if number not in struck)
+        return unfired(self._spec.faults, self._struck())
 
-    # -- faults -------------------------------------------------------------------------------------------------------
+    def _struck(self) -> dict[int, None]:
+        return {event["number"]: None for event in self._record.events if event["verb"] == "fault"}
 
-    async def _later(self, number: int, fault: Fault, delay_s: float) -> None:
+    # -- when ---------------------------------------------------------------------------------------------------------
+
+    async def _after(self, number: int, fault: Fault, delay_s: float) -> None:
         await _pass(delay_s)
-        names = fault.who or self._aggregators()
-        for name in names:
-            self._record.take(self._now(), name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds})
-            self._strike(fault, name)
+        self._all(number, fault, fault.who or self._aggregators(), {"seconds": fault.seconds})
+
+    def _all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, Any]) -> None:
+        for name in victims[:1] if fault.do in ("cut", "heal") else victims:
+            self._record.take(self._now(), name, "fault", {"number": number, **fault.told(), **moment})
+            self._strike(number, fault, name)
 
     def _aggregators(self) -> tuple[str, ...]:
         terms = [job.terms for job in self._record.jobs.values() if job.terms]
         return (terms[-1][max(terms[-1])],) if terms else ()
 
-    def _strike(self, fault: Fault, name: str) -> None:
-        child = self._children[name]
-        match fault.do:
-            case "kill":
-                child.signal(signal.SIGKILL)
-            case "restart":
-                self.returning[name] = None
-                child.signal(signal.SIGKILL)
-                self._soon(self._restart(name, self._down_s(fault)))
-            case "pause":
-                self.paused[name] = None
-                child.signal(signal.SIGSTOP)
-                if fault.for_s is not None:
-                    self._soon(self._resume(name, fault.for_s))
-            case "resume":
-                self.paused.pop(name, None)
-                child.signal(signal.SIGCONT)
-
-    def _down_s(self, fault: Fault) -> float:
-        return fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
-
     def _soon(self, work: Any) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(work))
 
+    # -- what ---------------------------------------------------------------------------------------------------------
+
+    def _strike(self, number: int, fault: Fault, name: str) -> None:
+        child = self._children[name]
+        match fault.do:
+            case "kill" | "drain":
+                child.signal(signal.SIGKILL)
+            case "restart":
+                child.signal(signal.SIGKILL)
+                self._bring_back(fault, name)
+            case "pause":
+                child.signal(signal.SIGSTOP)
+                self._note_pause(fault, name)
+            case "resume":
+                self.paused.pop(name, None)
+                child.signal(signal.SIGCONT)
+            case "leave":
+                child.signal(signal.SIGCONT)  # whoever stands still is woken up to leave
+                child.tell({"do": "leave"})
+            case "join" if not child.alive:
+                self.late.pop(name, None)
+                self.joining[name] = None
+                self._soon(self._join(name))
+            case "join":
+                pass  # it is there
+            case "cut" | "heal":
+                self._cut(fault, name)
+            case _:
+                self._tell(name, self._suffering(number, fault, name))
+                self._lasting[fault.do, name] = number
+                if fault.for_s is not None:
+                    self._soon(self._recover(number, fault, name, fault.for_s))
+
+    def _suffering(self, number: int, fault: Fault, name: str) -> dict[str, Any]:
+        """Return what a victim is told of a fault, as `p2pclust.peer.suffering` has it."""
+        match fault.do:
+            case "cut":
+                pairs = self._cuts.pairs(fault.who or (name,), fault.apart_from, one_way=fault.one_way)
+                deaf = [source for source, target in pairs if target == name]
+                return {"deaf": deaf, "mute": [target for source, target in pairs if source == name]}
+            case "slow":
+                return {"slowness": fault.factor}
+            case "drop":
+                return {"loss": fault.probability}
+            case "corrupt-data":
+                rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
+                file = self._directory / name / f"damaged-{number}.npy"
+                np.save(file, rows, allow_pickle=False)
+                return {"rows": {"file": str(file), "number": number}}
+        return {}
+
+    def _tell(self, name: str, told: Mapping[str, Any]) -> None:
+        """Let a peer suffer, also in its next lives."""
+        self._asked += 1
+        self._suffers[name] |= {**told, "number": self._asked}
+        self._children[name].configure({"suffers": self._suffers[name]})
+        self._children[name].tell({"do": "suffer", **told, "number": self._asked})
+
+    async def _recover(self, number: int, fault: Fault, name: str, for_s: float) -> None:
+        await _pass(for_s)
+        if self._lasting.get((fault.do, name)) == number:  # no other one of its kind took its place
+            self._tell(name, _SOUND[fault.do])
+            self._record.take(self._now(), name, "recovered", {"from": fault.do})
+
+    # -- cuts ---------------------------------------------------------------------------------------------------------
+
+    def _cut(self, fault: Fault, name: str) -> None:
+        who = fault.who or (name,)
+        pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way)
+        if fault.do == "heal":
+            pairs = self._cuts.about(who, fault.apart_from, one_way=fault.one_way)
+            self._cuts.heal(pairs)
+        else:
+            self._cuts.add(pairs)
+            if fault.for_s is not None:
+                self._ends_of_cuts += 1
+                self._soon(self._end_cut(name, pairs, fault.for_s))
+        self._tell_ends(pairs)
+
+    async def _end_cut(self, name: str, pairs: Sequence[PAIR], for_s: float) -> None:
+        await _pass(for_s)
+        self._ends_of_cuts -= 1
+        self._cuts.end(pairs)
+        self._tell_ends(pairs)
+        self._record.take(self._now(), name, "recovered", {"from": "cut"})
+
+    def _tell_ends(self, pairs: Sequence[PAIR]) -> None:
+        for name in dict.fromkeys(end for pair in pairs for end in pair):
+            self._tell(name, {"deaf": self._cuts.deaf(name), "mute": self._cuts.mute(name)})
+
+    # -- lives --------------------------------------------------------------------------------------------------------
+
+    def _bring_back(self, fault: Fault, name: str) -> None:
+        if name not in self.returning:
+            down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
+            self.returning[name] = None
+            self._soon(self._restart(name, down_s))
+
     async def _restart(self, name: str, down_s: float) -> None:
         await _pass(down_s)
-        child = self._children[name]
-        await self._until(lambda: not child.alive, _ENDS_S)
-        found = {} if self.links is None else dict(self.links[name])
+        await self._until(lambda: not self._children[name].alive, _ENDS_S)
+        await self._begin(name)
+        self.returning.pop(name, None)
+
+    async def _join(self, name: str) -> None:
+        await self._begin(name)
+        self.joining.pop(name, None)
+
+    async def _begin(self, name: str) -> None:
+        self.paused.pop(name, None)
+        child, links = self._children[name], self._links
+        found = {} if links is None else dict(links[name])
         if self._spec.trace:
             child.configure({"links": sorted(found)})  # as a radio would find them
         await child.start()
-        now = {} if self.links is None else self.links[name]
+        now = {} if links is None else links[name]
         for other in self._children:
             if (up := other in now) != (other in found):  # it changed since that was written
                 child.tell({"do": "link", "peer": other, "up": up})
-        self.returning.pop(name, None)
+
+    def _note_pause(self, fault: Fault, name: str) -> None:
+        self.paused[name] = None
+        if fault.for_s is not None:
+            self._paused_until[name] = max(self._paused_until.get(name, 0.0), self._now() + fault.for_s)
+            self._soon(self._resume(name, fault.for_s))
 
     async def _resume(self, name: str, for_s: float) -> None:
         await _pass(for_s)
+        if self._now() < self._paused_until[name] - 1e-3:
+            return  # it was paused for longer meanwhile
         self.paused.pop(name, None)
         self._children[name].signal(signal.SIGCONT)
         self._record.take(self._now(), name, "resumed", {})
@@ -174,13 +329,13 @@ class Misfortunes:
             wait_s = began + change.seconds - self._now()
             if wait_s > 0:
                 await _pass(wait_s)
-            assert self.links is not None, "a trace has an overlay to begin with"
+            assert self._links is not None, "a trace has an overlay to begin with"
             self._record.take(self._now(), change.a, "link", {"to": change.b, "up": change.up})
             for one, other in ((change.a, change.b), (change.b, change.a)):
                 if change.up:
-                    self.links[one][other] = None
+                    self._links[one][other] = None
                 else:
-                    self.links[one].pop(other, None)
+                    self._links[one].pop(other, None)
                 self._children[one].tell({"do": "link", "peer": other, "up": change.up})
 
 

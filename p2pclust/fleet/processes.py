@@ -17,8 +17,9 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.children import Child, ReservedPorts
+from p2pclust.fleet.faults import joins
 from p2pclust.fleet.forking import ForkServer
-from p2pclust.fleet.misfortunes import Misfortunes, armed
+from p2pclust.fleet.misfortunes import Misfortunes
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
@@ -32,6 +33,7 @@ __all__ = ["ProcessFleet", "carry_out", "preload"]
 _START_S = 60.0  # twenty interpreters on two busy cores take some seconds
 _ANSWER_S = 10.0
 _LEAVE_S = 5.0
+_JOIN_S = 10.0  # how long the next job waits until late ones are known
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
@@ -77,7 +79,7 @@ class ProcessFleet:
         self._ports: ReservedPorts | None = None
         self._server = ForkServer(directory, preload(spec.jobs))
         self.children: dict[str, Child] = {}
-        self.misfortunes = Misfortunes(spec, self.record, self.children, lambda: self.now, self._until)
+        self.misfortunes = Misfortunes(spec, self.record, directory, self.children, lambda: self.now, self._until)
 
     @property
     def now(self) -> float:
@@ -89,7 +91,8 @@ class ProcessFleet:
         failure = ""
         try:
             await self.start()
-            for request in self.spec.jobs:
+            for number, request in enumerate(self.spec.jobs):
+                await self.prepare(number)
                 job = await self.submit(request)
                 failure = await self.finish(job, request.job)
                 if failure:
@@ -116,7 +119,8 @@ class ProcessFleet:
             self.children[peer.name] = Child(
                 peer.name, self._directory / peer.name, config, self._server, self._on_line, self._on_exit
             )
-        await asyncio.gather(*(child.start() for child in self.children.values()))
+        late_ones = self.misfortunes.late
+        await asyncio.gather(*(child.start() for name, child in self.children.items() if name not in late_ones))
         await self._until(lambda: self._all_linked() or bool(self._failed), _START_S)
         if self._failed:
             raise FleetError(f"{self._failed[0]} did not start: {self.children[self._failed[0]].why()}")
@@ -145,7 +149,7 @@ class ProcessFleet:
             "state_dir": str(directory / "state"),
             "timing": self.spec.timing,
             "fitness": peer.fitness,
-            "faults": armed(self.spec.faults, self._directory / "faults"),
+            "faults": self.misfortunes.armed(peer.name),
             "control": "stdio",
             "n_clusters": peer.n_clusters,
             "link": self._link(peer),
@@ -162,10 +166,16 @@ class ProcessFleet:
         return not self._apart()
 
     def _apart(self) -> list[str]:
-        """Who has not heard of all its neighbours; on a full mesh these are all."""
-        everybody, overlay = set(self._sees), self.spec.overlay
-        near = {name: everybody - {name} if overlay is None else set(overlay[name]) for name in self._sees}
-        return [name for name, seen in self._sees.items() if near[name] - set(seen)]
+        """Who runs and has not heard of all its neighbours that run; on a full mesh these are all."""
+        overlay, running = self.spec.overlay, {name for name in self._sees if self._runs(name)}
+        near = {name: running - {name} if overlay is None else running & {*overlay[name]} for name in running}
+        return [name for name, seen in self._sees.items() if name in running and near[name] - set(seen)]
+
+    def _runs(self, name: str) -> bool:
+        """Whether it was started; at the beginning also one that is about to be, or that ended at once."""
+        if name in self.misfortunes.late:
+            return False
+        return not self.record.jobs or self.children[name].alive or name in self.misfortunes.joining
 
     async def stop(self) -> None:
         """End every process; a second time does nothing."""
@@ -180,6 +190,12 @@ class ProcessFleet:
                 raise error
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, number: int) -> None:
+        """Let happen what is planned before a job; who joined late is in it if the others know it by then."""
+        await self.misfortunes.before_job(number)
+        if number and joins(self.spec.faults):
+            await self._until(self._all_linked, _JOIN_S)
 
     async def submit(self, request: JobRequest) -> JobRecord:
         """Hand in a job at the first peer and wait until a majority has synced it."""
@@ -227,9 +243,7 @@ class ProcessFleet:
                 return failure
             if silent_s > self.spec.give_up_s:
                 lost = [name for name in job.roster if not self.misfortunes.counts(name)]
-                near_by = self.misfortunes.links
-                links = None if near_by is None else {name: list(near) for name, near in near_by.items()}
-                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, links)}"
+                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, self.misfortunes.links())}"
         name = sorted(job.digests)[0]
         child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
         if child is None:
@@ -271,8 +285,8 @@ class ProcessFleet:
                     job.blobs[digest] = data
 
     def _finished(self, job: JobRecord) -> bool:
-        expected = [name for name in job.roster if self.misfortunes.counts(name)]
-        return bool(job.digests) and all(name in job.digests for name in expected)
+        expected = [name for name in job.roster if name not in job.digests and self.misfortunes.counts(name)]
+        return bool(job.digests) and all(self.misfortunes.cut_off(name, list(job.digests)) for name in expected)
 
     async def counters(self) -> dict[str, dict[str, Any]]:
         """What every peer that answers has sent, received and used."""
@@ -288,6 +302,8 @@ class ProcessFleet:
         verb = fields.pop("verb")
         if verb == "counters":
             self._counters[child.name] = fields
+        elif verb == "suffers":
+            self.misfortunes.heard(child.name, verb, fields)
         elif verb == "blob":
             self._blobs[bytes.fromhex(fields["digest"])] = Path(fields["file"]).read_bytes()
         elif verb == "note":
@@ -311,6 +327,8 @@ class ProcessFleet:
         self.record.take(t, name, verb, fields)
         if verb == "fault":
             self.misfortunes.told(name, fields)
+        elif verb == "damaged":
+            self.misfortunes.heard(name, verb, fields)
 
     def _on_exit(self, child: Child, code: int) -> None:
         self.record.take(self.now, child.name, "exited", {"code": code})
@@ -350,6 +368,5 @@ class ProcessFleet:
             peers[name]["failure"] = why
             if last is None or last.state is None:
                 failure = failure or why
-        return FleetResult(
-            jobs, peers, self.now, None, failure, unfired, len(self.record.events), tuple(self.record.events)
-        )
+        events, damage = tuple(self.record.events), tuple(self.misfortunes.damage)
+        return FleetResult(jobs, peers, self.now, None, failure, unfired, len(events), events, damage=damage)

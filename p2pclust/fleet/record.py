@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.spec import Event, JobResult, OnEvent
 from p2pclust.peer.quorum import majority
 from p2pclust.protocols.arrays import Arrays
@@ -124,6 +125,12 @@ class Record:
             self.progress_at = t
             self.waiting = None
         self._on_event(event)
+
+    def planned(self, t: float, number: int, fault: Fault) -> None:
+        """Tell an instant that was drawn, before it comes."""
+        if fault.drawn:
+            whom = fault.who[0] if fault.who else ""
+            self.take(t, whom, "planned", {"number": number, **fault.told(), "seconds": fault.seconds})
 
     def minority(self, job: JobRecord, present: int) -> str:
         """Why a job cannot go on with so few peers, or nothing if it can."""

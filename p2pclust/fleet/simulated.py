@@ -9,6 +9,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError
+from p2pclust.fleet.faults import joins
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
 from p2pclust.fleet.virtual_misfortunes import VirtualMisfortunes
@@ -26,6 +27,7 @@ __all__ = ["carry_out"]
 
 _LINK_S = 60.0
 _LAN_S = 0.001  # the latency of a device whose link is not stated
+_JOIN_S = 10.0  # how long the next job waits until late ones are known
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
@@ -89,10 +91,14 @@ class _SimulatedFleet:
         """
         world, failure = self._world, ""
         for name in world.peers:
-            world.start(name)
+            if name not in self._misfortunes.late:
+                world.start(name)
         if not world.run_until(_LINK_S, self._all_linked):
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
         for number, request in enumerate(self._spec.jobs):
+            self._misfortunes.before_job(number)
+            if number and joins(self._spec.faults):  # late ones are in the job if the others know them by then
+                world.run_until(world.now + _JOIN_S, self._all_linked)
             job = self._submit(request)
             if number == 0:
                 self._misfortunes.plan()
@@ -102,7 +108,13 @@ class _SimulatedFleet:
         return self._result(failure)
 
     def _all_linked(self) -> bool:
-        return all(p.core is not None and p.core.membership.all_here() for p in self._world.peers.values())
+        """Whether all that were started and still run see each other."""
+        peers = self._world.peers
+        if not joins(self._spec.faults):  # asked after every event: the first that does not see all settles it
+            return all(peer.core is not None and peer.core.membership.all_here() for peer in peers.values())
+        here = [name for name, peer in peers.items() if peer.core is not None]
+        seen = [core.membership for name in here if (core := peers[name].core) is not None]
+        return all(membership.present(name) for membership in seen for name in here)
 
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
@@ -161,7 +173,11 @@ class _SimulatedFleet:
 
     def _finished(self, job: JobRecord) -> bool:
         # Asked after every event: the first that has not finished settles it.
-        if not all(name in job.digests or not self._misfortunes.counts(name) for name in job.roster):
+        misfortunes = self._misfortunes
+        if not all(
+            name in job.digests or not misfortunes.counts(name) or misfortunes.cut_off(name, list(job.digests))
+            for name in job.roster
+        ):
             return False
         return any(self._world.peers[name].core is not None for name in job.digests)
 
@@ -171,11 +187,14 @@ class _SimulatedFleet:
         jobs = tuple(job.result() for job in self._record.jobs.values())
         peers: dict[str, dict[str, Any]] = {}
         for name, peer in self._world.peers.items():
-            lost = peer.core is None
+            lost = peer.core is None and name not in self._misfortunes.left
             finished = bool(jobs) and name in jobs[-1].digests
             peers[name] = {"finished": finished, "lost": lost, "max_rss_mb": None, "dropped": {}} | peer.counters
         unfired = self._misfortunes.unfired()
         wall_s = time.monotonic() - self._began
         events = tuple(self._record.events)
         links = self._world.traffic.links()
-        return FleetResult(jobs, peers, wall_s, self._world.now, failure, unfired, len(events), events, links)
+        return FleetResult(
+            jobs, peers, wall_s, self._world.now, failure, unfired, len(events), events, links,
+            tuple(self._misfortunes.damage),
+        )  # fmt: skip

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
+from p2pclust.fleet.faults import Damage, Fault
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.leaderless import unfit
@@ -115,27 +116,6 @@ class JobRequest:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One planned misfortune.
-
-    By round it is carried out by the victim itself at `phase` of the first job that reaches the round, exactly once; by
-    second by whoever runs the fleet.
-    """
-
-    do: Literal["kill", "restart", "pause", "resume"]
-    who: tuple[str, ...]  # names; empty means the aggregator
-    round: int | None = None
-    phase: str = "opening"  # opening | adopting | combining | closing
-    seconds: float | None = None  # after the first job was handed in
-    for_s: float | None = None  # how long a pause lasts or a restarted peer stays down
-    within: bool = False  # count the rounds of jobs that a round of the submitted one wants, not its own
-
-    def __str__(self) -> str:
-        when = f"{self.seconds} s" if self.round is None else f"round {self.round} ({self.phase})"
-        return f"{self.do} of {', '.join(self.who) or 'the aggregator'} at {when}"
-
-
-@dataclass(frozen=True)
 class FleetSpec:
     """Everything that a backend needs."""
 
@@ -212,3 +192,5 @@ class FleetResult:
     events: tuple[Event, ...] = field(default=(), repr=False)
     #: What crossed each link, by (from, to); counted by the simulated backend only.
     links: Mapping[tuple[str, str], LinkTraffic] = field(default_factory=dict, repr=False)
+    #: Which devices had damaged rows from which round on, in the order in which they first used them.
+    damage: tuple[Damage, ...] = field(default=(), repr=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, unfired
 from p2pclust.fleet.record import Record
-from p2pclust.fleet.spec import Fault, FleetSpec
+from p2pclust.fleet.spec import FleetSpec
+from p2pclust.peer.damage import FirstUse
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.timing import preset
 from p2pclust.simulation.world import Peer, World
@@ -27,52 +29,93 @@ class VirtualMisfortunes:
         Is told what struck.
     world : World
         Its crash point is set: from now on faults by round strike.
+
+    Attributes
+    ----------
+    late : dict of str to None
+        Enrolled devices that have not started yet.
+    left : dict of str to None
+        Who said good-bye and has not come back.
+    damage : list of Damage
+        Rows that were used in the place of others.
     """
 
     def __init__(self, spec: FleetSpec, record: Record, world: World) -> None:
         self._spec = spec
         self._record = record
         self._world = world
-        self._struck: list[int] = []
+        self._struck: dict[int, None] = {}
         self._returning: dict[str, None] = {}
         self._aggregating: dict[bool, str] = {}  # of a submitted job, and of one within it
+        self._cuts = Cuts(list(world.peers))
+        self._ends_of_cuts = 0  # that are still to come by themselves
+        self._lasting: dict[tuple[str, str], int] = {}  # which fault of a kind a device suffers from
+        self._uses: dict[str, FirstUse] = {name: FirstUse() for name in world.peers}
+        self._rows = {peer.name: peer.X for peer in spec.peers}
+        self.late = dict.fromkeys(late(spec.faults))
+        self.left: dict[str, None] = {}
+        self.damage: list[Damage] = []
         world.crash_point = self._at_phase
 
     def plan(self) -> None:
         """Let the planned seconds pass from now on."""
         for number, fault in enumerate(self._spec.faults):
             if fault.seconds is not None:
+                self._record.planned(self._world.now, number, fault)
                 self._world.at(self._world.now + fault.seconds, partial(self._by_second, number, fault))
         for change in self._spec.trace:
             self._world.at(self._world.now + change.seconds, partial(self._relink, change))
 
+    def before_job(self, job: int) -> None:
+        """Let happen what is planned before a job is handed in."""
+        for number, fault in enumerate(self._spec.faults):
+            if fault.job == job:
+                self._all(number, fault, fault.who, {"job_number": job})
+
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
-        return self._world.peers[name].core is not None or name in self._returning
+        if self._world.peers[name].core is not None or name in self._returning:
+            return True
+        return comes(self._spec.faults, self._struck, name)
 
-    def links(self) -> Mapping[str, tuple[str, ...]] | None:
-        """Return each peer's neighbours now; None on a full mesh."""
+    def cut_off(self, name: str, finished: Sequence[str]) -> bool:
+        """Whether a peer can never hear of the end from those that finished, for nothing will heal what lies between."""
+        if self._ends_of_cuts or heals(self._spec.faults, self._struck):
+            return False
+        return self._cuts.apart(name, finished, self._overlay())
+
+    def links(self) -> Mapping[str, Sequence[str]] | None:
+        """Return each peer's neighbours now, as far as they hear each other; None on a full mesh without cuts."""
+        overlay = self._overlay()
+        links = self._cuts.links(overlay)
+        return None if overlay is None and all(len(near) == len(links) - 1 for near in links.values()) else links
+
+    def _overlay(self) -> Mapping[str, tuple[str, ...]] | None:
         names = self._world.peers
         return None if self._spec.overlay is None else {name: self._world.neighbours(name) for name in names}
 
     def unfired(self) -> tuple[str, ...]:
         """Return the faults that have not struck."""
-        return tuple(str(fault) for number, fault in enumerate(self._spec.faults) if number not in self._struck)
+        return unfired(self._spec.faults, self._struck)
 
-    # -- faults -------------------------------------------------------------------------------------------------------
+    # -- when ---------------------------------------------------------------------------------------------------------
 
     def _by_second(self, number: int, fault: Fault) -> None:
-        victims = fault.who or tuple(self._aggregating[w] for w in (fault.within,) if w in self._aggregating)
+        aggregator = tuple(self._aggregating[w] for w in (fault.within,) if w in self._aggregating)
+        self._all(number, fault, fault.who or aggregator, {"seconds": fault.seconds})
+
+    def _all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, object]) -> None:
         if victims:
-            self._struck.append(number)
-        for name in victims:
-            self._record.take(
-                self._world.now, name, "fault", {"number": number, "do": fault.do, "seconds": fault.seconds}
-            )
-            self._strike(fault, name)
+            self._struck[number] = None
+        for name in victims[:1] if fault.do in ("cut", "heal") else victims:
+            self._record.take(self._world.now, name, "fault", {"number": number, **fault.told(), **moment})
+            self._strike(number, fault, name)
 
     def _at_phase(self, peer: Peer, effect: Effect) -> bool:
         """Whether an armed fault ends this peer right here; a pause does not end it."""
+        told = self._uses[peer.name].see(effect)
+        if told is not None:
+            self._note_damage(peer, told)
         if not isinstance(effect, Report):
             return False
         if effect.verb not in ("elected", "phase"):
@@ -88,33 +131,110 @@ class VirtualMisfortunes:
             leads = peer.name == self._aggregating.get(within)
             if early or within != fault.within or not (peer.name in fault.who if fault.who else leads):
                 continue
-            self._struck.append(number)
-            fields = {"number": number, "do": fault.do, "phase": fault.phase, "planned": fault.round}
+            self._struck[number] = None
+            fields = {"number": number, **fault.told(), "phase": fault.phase, "planned": fault.round}
             fields["round"] = effect.fields["round"]
             self._record.take(self._world.now, peer.name, "fault", fields)
-            return self._strike(fault, peer.name, from_inside=True)
+            return self._strike(number, fault, peer.name, from_inside=True)
         return False
 
-    def _strike(self, fault: Fault, name: str, *, from_inside: bool = False) -> bool:
+    # -- what ---------------------------------------------------------------------------------------------------------
+
+    def _strike(self, number: int, fault: Fault, name: str, *, from_inside: bool = False) -> bool:
         """Carry out a fault; returns whether the peer's present step must end as in a crash."""
         world = self._world
-        down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
-        if fault.do == "pause":
-            world.freeze(name, fault.for_s if fault.for_s is not None else _FOREVER_S)
-        elif fault.do == "resume":
-            world.thaw(name)
-        else:
-            if fault.do == "restart":
-                self._returning[name] = None
-                world.at(world.now + down_s, partial(self._restart, name))
-            if from_inside:
-                return True
-            world.crash(name)
+        match fault.do:
+            case "pause":
+                world.freeze(name, fault.for_s if fault.for_s is not None else _FOREVER_S)
+            case "resume":
+                world.thaw(name)
+            case "leave":
+                world.at(world.now, partial(self._leave, name))  # what it is about to do is done first
+            case "join":
+                self._start(name)
+            case "cut" | "heal":
+                self._cut(fault, name)
+            case "slow":
+                world.slowness[name] = fault.factor
+                self._later(number, fault, name, lambda: world.slowness.pop(name, None))
+            case "drop":
+                world.network.lose(name, fault.probability)
+                self._later(number, fault, name, lambda: world.network.lose(name, 0.0))
+            case "corrupt-data":
+                peer = world.peers[name]
+                rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
+                peer.local = peer.local.with_rows(rows)
+                self._uses[name].replaced(number)
+            case _:
+                return self._end(fault, name, from_inside=from_inside)
         return False
 
-    def _restart(self, name: str) -> None:
+    def _end(self, fault: Fault, name: str, *, from_inside: bool) -> bool:
+        world = self._world
+        if fault.do == "restart" and name not in self._returning:
+            down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
+            self._returning[name] = None
+            world.at(world.now + down_s, partial(self._start, name))
+        if not from_inside:
+            world.crash(name)
+        return from_inside
+
+    def _start(self, name: str) -> None:
         self._returning.pop(name, None)
+        self.late.pop(name, None)
+        self.left.pop(name, None)
         self._world.start(name)
+
+    def _leave(self, name: str) -> None:
+        if self._world.peers[name].core is not None:
+            self._world.leave(name)
+            self.left[name] = None
+            self._record.take(self._world.now, name, "left", {})
+            self._record.take(self._world.now, name, "exited", {"code": 0})
+
+    def _cut(self, fault: Fault, name: str) -> None:
+        who = fault.who or (name,)
+        pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way)
+        if fault.do == "heal":
+            pairs = self._cuts.about(who, fault.apart_from, one_way=fault.one_way)
+            self._cuts.heal(pairs)
+        else:
+            self._cuts.add(pairs)
+            if fault.for_s is not None:
+                self._ends_of_cuts += 1
+                self._world.at(self._world.now + fault.for_s, partial(self._end_cut, name, pairs))
+        self._apply()
+
+    def _end_cut(self, name: str, pairs: Sequence[PAIR]) -> None:
+        self._ends_of_cuts -= 1
+        self._cuts.end(pairs)
+        self._apply()
+        self._record.take(self._world.now, name, "recovered", {"from": "cut"})
+
+    def _apply(self) -> None:
+        """Let the network be as the cuts say."""
+        network = self._world.network
+        for source in self._world.peers:
+            for target in self._world.peers:
+                if network.reaches(source, target) != self._cuts.open(source, target):
+                    (network.heal if self._cuts.open(source, target) else network.cut)(source, target)
+
+    def _later(self, number: int, fault: Fault, name: str, action: Callable[[], object]) -> None:
+        """Let a fault end by itself, if it does, and if no other one of its kind took its place."""
+        self._lasting[fault.do, name] = number
+
+        def over() -> None:
+            if self._lasting.get((fault.do, name)) == number:
+                action()
+                self._record.take(self._world.now, name, "recovered", {"from": fault.do})
+
+        if fault.for_s is not None:
+            self._world.at(self._world.now + fault.for_s, over)
+
+    def _note_damage(self, peer: Peer, told: Report) -> None:
+        self._record.take(self._world.now, peer.name, told.verb, told.fields)
+        how = self._spec.faults[told.fields["number"]].how
+        self.damage.append(Damage(peer.name, how, told.fields["job"], told.fields["round"], peer.local.X))
 
     # -- links --------------------------------------------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 __all__ = ["Armed", "ArmedFault"]
 
-_SIGNALS = {"kill": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.SIGSTOP}
+_SIGNALS = {"kill": signal.SIGKILL, "drain": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.SIGSTOP}
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,15 @@ class ArmedFault:
     """One fault by round. `claim` is the file whose making decides the victim."""
 
     number: int  # in the fleet's list of faults
-    do: str  # kill | restart | pause
+    do: str  # one of _SIGNALS, or what a peer does or suffers without ending
     round: int
     phase: str
     who: tuple[str, ...]  # names; empty: the aggregator
     claim: str
     within: bool = False  # whether rounds of jobs within the submitted one count, not its own
+    #: What the peer that reads this begins to suffer, if it is the victim; see `p2pclust.peer.suffering`.
+    suffers: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)  # what its event says besides number, kind and moment
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> ArmedFault:
@@ -43,6 +46,8 @@ class Armed:
     def __init__(self, me: str, faults: tuple[ArmedFault, ...]) -> None:
         self._me = me
         self._faults = faults
+        #: Does what the victim of a fault does or suffers without ending.
+        self.suffer: Callable[[ArmedFault], None] = lambda fault: None
 
     def check(
         self, phase: str, round_: int, *, aggregates: bool, within: bool,
@@ -60,7 +65,10 @@ class Armed:
             if not _claim(Path(fault.claim)):
                 continue
             last_words(fault, round_)
-            os.kill(os.getpid(), _SIGNALS[fault.do])
+            if fault.do in _SIGNALS:
+                os.kill(os.getpid(), _SIGNALS[fault.do])
+            else:
+                self.suffer(fault)
 
 
 def _claim(path: Path) -> bool:

@@ -7,7 +7,12 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p2pclust.peer.effects import Compute
 from p2pclust.peer.events import Computed
@@ -20,6 +25,13 @@ __all__ = ["Worker"]
 
 _READ, _CLOSE = "read", "close"
 _NICER = 10  # with a tenth of the weight of a loop, a worker gives way as soon as a loop of any peer wakes up
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows to go on with."""
+
+    X: NDArray[np.float64]
 
 
 class Worker:
@@ -41,7 +53,10 @@ class Worker:
         self._loop = loop
         self._done = done
         self._failed = failed
-        self._queue: queue.SimpleQueue[Compute | str] = queue.SimpleQueue()
+        #: How many times as long as its own time each task takes; more than 1 stands in for a slower processor.
+        self.slowness = 1.0
+        self._closing = threading.Event()
+        self._queue: queue.SimpleQueue[Compute | _Rows | str] = queue.SimpleQueue()
         self._queue.put(_READ)
         # A daemon: a peer that was told to end does not wait for an hour of mathematics that nobody wants any more.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
@@ -59,8 +74,13 @@ class Worker:
         """
         self._queue.put(_READ)
 
+    def replace(self, X: NDArray[np.float64]) -> None:
+        """Do the tasks that are queued from now on with these rows in the place of our own."""
+        self._queue.put(_Rows(X))
+
     def close(self, timeout_s: float) -> None:
         """Take no further task; a task that runs may end within the time given."""
+        self._closing.set()
         self._queue.put(_CLOSE)
         self._thread.join(timeout_s)
 
@@ -69,7 +89,9 @@ class Worker:
         while (item := self._queue.get()) != _CLOSE:
             try:
                 if isinstance(item, Compute):
-                    self._tell(self._done, self._perform(item))
+                    self._tell(self._done, self._slowly(item))
+                elif isinstance(item, _Rows):
+                    self._local = self._local.with_rows(item.X)
                 else:
                     self._local = self._load()
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
@@ -78,6 +100,13 @@ class Worker:
     def _tell(self, function: Callable[..., None], argument: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, argument)
+
+    def _slowly(self, effect: Compute) -> Computed:
+        began_s = time.thread_time()
+        event = self._perform(effect)
+        if self.slowness > 1.0:
+            self._closing.wait((self.slowness - 1.0) * (time.thread_time() - began_s))
+        return event
 
     def _perform(self, effect: Compute) -> Computed:
         task = effect.task

@@ -1,9 +1,9 @@
 """The door for whoever started this peer: JSON lines in on standard input, JSON lines out on standard output.
 
 In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id, "file": path} | {"do": "counters"} | {"do": "leave"}
-     | {"do": "link", "peer": name, "up": true}
-Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state" and "counters". A
-state that is a blob is written into the file, if one is named: a line of a hundred megabytes helps nobody.
+     | {"do": "link", "peer": name, "up": true} | {"do": "suffer", "number": of the request, ...} (see suffering.py)
+Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state", "counters" and
+"suffers". A state that is a blob is written into the file, if one is named: a line of a hundred megabytes helps nobody.
 
 When the input ends, whoever started the peer is gone, and the peer leaves: no orphan survives its parent.
 """
@@ -74,9 +74,10 @@ def _plain(value: Any) -> Any:
 class Control:
     """Serves one peer's door."""
 
-    def __init__(self, shell: Shell, lines: Lines) -> None:
+    def __init__(self, shell: Shell, lines: Lines, suffer: Callable[[Mapping[str, Any]], None]) -> None:
         self._shell = shell
         self._lines = lines
+        self._suffer = suffer
         self._partial = b""
         self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "submit": self._submit,
@@ -85,6 +86,7 @@ class Control:
             "blob": self._blob,
             "counters": self._counters,
             "link": lambda request: shell.step(Linked(request["peer"], bool(request["up"]))),
+            "suffer": self._begin_to_suffer,
             "leave": lambda request: shell.leave(),
         }
 
@@ -115,6 +117,11 @@ class Control:
                 tolerance=request["tolerance"], mixing=request["mixing"], ticks=request["ticks"],
             )
         )  # fmt: skip
+
+    def _begin_to_suffer(self, request: Mapping[str, Any]) -> None:
+        """Be broken, slow or wrong as the testbed wants it, and say that it is so now."""
+        self._suffer(request)
+        self._lines.write({"verb": "suffers", "number": request["number"]})
 
     def _state(self, request: Mapping[str, Any]) -> None:
         """Tell the state in the register of a job."""

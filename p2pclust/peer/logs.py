@@ -31,6 +31,7 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "contradiction": "warning",
     "corrupt": "warning",
     "data": "info",
+    "damaged": "warning",
     "data-refused": "error",
     "deposed": "info",
     "differs": "warning",

@@ -35,7 +35,9 @@ from p2pclust.peer.rows import load_rows
 from p2pclust.peer.shell import Shell, exit_code, explain
 from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
+from p2pclust.peer.suffering import Suffering
 from p2pclust.peer.timing import Limits, preset
+from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.keys import load_bundle, load_roster
 from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
@@ -57,9 +59,10 @@ def run_peer(config: Mapping[str, Any]) -> int:
     config : mapping
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and ``roster`` (paths; the
         roster's signature was verified by whoever made this configuration), ``data`` (see `load_rows`), ``state_dir``,
-        ``timing`` (a preset), ``fitness`` (0 to 1), ``faults`` (a list, for testbeds), ``control`` ("stdio" or "").
-        Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and
-        ``centers`` (paths of NPY files): what the rows are called, and this peer's columns of given first centers.
+        ``timing`` (a preset), ``fitness`` (0 to 1), ``control`` ("stdio" or ""); for testbeds ``faults`` (a list) and
+        ``suffers`` (see `p2pclust.peer.suffering`). Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where
+        peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this
+        peer's columns of given first centers.
         For testbeds ``link``: the ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of
         others' up-links, see p2pclust.transport.shaping.
 
@@ -88,9 +91,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     watch = _watcher(lines, config)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
-    store = Store(Path(config["state_dir"]))
-    if store.set_aside is not None:
-        watch("store-damaged", {"set_aside": str(store.set_aside)})
+    store = _open_store(config, watch)
     armed = Armed(name, tuple(ArmedFault.from_dict(fault) for fault in config["faults"]))
     # Entropy is right here: these draws only spread instants, and two peers must not draw alike.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
@@ -99,7 +100,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     def receive(source: str, frames: list[bytes], lane: Any) -> None:
         shell.receive(source, frames, lane)
 
-    links = ZmqLinks(bundle, roster, config["listen"], receive)
+    breakable = BreakableLinks(receive, rng)
+    links = ZmqLinks(bundle, roster, config["listen"], receive if lines is None else breakable.take)
     links.on_stranger = _strangers(watch)
     _shape(links, config.get("link"))
     try:
@@ -116,12 +118,14 @@ async def _live(config: Mapping[str, Any]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
         _settle_down()
-        shell.start(links, worker)
         beside: list[Callable[[], None]] = []
-        if lines is not None:
-            Control(shell, lines).serve(0)
-        else:
+        if lines is None:
+            shell.start(links, worker)
             beside = open_beside(config, shell, links, bundle, watch)
+        else:
+            suffering = Suffering(breakable.wrap(links), worker, shell, armed, config.get("suffers", {}))
+            shell.start(breakable, worker)
+            Control(shell, lines, suffering.take).serve(0)
         error = await shell.ended
         for close in beside:
             close()
@@ -144,6 +148,13 @@ def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
     if told is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(told["seed"])))
         links.shape(Shape.from_dict(told["shape"]), rng, told["rates"])
+
+
+def _open_store(config: Mapping[str, Any], watch: Any) -> Store:
+    store = Store(Path(config["state_dir"]))
+    if store.set_aside is not None:
+        watch("store-damaged", {"set_aside": str(store.set_aside)})
+    return store
 
 
 def _settle_down() -> None:

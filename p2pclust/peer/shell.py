@@ -16,6 +16,7 @@ from p2pclust.peer.armed import Armed, ArmedFault
 from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.core import Core
+from p2pclust.peer.damage import FirstUse
 from p2pclust.peer.effects import (
     CheckLink,
     Compute,
@@ -75,6 +76,8 @@ class Shell:
         self.version = ""  # of the package, told by whoever started the peer
         self.began_at = self._loop.time()
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
+        #: Since when this peer works with other rows than its own, in testbeds that give it others.
+        self.rows = FirstUse()
         self.links: Links
         self.worker: Worker
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
@@ -178,6 +181,9 @@ class Shell:
             if rows:
                 self.store.write(rows)
                 rows = []
+            told = self.rows.see(effect)
+            if told is not None:
+                self._watch(told.verb, told.fields)
             self._perform_one(effect)
         if rows:
             self.store.write(rows)
@@ -246,8 +252,8 @@ class Shell:
             )  # fmt: skip
 
     def _last_words(self, fault: ArmedFault, round_: int) -> None:
-        fields = {"number": fault.number, "do": fault.do, "phase": fault.phase, "planned": fault.round, "round": round_}
-        self._watch("fault", fields)
+        when = {"phase": fault.phase, "planned": fault.round, "round": round_}
+        self._watch("fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
 
 
 def exit_code(error: BaseException) -> int:

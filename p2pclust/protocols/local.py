@@ -75,6 +75,10 @@ class Local:
         self._once: dict[Hashable, Any] = {}
         self._bounds: tuple[bytes, str] | None = None
 
+    def with_rows(self, X: ArrayLike) -> Local:
+        """Return other rows in the place of these, everything else being the same."""
+        return Local(X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters)
+
     def points(self, state: State) -> Points:
         """Return the rows in working coordinates, ``(X - origin) / scale``.
 

@@ -119,19 +119,34 @@ def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]
         return [engine.conclude(job, state, local) for local in locals]
 
 
-def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> JobState:
+#: Rows that changed while a job ran: from that round on, the peer of that number had those.
+Later = Sequence[tuple[int, int, Local]]
+
+
+def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> JobState:
     """Run a job again with exactly the recorded proposers and contributors of every round.
+
+    Parameters
+    ----------
+    job : Job
+    locals : sequence of Local
+        Every peer's rows.
+    log : sequence of RoundRecord
+    later : sequence of (int, int, Local)
+        Rows that took the place of others: from which round on, whose, and which; in the order of rounds.
 
     Raises
     ------
     UsageError
         If the log is not one of this job over these peers.
     """
-    *_, state = _replayed(job, locals, log)
+    *_, state = _replayed(job, locals, log, later)
     return state
 
 
-def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDArray[np.float64]:
+def pooled(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> NDArray[np.float64]:  # fmt: skip
     """Evaluate the pooled algorithm over the recorded contributors, from the same first centers.
 
     For each recorded clustering round, one step of the pooled algorithm over the rows of that round's contributors:
@@ -151,30 +166,35 @@ def pooled(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> NDA
     stage, protocol = clustering_stage(job)
     if not protocol.lossless:
         raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
-    first = _first_centers(job, locals, log, stage)
-    records = [record for record in log if record.stage == stage and record.contributors]
+    first = _first_centers(job, locals, log, stage, later)
+    records = [(number, record) for number, record in enumerate(log) if record.stage == stage and record.contributors]
     if protocol.by_columns:
         records = records[1:]  # the first round measures the distances to the first centers, and moves none
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
-    contributors: tuple[int, ...] = records[0].contributors if records else tuple(range(len(locals)))
+    begins, contributors = (records[0][0], records[0][1].contributors) if records else (0, tuple(range(len(locals))))
     with one_thread():
-        pool = protocol.pool(first, [locals[peer] for peer in contributors])
+        rows = [_rows_at(locals, later, begins)[peer] for peer in contributors]
+        pool = protocol.pool(first, rows)
         centers = np.array(pool.centers)
-        for record in records:
-            if record.contributors != contributors:
-                contributors = record.contributors
-                pool = protocol.pool(first, [locals[peer] for peer in contributors])
+        for number, record in records:
+            now = [_rows_at(locals, later, number)[peer] for peer in record.contributors]
+            if len(now) != len(rows) or any(one is not other for one, other in zip(now, rows, strict=True)):
+                rows = now
+                pool = protocol.pool(first, rows)
             # One step, and not a whole run: of a round's contributors there may be fewer rows than clusters.
             centers = protocol.pooled_round(pool, centers)
     return pool.raw(centers)
 
 
-def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> ClusteringResult:
+def pooled_run(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> ClusteringResult:  # fmt: skip
     """Run the pooled algorithm from the job's first centers until it stops by itself.
 
     With this a protocol that is not lossless is compared: on the rows of everybody who ever contributed to the
-    clustering, and until the centers move by less than the protocol's ``tol`` (1e-4 where it has none, or has 0), at
-    most 300 rounds. The first centers of a protocol that makes its own are those after its first round.
+    clustering, as they were in the end, and until the centers move by less than the protocol's ``tol`` (1e-4 where it
+    has none, or has 0), at most 300 rounds. The first centers of a protocol that makes its own are those after its
+    first round.
 
     Returns
     -------
@@ -182,13 +202,14 @@ def pooled_run(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) ->
         Centers in the data's own units; shifts in working coordinates.
     """
     stage, protocol = clustering_stage(job)
-    first = _first_centers(job, locals, log, stage)
+    first = _first_centers(job, locals, log, stage, later)
     contributors = sorted({peer for record in log if record.stage == stage for peer in record.contributors})
     if not contributors:
         raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
     with one_thread():
-        pool = protocol.pool(first, [locals[peer] for peer in contributors])
+        rows = _rows_at(locals, later, len(log))
+        pool = protocol.pool(first, [rows[peer] for peer in contributors])
         found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
     return replace(found, centers=pool.raw(found.centers))
 
@@ -209,10 +230,21 @@ def clustering_stage(job: Job) -> tuple[int, Clustering]:
     return number, protocol
 
 
-def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int) -> State:
+def _rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
+    """Return every peer's rows in a round."""
+    now = list(locals)
+    for begins, peer, rows in later:
+        if begins <= number:
+            now[peer] = rows
+    return now
+
+
+def _first_centers(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int, later: Later = ()
+) -> State:  # fmt: skip
     """Return the first arrays of the clustering stage that have centers."""
     reason = "its log ends before"
-    for state in _replayed(job, locals, log):
+    for state in _replayed(job, locals, log, later):
         # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
         # have theirs from the beginning.
         there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
@@ -222,7 +254,9 @@ def _first_centers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]
     raise UsageError(f"the job did not reach its clustering stage: {reason}")
 
 
-def _replayed(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Iterator[JobState]:
+def _replayed(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> Iterator[JobState]:  # fmt: skip
     """Yield the state before the first recorded round and after each."""
     n_peers = _checked(locals)
     with one_thread():
@@ -234,7 +268,7 @@ def _replayed(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> 
                 raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
             if any(peer >= n_peers for peer in (*record.contributors, *record.abstained)):
                 raise UsageError(f"round {number} of the log names a peer beyond the {n_peers} given")
-            given = _recorded(job, state, locals, record, number)
+            given = _recorded(job, state, _rows_at(locals, later, number), record, number)
             if record.forgot:
                 memory.value = None
             state = engine.advance(job, state, given, record.abstained, n_peers=n_peers, memory=memory)

@@ -31,6 +31,7 @@ class Network:
         self._links = dict(links or {})  # name -> (seconds, loss) of a device's own link, on top of the conditions
         self._rng = rng
         self._cuts: dict[tuple[str, str], int] = {}
+        self._losing: dict[str, float] = {}
         self.counts = {"sent": 0, "lost": 0, "cut": 0, "duplicated": 0, "delayed": 0}
 
     def cut(self, source: str, target: str) -> None:
@@ -43,9 +44,16 @@ class Network:
         if left > 0:
             self._cuts[source, target] = left
 
+    def lose(self, name: str, probability: float) -> None:
+        """From now on each message from or to this peer is lost with that probability, besides all else."""
+        self._losing[name] = probability
+        if not probability:
+            del self._losing[name]
+
     def heal_all(self) -> None:
         """A perfect network from now on."""
         self._cuts.clear()
+        self._losing.clear()
         self.conditions = Conditions()
 
     def reaches(self, source: str, target: str) -> bool:
@@ -59,6 +67,11 @@ class Network:
         if not self.reaches(source, target):
             counts["cut"] += 1
             return []
+        for name in (source, target):
+            # Drawn only here, so that a network which loses nothing in this way draws as it ever did.
+            if name in self._losing and self._rng.random() < self._losing[name]:
+                counts["lost"] += 1
+                return []
         own_s, own_loss = self._links.get(source, (0.0, 0.0))
         their_s, their_loss = self._links.get(target, (0.0, 0.0))
         draws = self._rng.random(3)

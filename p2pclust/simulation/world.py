@@ -29,7 +29,7 @@ from p2pclust.peer.effects import (
     SendChunk,
     StoreChunk,
 )  # fmt: skip
-from p2pclust.peer.events import Arrived, Event, LinkChecked, Linked, Started, Woken
+from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
@@ -122,6 +122,7 @@ class World:
         self.n_events = 0
         self.crash_point: CrashPoint = lambda peer, effect: False
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
+        self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
         maps = {name: overlay if overlay is None or known else {name: overlay[name]} for name in roster}
@@ -207,6 +208,17 @@ class World:
         self._mark(b"crash", name)
         for observer in self._observers:
             observer.crashed(self, peer, lost)
+
+    def leave(self, name: str) -> None:
+        """Let the peer say good-bye and end."""
+        peer = self.peers[name]
+        if peer.core is None:
+            return
+        peer.frozen_until = self.now  # whoever stands still is woken up to leave
+        self.step(peer, Leave())
+        peer.core = None
+        peer.held = []
+        self._mark(b"leave", name)
 
     def wipe(self, name: str) -> None:
         """Replace the disk of a peer that is down by an empty one."""
@@ -429,14 +441,13 @@ class World:
 
         life = peer.life
         low, high = self.compute_delay_s
-        delay = low + (high - low) * float(self._rng.random())
+        delay = (low + (high - low) * float(self._rng.random())) * self.slowness.get(peer.name, 1.0)
+        local = peer.local  # as the worker's queue has it: what changes later counts for later tasks
 
         def done() -> None:
             if peer.life != life or peer.core is None:
                 return
-            outcome = perform(
-                effect.task, peer.local, read, peer.memories
-            )  # at the end: what it reads may be gone by then
+            outcome = perform(effect.task, local, read, peer.memories)  # at the end: what it reads may be gone by then
             event = settle(effect.token, outcome, self._limits, peer.disk.store_blob)
             if event.result is not None:
                 for observer in self._observers:

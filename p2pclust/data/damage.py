@@ -1,0 +1,62 @@
+"""Rows that went bad: what a testbed gives a device in the place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["HOWS", "damaged"]
+
+#: How rows may be damaged, and what happened.
+HOWS = {
+    "nan": "a value is missing in one row of ten, and in one at least",
+    "scale": "every value is a thousand times too large, as after a mistaken unit",
+    "shuffle": "the columns stand in another order, each in a place that is not its own",
+    "constant": "every row is the same one, as of a sensor that is stuck",
+}
+_TOO_LARGE = 1000.0
+
+
+def damaged(X: NDArray[np.float64], how: str, seed: int | Sequence[int]) -> NDArray[np.float64]:
+    """Return the rows as they are after a damage.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    how : {"nan", "scale", "shuffle", "constant"}
+        See `HOWS`.
+    seed : int or sequence of int
+        Of what is drawn: which values are missing, where columns go, at which row a sensor is stuck.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        Other rows; `X` is not changed. Rows of a single column have no other order.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> damaged(rows, "shuffle", 0).tolist()
+    [[2.0, 1.0], [4.0, 3.0]]
+    >>> int(np.isnan(damaged(rows, "nan", 0)).sum())
+    1
+    """
+    rng = np.random.default_rng(seed)
+    n_samples, n_features = X.shape
+    rows = np.array(X, dtype=np.float64)
+    if X.size == 0:
+        return rows
+    if how == "nan":
+        hit = rng.choice(n_samples, size=max(1, n_samples // 10), replace=False)
+        rows[hit, rng.integers(n_features, size=len(hit))] = np.nan
+    elif how == "scale":
+        rows *= _TOO_LARGE
+    elif how == "shuffle":
+        rows = np.roll(rows, int(rng.integers(1, max(n_features, 2))), axis=1)
+    elif how == "constant":
+        rows[:] = rows[int(rng.integers(n_samples))]
+    else:
+        raise ValueError(f"unknown damage {how!r}")
+    return rows

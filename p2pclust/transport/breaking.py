@@ -1,0 +1,110 @@
+"""Links that a testbed breaks: cut in either direction, or losing some of what they carry.
+
+A wrapper around real links. A real connection loses nothing as long as it stands, so what a radio would lose is dropped
+here, before it is handed to the connection and after it came from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pclust.transport.keys import Roster
+from p2pclust.transport.links import Counters, Lane, Links, Receive
+
+__all__ = ["BreakableLinks"]
+
+
+class BreakableLinks:
+    """Links of one peer to others, as broken as they are told to be; follows `p2pclust.transport.links.Links`.
+
+    Parameters
+    ----------
+    receive : callable
+        Gets what arrives in spite of all; the links that are wrapped hand it to `take`.
+    rng : numpy.random.Generator
+        Draws what is lost.
+
+    Attributes
+    ----------
+    deaf, mute : frozenset of str
+        From whom nothing arrives here, and to whom nothing of ours gets through.
+    loss : float
+        The probability that a message is lost, on its way here or from here.
+
+    Examples
+    --------
+    >>> heard = []
+    >>> links = BreakableLinks(lambda *message: heard.append(message), np.random.Generator(np.random.PCG64(0)))
+    >>> links.deaf = frozenset({"b"})
+    >>> links.take("b", [b"lost"], Lane.CONTROL)
+    >>> links.take("c", [b"heard"], Lane.CONTROL)
+    >>> heard
+    [('c', [b'heard'], <Lane.CONTROL: 0>)]
+    """
+
+    def __init__(self, receive: Receive, rng: np.random.Generator) -> None:
+        self._receive = receive
+        self._rng = rng
+        self._links: Links
+        self.counters = Counters()
+        self.deaf: frozenset[str] = frozenset()
+        self.mute: frozenset[str] = frozenset()
+        self.loss = 0.0
+
+    def wrap(self, links: Links) -> BreakableLinks:
+        """Connect and send by these, and count as they do: what is lost after it was sent counts as sent."""
+        self._links = links
+        self.counters = links.counters
+        return self
+
+    @property
+    def roster(self) -> Roster:
+        """Who may connect now."""
+        return self._links.roster
+
+    def trouble(self, peer: str) -> str:
+        """Say what is wrong with a link; see `Links.trouble`."""
+        return "cut off by the testbed" if peer in self.mute else self._links.trouble(peer)
+
+    def connect(self, peer: str, address: str) -> None:
+        """Open a link; see `Links.connect`."""
+        self._links.connect(peer, address)
+
+    def disconnect(self, peer: str) -> None:
+        """Close a link; see `Links.disconnect`."""
+        self._links.disconnect(peer)
+
+    def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
+        """Send a message, or lose it: then too it seems to be sent."""
+        if peer in self.mute or self._loses():
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += sum(map(len, frames))
+            return True
+        return self._links.send(peer, frames, lane)
+
+    def take(self, source: str, frames: list[bytes], lane: Lane) -> None:
+        """A message came over the links that are wrapped."""
+        if source in self.deaf or self._loses():
+            self.counters.drop("not received: lost on the way")
+        else:
+            self._receive(source, frames, lane)
+
+    def _loses(self) -> bool:
+        return self.loss > 0 and float(self._rng.random()) < self.loss
+
+    async def refused(self, peer: str, timeout_s: float) -> bool:
+        """Whether the peer's port refuses; beyond a cut there is only silence."""
+        if peer in self.deaf or peer in self.mute:
+            return False
+        return await self._links.refused(peer, timeout_s)
+
+    def close(self) -> None:
+        """Close every link."""
+        self._links.close()
+
+
+if TYPE_CHECKING:
+    _follows_the_interface: type[Links] = BreakableLinks
