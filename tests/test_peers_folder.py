@@ -72,6 +72,14 @@ def test_what_is_shown_as_a_comment_can_be_said(device: Path, line: str) -> None
 
 
 def test_every_file_is_known_here() -> None:
-    there = ["Containerfile", "README.md", "compose.yaml", "container.toml", "device.toml", "fleet.toml", "kubernetes.yaml"]
+    there = [
+        "Containerfile",
+        "README.md",
+        "compose.yaml",
+        "container.toml",
+        "device.toml",
+        "fleet.toml",
+        "kubernetes.yaml",
+    ]
     # Those that are not of one device are checked in test_deployment.py.
     assert sorted(file.name for file in FOLDER.iterdir()) == [*there, "p2pclust-peer@.service", "p2pclust.sysusers"]

@@ -27,6 +27,7 @@ from p2pclust.protocols.office import Office
 from p2pclust.protocols.verbs import Desk, Run
 
 __all__ = [
+    "Later",
     "clustering_stage",
     "conclude",
     "labelling_stage",

@@ -18,7 +18,7 @@ from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import clustering_stage, pooled, pooled_run, replay
+from p2pclust.protocols.runner import Later, clustering_stage, pooled, pooled_run, replay
 from p2pclust.protocols.vertical_stages import warnings_of
 from p2pclust.scenario.schema import Scenario
 
@@ -58,7 +58,9 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
     return parts
 
 
-def measured(job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: Sequence[Local]) -> dict[str, Any]:
+def measured(
+    job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: Sequence[Local], later: Later = ()
+) -> dict[str, Any]:  # fmt: skip
     """Return what an entry of ``jobs`` says about a job that is done.
 
     Parameters
@@ -68,6 +70,8 @@ def measured(job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: 
         Every peer's columns, by name, in roster order.
     locals_ : sequence of Local
         The same as the protocols see them.
+    later : sequence of (int, int, Local)
+        What took the place of them; see `p2pclust.protocols.runner.replay`.
     """
     protocol = clustering_stage(job)[1]
     concluded = [engine.conclude(job, state, local) for local in locals_]
@@ -78,17 +82,17 @@ def measured(job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: 
     entry: dict[str, Any] = {
         "n_rows": locals_[0].n_samples,
         "metrics": _metrics(concluded[0]["labels"], next(iter(shares.values()))),
-        "replay_identical": replay(job, locals_, state.log).encode() == state.encode(),
+        "replay_identical": replay(job, locals_, state.log, later).encode() == state.encode(),
         "own_centers": {
             name: {"features": share.feature_names, "centers": part.tolist()}
             for (name, share), part in zip(shares.items(), own, strict=True)
         },
     }
     if protocol.lossless:
-        apart = np.abs(centers - pooled(job, locals_, state.log)).max(axis=0)
+        apart = np.abs(centers - pooled(job, locals_, state.log, later)).max(axis=0)
         relative = float((apart / ranges).max())
         return entry | {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative}}
-    found = pooled_run(job, locals_, state.log)
+    found = pooled_run(job, locals_, state.log, later)
     distance = center_distance(found.centers / ranges, centers / ranges)
     gap = {"to": f"pooled {protocol.pooled_name}", "center_distance": distance}
     return entry | {"gap": gap | {"pooled_rounds": found.n_rounds, "pooled_converged": found.converged}}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import UsageError
+from p2pclust.fleet.faults import Damage
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols import engine, readings
@@ -22,18 +23,19 @@ from p2pclust.protocols.base import Clustering, Labelling
 from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import clustering_stage, labelling_stage, pooled, pooled_run, replay
+from p2pclust.protocols.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replay
 from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
 from p2pclust.scenario.communities import measured_communities
 
-__all__ = ["empty_entry", "job_entry", "with_names"]
+__all__ = ["damage_in", "empty_entry", "job_entry", "with_names"]
 
 Floats = NDArray[np.float64]
 
 
 def job_entry(
-    job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None
-) -> dict[str, Any]:
+    job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None,
+    damage: Sequence[Damage] = (),
+) -> dict[str, Any]:  # fmt: skip
     """Return one entry of ``jobs`` in ``result.json``.
 
     Parameters
@@ -45,6 +47,8 @@ def job_entry(
         Every peer's rows, or columns, by name.
     given : mapping of str to ndarray, optional
         Each peer's columns of first centers, where peers that hold columns were given them.
+    damage : sequence of Damage
+        Rows that peers had in the place of theirs, in the order of rounds; see `damage_in`.
 
     Returns
     -------
@@ -79,6 +83,7 @@ def job_entry(
         "ticks": list(found.ticks),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
+    entry["damaged"] = [_damaged(one, state, roster) for one in damage]
     if job.at_desk and state.status == "done":
         return entry | measured_communities(job, found, shares)
     if job.by_columns:
@@ -86,9 +91,13 @@ def job_entry(
     if state.status == "done" and job.by_columns:
         held = {name: shares[name] for name in roster}
         locals_ = [Local(share.X, ids=share.id, centers=(given or {}).get(name)) for name, share in held.items()]
-        entry |= measured(job, state, held, locals_)
+        later = [
+            (one.round, roster.index(one.peer), locals_[roster.index(one.peer)].with_rows(one.X)) for one in damage
+        ]
+        entry |= measured(job, state, held, locals_, later)
     elif state.status == "done":
-        entry |= _measured(job, state, [shares[name] for name in roster])
+        later = [(one.round, roster.index(one.peer), Local(one.X)) for one in damage]
+        entry |= _measured(job, state, [shares[name] for name in roster], later)
         if found.tolerance is not None:
             entry["replay_identical"] = None  # the replay adds up exactly, and here sums were right up to the tolerance
     return entry
@@ -125,6 +134,8 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "metrics": {},
         "pooled": None,
         "gap": None,
+        "damaged": [],
+        "harm": None,
         "replay_identical": None,
         "digests": {},
         "seconds": None,
@@ -158,22 +169,46 @@ def with_names(text: str, roster: Sequence[str]) -> str:
     return re.sub(r"\bpeer (\d+)\b", name, text)
 
 
-def _measured(job: Job, state: JobState, shares: Sequence[DataSet]) -> dict[str, Any]:
+def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) -> list[Damage]:
+    """Return the rows that peers of a job had in the place of theirs, those of earlier jobs from its first round on."""
+    order = {job.job_id: position for position, job in enumerate(jobs[: number + 1])}
+    roster = jobs[number].roster
+    found: list[Damage] = []
+    for one in damage:
+        if one.job_id in order and one.peer in roster:
+            earlier = order[one.job_id] < number
+            # What replaced rows before the job began, or in the same round, is all that counts.
+            one = dataclasses.replace(one, round=0) if earlier else one  # noqa: PLW2901
+            found = [other for other in found if (other.peer, other.round) != (one.peer, one.round)] + [one]
+    return sorted(found, key=lambda one: one.round)
+
+
+def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str, Any]:
+    """Tell of damaged rows, with the reason by which the fleet left them out, if it could see that something is wrong."""
+    peer = roster.index(damage.peer)
+    reasons = [record.abstained.get(peer, "") for record in state.log[damage.round :]]
+    # What is wrong with rows is told by row and column; other reasons are of rounds that go on without a sound peer.
+    named = next((reason for reason in reasons if reason.startswith("row ")), None)
+    return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
+
+
+def _measured(job: Job, state: JobState, shares: Sequence[DataSet], later: Later) -> dict[str, Any]:
     locals_ = [Local(share.X) for share in shares]
     clustering, protocol = labelling_stage(job)
     contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
     labelled = {
         "n_rows": sum(shares[peer].n_rows for peer in contributed),
         "metrics": _metrics(job, state, [(locals_[peer], shares[peer]) for peer in contributed]),
-        "replay_identical": _replays(job, state, locals_),
+        "replay_identical": _replays(job, state, locals_, later),
     }
     if not isinstance(protocol, Clustering):
         return labelled
     centers = readings.raw_centers(state)
     return labelled | {
         "centers": centers.tolist(),
-        "pooled": _differences(centers, pooled(job, locals_, state.log), locals_) if protocol.lossless else None,
-        "gap": None if protocol.lossless else _gap(job, state, centers, locals_),
+        "pooled": _differences(centers, pooled(job, locals_, state.log, later), locals_) if protocol.lossless else None,
+        "gap": None if protocol.lossless else _gap(job, state, centers, locals_, later),
+        "harm": _harm(job, state, centers, locals_) if later else None,
     }
 
 
@@ -201,10 +236,21 @@ def _differences(centers: Floats, by_pooling: Floats, locals_: Sequence[Local]) 
     }
 
 
-def _gap(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local]) -> dict[str, Any]:
+def _harm(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local]) -> dict[str, Any] | None:
+    """Measure how far the centers lie from those of the rows that nobody damaged."""
+    whole = pooled if clustering_stage(job)[1].lossless else lambda *run: pooled_run(*run).centers
+    try:
+        sound = whole(job, locals_, state.log)
+    except UsageError:
+        return None  # with its own rows somebody would have abstained who contributed
+    ranges = _ranges(locals_)
+    return {"to": "the sound rows", "center_distance": center_distance(sound / ranges, centers / ranges)}
+
+
+def _gap(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local], later: Later) -> dict[str, Any]:
     """Measure how far a protocol that promises no equality ends from what pooling would have found."""
     protocol = clustering_stage(job)[1]
-    found = pooled_run(job, locals_, state.log)
+    found = pooled_run(job, locals_, state.log, later)
     ranges = _ranges(locals_)
     return {
         "to": f"pooled {protocol.pooled_name}",
@@ -222,9 +268,9 @@ def _ranges(locals_: Sequence[Local]) -> Floats:
     return np.where(high > low, high - low, 1.0)
 
 
-def _replays(job: Job, state: JobState, locals_: Sequence[Local]) -> bool:
+def _replays(job: Job, state: JobState, locals_: Sequence[Local], later: Later) -> bool:
     """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
     try:
-        return replay(job, locals_, state.log).encode() == state.encode()
+        return replay(job, locals_, state.log, later).encode() == state.encode()
     except UsageError:
         return False  # The record is not one of this job over these rows at all.

@@ -21,6 +21,7 @@ __all__ = [
     "init",
     "known_protocol",
     "locations",
+    "names",
     "not_empty",
     "options",
     "who",
@@ -128,8 +129,8 @@ def options(value: object) -> dict[str, object]:
 
 def device_name(value: str) -> str:
     """Take a name that can stand in a file name, a log line and a table."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", value) or value == "aggregator":
-        raise wrong_value('expected small letters, digits, "-" and "_", 40 at most, and not "aggregator"')
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", value) or value in ("aggregator", "all"):
+        raise wrong_value('expected small letters, digits, "-" and "_", 40 at most, and not "aggregator" or "all"')
     return value
 
 
@@ -145,12 +146,24 @@ def known_protocol(value: str) -> str:
     return value
 
 
-def who(value: object) -> str | RandomVictims:
+def names(value: object) -> tuple[str, ...]:
+    """Take one name or several, of devices or groups."""
+    listed = [value] if isinstance(value, str) else value
+    if isinstance(listed, list | tuple) and listed and all(isinstance(name, str) and name for name in listed):
+        return tuple(listed)
+    raise wrong_value("expected a device, a group of devices, or a list of these")
+
+
+def who(value: object) -> str | tuple[str, ...] | RandomVictims:
     """Take the victims of a fault; whether a device of that name exists shows only later."""
     if isinstance(value, str) and value:
         return value
+    if isinstance(value, list | tuple):
+        return names(value)
     if isinstance(value, dict) and list(value) == ["random"]:
         count = value["random"]
         if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
             return RandomVictims(count)
-    raise wrong_value('expected a device, a group of devices, "aggregator", or { random = k } with k at least 1')
+    raise wrong_value(
+        'expected a device, a group of devices, a list of these, "all", "aggregator", or { random = k } with k at least 1'
+    )

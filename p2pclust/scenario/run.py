@@ -19,9 +19,9 @@ from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
 from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
-from p2pclust.scenario.evaluate import empty_entry, job_entry
+from p2pclust.scenario.evaluate import damage_in, empty_entry, job_entry
 from p2pclust.scenario.expectations import check
-from p2pclust.scenario.fault_keys import FaultSpec
+from p2pclust.scenario.faults import away_s, planned
 from p2pclust.scenario.fleet_keys import Device
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
 from p2pclust.scenario.schema import Scenario
@@ -30,8 +30,6 @@ from p2pclust.topology import LinkChange
 
 __all__ = ["Backend", "carry_out", "fleet_spec"]
 
-# The stream of random victims. The streams of p2pclust.protocols.streams count up from 0 and stay far below.
-_VICTIMS = 1000
 _GIVE_UP_S = 120.0
 
 
@@ -169,10 +167,8 @@ def fleet_spec(
 ) -> FleetSpec:
     """Return what a backend is asked to do.
 
-    Peers come sorted by name, as every roster is, so that all backends count them alike. A fault that meets several
-    devices becomes one fault for each: it happens to everyone of them.
+    Peers come sorted by name, as every roster is, so that all backends count them alike.
     """
-    timing = preset(scenario.fleet.timing)
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     peers = tuple(
@@ -202,13 +198,7 @@ def fleet_spec(
         )
         for job, spec in zip(jobs, scenario.jobs, strict=True)
     )
-    # A peer that restarts stays down long enough for an election, if the scenario does not say how long.
-    down_s = 2 * timing.election_max_s
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy=scenario.seed, spawn_key=(_VICTIMS,))))
-    faults: list[Fault] = []
-    for fault in scenario.faults:
-        victims = scenario.victims(fault, rng)
-        faults += [_fault(fault, who, down_s) for who in _each(victims)]
+    faults = planned(scenario, next(iter(shares.values())).n_features)
     moves = make_moves(scenario)
     return FleetSpec(
         peers,
@@ -218,14 +208,9 @@ def fleet_spec(
         overlay=make_links(scenario),
         partial_view=scenario.fleet.overlay.kind == "regular" and len(devices) > LARGE_FLEET,
         trace=moves,
-        faults=tuple(faults),
+        faults=faults,
         give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing, moves),
     )
-
-
-def _each(victims: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return one tuple of names per fault: one for each victim, or the empty one, which means the aggregator."""
-    return [(name,) for name in victims] or [()]
 
 
 def _link(device: Device) -> Link | None:
@@ -233,11 +218,6 @@ def _link(device: Device) -> Link | None:
     if told is None:
         return None
     return Link(told.latency_ms, told.loss, told.jitter_ms, told.up_mbit or told.mbit, told.down_mbit or told.mbit)
-
-
-def _fault(fault: FaultSpec, who: tuple[str, ...], down_s: float) -> Fault:
-    for_s = down_s if fault.do == "restart" and fault.for_s is None else fault.for_s
-    return Fault(fault.do, who, fault.at.round, fault.phase, fault.at.seconds, for_s, fault.within)
 
 
 def _give_up_s(
@@ -252,9 +232,8 @@ def _give_up_s(
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
     deadline_s = max(request.deadline_s for request in requests)
-    away_s = max((fault.for_s or 0.0 for fault in faults), default=0.0)
     moved_s = max((move.seconds for move in moves), default=0.0)
-    return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s + moved_s)
+    return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + moved_s)
 
 
 def _result(
@@ -264,7 +243,10 @@ def _result(
     found: FleetResult,
     given: Mapping[str, NDArray[np.float64]],
 ) -> dict[str, Any]:
-    entries = [job_entry(job, done, shares, given) for job, done in zip(jobs, found.jobs, strict=False)]
+    entries = [
+        job_entry(job, done, shares, given, damage_in(found.damage, found.jobs, number))
+        for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
+    ]
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     for entry, spec in zip(entries, scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": scenario.data.scaling, "missing": spec.missing}

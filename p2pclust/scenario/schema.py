@@ -8,6 +8,7 @@ for people; its messages rely on the two kinds of custom errors made in `p2pclus
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, model_validator
@@ -58,12 +59,12 @@ class Scenario(Table):
             members = self.fleet.members
             drawn = rng.choice(len(members), size=fault.who.random, replace=False)
             return tuple(members[index].name for index in sorted(drawn))
-        return () if fault.who == "aggregator" else self._called(fault.who)
+        return () if fault.who == "aggregator" else self.called(_listed(fault.who))
 
-    def _called(self, name: str) -> tuple[str, ...]:
-        """Return the device of that name, or all devices of the group of that name."""
+    def called(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the devices of those names, and all devices of the groups of those names, in the order of the file."""
         members = self.fleet.members
-        return tuple(device.name for device in members if name in (device.name, device.group))
+        return tuple(d.name for d in members if "all" in names or d.name in names or d.group in names)
 
     @model_validator(mode="after")
     def _tables_fit_together(self) -> Scenario:
@@ -74,6 +75,7 @@ class Scenario(Table):
         problems += self._partition_problems()
         for index, fault in enumerate(self.faults):
             problems += [f"[faults.{index}]: {problem}" for problem in self._fault_problems(fault, n_peers)]
+        problems += self._latecomers()
         for key in ("finished_at_least", "lost_at_most"):
             wanted = getattr(self.expect, key)
             if wanted is not None and wanted > n_peers:
@@ -105,14 +107,43 @@ class Scenario(Table):
         return problems
 
     def _fault_problems(self, fault: FaultSpec, n_peers: int) -> list[str]:
+        problems = []
+        if fault.at.job is not None and fault.at.job >= len(self.jobs):
+            there = f"the scenario has {len(self.jobs)} jobs, counted from 0"
+            problems.append(f"at = {{ job = {fault.at.job} }}: {there}")
         if isinstance(fault.who, RandomVictims):
             if fault.who.random > n_peers:
-                return [f"who = {{ random = {fault.who.random} }}: the fleet has {n_peers} devices"]
+                problems.append(f"who = {{ random = {fault.who.random} }}: the fleet has {n_peers} devices")
+        elif fault.who != "aggregator":
+            who, others = _listed(fault.who), fault.apart_from or ("all",)
+            unknown = [self._unknown("who", name) for name in who if not self.called((name,))]
+            unknown += [self._unknown("from", name) for name in others if not self.called((name,))]
+            if fault.do == "cut" and not unknown and not set(self.called(others)) - set(self.called(who)):
+                problems.append("nobody is on the other side of the cut: expected who and from to be different devices")
+            problems += unknown
+        return problems
+
+    def _unknown(self, key: str, name: str) -> str:
+        groups = dict.fromkeys(device.group for device in self.fleet.members)
+        known = [*groups, *(device.name for device in self.fleet.members), "aggregator", "all"]
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        return f"{key} = {name!r}: no such device or group; {meant}groups are {', '.join(groups)}"
+
+    def _latecomers(self) -> list[str]:
+        """Say so if the fleet could not begin, for too many of it join late."""
+        first: dict[str, str] = {}
+        for fault in self.faults:
+            fixed = () if isinstance(fault.who, RandomVictims) or fault.who == "aggregator" else _listed(fault.who)
+            for name in self.called(fixed) if fault.do in ("join", "leave", "kill", "drain") else ():
+                first.setdefault(name, fault.do)
+        n_late, n_peers = sum(do == "join" for do in first.values()), len(self.fleet.members)
+        if 2 * n_late < n_peers:
             return []
-        if fault.who != "aggregator" and not self._called(fault.who):
-            groups = dict.fromkeys(device.group for device in self.fleet.members)
-            known = [*groups, *(device.name for device in self.fleet.members), "aggregator"]
-            near = difflib.get_close_matches(fault.who, known, n=1)
-            meant = f"did you mean {near[0]!r}? " if near else ""
-            return [f"who = {fault.who!r}: no such device or group; {meant}groups are {', '.join(groups)}"]
-        return []
+        return [
+            f"[[faults]]: {n_late} of {n_peers} devices join late: expected that a majority is there from the beginning"
+        ]
+
+
+def _listed(who: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (who,) if isinstance(who, str) else who

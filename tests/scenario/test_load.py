@@ -123,12 +123,13 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + '[[fleet.devices]]\nname = "a b"\n' + JOB,
-        '[fleet.devices.0]: name = "a b": expected small letters, digits, "-" and "_", 40 at most, and not "aggregator"',
+        '[fleet.devices.0]: name = "a b": expected small letters, digits, "-" and "_", 40 at most, and not "aggregator" or '
+        '"all"',
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 3 }\ndo = "kill"\nwho = { any = 2 }\n',
-        '[faults.0]: who = {"any": 2}: expected a device, a group of devices, "aggregator", or { random = k } with k '
-        "at least 1",
+        '[faults.0]: who = {"any": 2}: expected a device, a group of devices, a list of these, "all", "aggregator", or '
+        "{ random = k } with k at least 1",
     ),
     # Keys that do not go together.
     ("[data]\n" + FLEET + JOB, "[data]: expected either source, or files with one file per device"),
@@ -164,15 +165,15 @@ ONE_LINE: list[tuple[str, str]] = [
     (HEAD + FLEET + JOB + "init = [[1, 2, 3, 4]]\n", "[jobs.0]: init has 1 centers: expected clusters = 3"),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = {}\ndo = "kill"\nwho = "peer-01"\n',
-        "[faults.0.at]: expected either round or seconds",
+        "[faults.0.at]: expected one of round, seconds, job, or rate_per_minute",
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { seconds = 1, phase = "closing" }\ndo = "kill"\nwho = "peer-01"\n',
-        "[faults.0.at]: phase is for a fault at a round, not at a second",
+        "[faults.0.at]: phase is for a fault at a round, not at another moment",
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 1 }\ndo = "kill"\nwho = "peer-01"\nfor_s = 1\n',
-        "[faults.0]: for_s is for pause and restart, not kill",
+        "[faults.0]: for_s is for restart, pause, cut, slow and drop, not kill",
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 1, phase = "combining" }\ndo = "kill"\nwho = "peer-01"\n',
@@ -191,6 +192,67 @@ ONE_LINE: list[tuple[str, str]] = [
         HEAD + FLEET + JOB + '[[faults]]\nat = { seconds = 1 }\ndo = "resume"\nwho = "aggregator"\n',
         "[faults.0]: resume needs who = a device or a group: the aggregator is another one by then",
     ),
+    *[
+        (HEAD + FLEET + JOB + "[[faults]]\n" + fault, said)
+        for fault, said in [
+            ('at = { seconds = 1 }\ndo = "kill"\n', "[faults.0]: key 'who' is missing"),
+            ('at = { seconds = 1 }\ndo = "slow"\nwho = "all"\n', "[faults.0]: do = 'slow' needs factor"),
+            ('at = { seconds = 1 }\ndo = "drop"\nwho = "all"\n', "[faults.0]: do = 'drop' needs probability"),
+            ('at = { job = 0 }\ndo = "corrupt-data"\nwho = "all"\n', "[faults.0]: do = 'corrupt-data' needs how"),
+            (
+                'at = { seconds = 1 }\ndo = "kill"\nwho = "all"\nfactor = 2\n',
+                "[faults.0]: factor is for slow, not kill",
+            ),
+            (
+                'at = { seconds = 1 }\ndo = "kill"\nwho = "peer-01"\nfrom = "peer-02"\n',
+                "[faults.0]: from is for cut and heal, not kill",
+            ),
+            (
+                'at = { seconds = 1 }\ndo = "cut"\nwho = "peer-01"\nfrm = "peer-02"\n',
+                "[faults.0]: unknown key 'frm' (did you mean 'from'?)",
+            ),
+            (
+                'at = { seconds = 1 }\ndo = "cut"\nwho = "peer-01"\nfrom = "per-02"\n',
+                "[faults.0]: from = 'per-02': no such device or group; did you mean 'peer-02'? groups are peer",
+            ),
+            (
+                'at = { seconds = 1 }\ndo = "cut"\nwho = "peer-01"\nfrom = 2\n',
+                "[faults.0]: from = 2: expected a device, a group of devices, or a list of these",
+            ),
+            (
+                'at = { seconds = 1 }\ndo = "cut"\nwho = "all"\n',
+                "[faults.0]: nobody is on the other side of the cut: expected who and from to be different devices",
+            ),
+            (
+                'at = { round = 1 }\ndo = "join"\nwho = "peer-01"\n',
+                "[faults.0]: who is not there reaches no round: expected at = { seconds = ... } or { job = ... }",
+            ),
+            (
+                'at = { job = 0 }\ndo = "kill"\nwho = "aggregator"\n',
+                "[faults.0]: nobody aggregates before a job: expected another moment, or another device",
+            ),
+            (
+                'at = { job = 1 }\ndo = "kill"\nwho = "peer-01"\n',
+                "[faults.0]: at = { job = 1 }: the scenario has 1 jobs, counted from 0",
+            ),
+            (
+                'at = { rate_per_minute = 2 }\ndo = "kill"\nwho = "peer-01"\n',
+                "[faults.0.at]: rate_per_minute needs until_s, later than from_s (0 if it is not given)",
+            ),
+            (
+                'at = { seconds = 2, until_s = 9 }\ndo = "kill"\nwho = "peer-01"\n',
+                "[faults.0.at]: from_s and until_s are for rate_per_minute",
+            ),
+            (
+                'at = { rate_per_minute = 2, until_s = 9 }\ndo = "heal"\n',
+                "[faults.0]: heal at a rate has no meaning: expected at = { seconds = ... }",
+            ),
+            (
+                'at = { seconds = 2 }\ndo = "join"\nwho = ["peer-01", "peer-02"]\n',
+                "[[faults]]: 2 of 4 devices join late: expected that a majority is there from the beginning",
+            ),
+        ]
+    ],
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { seconds = 1 }\ndo = "kill"\nwho = "per-01"\n',
         "[faults.0]: who = 'per-01': no such device or group; did you mean 'peer-01'? groups are peer",
