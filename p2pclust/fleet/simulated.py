@@ -12,6 +12,7 @@ from p2pclust.errors import FleetError
 from p2pclust.fleet.faults import joins
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
+from p2pclust.fleet.virtual_devices import VirtualDevices
 from p2pclust.fleet.virtual_misfortunes import VirtualMisfortunes
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
@@ -66,7 +67,7 @@ class _SimulatedFleet:
         self._spec = spec
         self._began = time.monotonic()
         self._record = Record(on_event)
-        self._timing = preset(spec.timing)
+        self._timing = preset(spec.timing).allowing(spec.quiet_s)
         network = Network(
             Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]),
             {peer.name: (_LAN_S, 0.0) for peer in spec.peers if peer.link is None},
@@ -76,10 +77,8 @@ class _SimulatedFleet:
             np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
         )  # fmt: skip
+        self._devices = VirtualDevices(spec, self._record, self._world)
         self._misfortunes = VirtualMisfortunes(spec, self._record, self._world)
-        for number, peer in enumerate(spec.peers):
-            if peer.link is not None:
-                self._world.lines.shape(peer.name, peer.link.shape, np.random.default_rng([spec.seed, 4, number]))
 
     def run(self) -> FleetResult:
         """Start the peers, hand in one job after the other, and return what came of them.
@@ -102,6 +101,7 @@ class _SimulatedFleet:
             job = self._submit(request)
             if number == 0:
                 self._misfortunes.plan()
+                self._devices.plan()
             failure = self._finish(job, request.job)
             if failure:
                 break
@@ -118,7 +118,7 @@ class _SimulatedFleet:
 
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
-        by = next(peer for peer in self._world.peers.values() if peer.core is not None)
+        by = self._devices.awake_one()
         data = msgpack.packb(request.job.to_dict())
         event = Submit(
             data, missing=request.missing, patience_s=request.patience_s, deadline_s=request.deadline_s,
@@ -145,12 +145,12 @@ class _SimulatedFleet:
         while not self._finished(job):
             world.run_until(world.now + 0.5, lambda: self._finished(job))
             silent_s = world.now - self._record.progress_at
-            living = sum(self._misfortunes.counts(name) for name in job.roster)
+            living = sum(self._counts(name) for name in job.roster)
             failure = self._record.minority(job, living)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self._spec.give_up_s:
-                lost = [name for name in job.roster if not self._misfortunes.counts(name)]
+                lost = [name for name in job.roster if not self._counts(name)]
                 why = needs(lost, self._misfortunes.links())
                 return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
@@ -175,11 +175,15 @@ class _SimulatedFleet:
         # Asked after every event: the first that has not finished settles it.
         misfortunes = self._misfortunes
         if not all(
-            name in job.digests or not misfortunes.counts(name) or misfortunes.cut_off(name, list(job.digests))
+            name in job.digests or not self._counts(name) or misfortunes.cut_off(name, list(job.digests))
             for name in job.roster
         ):
             return False
         return any(self._world.peers[name].core is not None for name in job.digests)
+
+    def _counts(self, name: str) -> bool:
+        """Whether the peer is there, or will be back or awake."""
+        return self._misfortunes.counts(name) and not self._devices.gone(name)
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
@@ -187,9 +191,11 @@ class _SimulatedFleet:
         jobs = tuple(job.result() for job in self._record.jobs.values())
         peers: dict[str, dict[str, Any]] = {}
         for name, peer in self._world.peers.items():
-            lost = peer.core is None and name not in self._misfortunes.left
+            gone = peer.core is None or self._devices.gone(name)
+            lost = gone and name not in self._misfortunes.left
             finished = bool(jobs) and name in jobs[-1].digests
             peers[name] = {"finished": finished, "lost": lost, "max_rss_mb": None, "dropped": {}} | peer.counters
+            peers[name] |= self._devices.told(name)
         unfired = self._misfortunes.unfired()
         wall_s = time.monotonic() - self._began
         events = tuple(self._record.events)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Damage, Fault
+from p2pclust.fleet.power import Battery, Rest
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.leaderless import unfit
@@ -75,6 +76,10 @@ class PeerSpec:
     X: NDArray[np.float64]  # (n_samples, n_features)
     fitness: float = 0.5  # how well it would aggregate, 0 to 1
     link: Link | None = None  # None: as good as this machine, in simulation a local network
+    battery: Battery | None = None  # what it costs and has; None: nobody keeps account of it
+    rest: Rest | None = None  # when it sleeps by plan
+    cpu_share: float = 1.0  # of one processor, for its mathematics
+    memory_mb: float | None = None  # what it may have, in 10^6 bytes; processes only
     ids: NDArray[Any] | None = None  # (n_samples,): what its rows are called, where peers hold columns
     centers: NDArray[np.float64] | None = None  # (n_clusters, n_features): its columns of given first centers
     labels: NDArray[np.int64] | None = None  # (n_samples,): a partition to start from, where a protocol starts from one
@@ -133,6 +138,12 @@ class FleetSpec:
     def __post_init__(self) -> None:
         if self.trace and self.overlay is None:
             raise UsageError("trace: a full mesh without links of its own: give the overlay that the trace begins with")
+
+    @property
+    def quiet_s(self) -> float:
+        """How long a device may be silent by plan: the longest sleep of any duty cycle."""
+        duties = (peer.rest.duty for peer in self.peers if peer.rest is not None)
+        return max((duty.off_s for duty in duties if duty is not None), default=0.0)
 
     def up_rates(self) -> dict[str, float]:
         """Bytes per second of the up-links that have a bound, by name."""

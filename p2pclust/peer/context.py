@@ -43,6 +43,21 @@ class Timers:
         if armed is not None and armed[0] == self._next:
             self._next = None
 
+    def postpone(self, kind: TimerKey, by_s: float) -> None:
+        """Let all timers whose keys begin so fire that much later.
+
+        Examples
+        --------
+        >>> timers = Timers()
+        >>> timers.set(("member", "suspicion", "a"), 2.0)
+        >>> timers.set(("member", "probe"), 5.0)
+        >>> timers.postpone(("member", "suspicion"), 7.0)
+        >>> timers.next_at(), timers.pop_due(9.0), timers.pop_due(9.0)
+        (5.0, ('member', 'probe'), ('member', 'suspicion', 'a'))
+        """
+        for key in [key for key in self._at if key[: len(kind)] == kind]:
+            self.set(key, self._at[key][0] + by_s)
+
     def armed(self, key: TimerKey) -> bool:
         """Whether the timer will fire."""
         return key in self._at

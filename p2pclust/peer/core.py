@@ -121,6 +121,8 @@ class Core:
             What happened.
         """
         ctx = self._ctx
+        if ctx.preset.quiet_s:
+            self._wake_up(now - ctx.now)
         ctx.now = now
         match event:
             case Started():
@@ -145,6 +147,11 @@ class Core:
         self._sweep()
         effects, ctx.effects = ctx.effects, []
         return effects
+
+    def _wake_up(self, passed_s: float) -> None:
+        """Find out whether we were asleep ourselves."""
+        if passed_s > 2 * self._ctx.timing.probe_period_s:  # with that pace something happens at least
+            self.membership.overslept(passed_s)
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())

@@ -408,6 +408,13 @@ class Membership:
         for part in (1, 2):
             ctx.timers.set(("member", "tell", member.name, str(part)), ctx.now + shortest * part / 3)
 
+    def overslept(self, passed_s: float) -> None:
+        """We were asleep so long and heard no refutation: what we suspect goes on where it was."""
+        for member in self.members.values():
+            if member.suspected_by:
+                member.suspected_at += passed_s
+        self._ctx.timers.postpone(("member", "suspicion"), passed_s)
+
     def _confirm(self, member: Member, by: str) -> None:
         """An independent second view shortens the suspicion: from 4 times the shortest down to it (Lifeguard)."""
         if by in (member.suspected_by, *member.confirmed_by) or len(member.confirmed_by) >= _CONFIRMATIONS:

@@ -452,7 +452,8 @@ class Aggregating:
         """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
         ctx = self._ctx
         ctx.set_timer(self._timer, ctx.timing.heartbeat_s)
-        heard = [n for n in self._document.roster if ctx.now - self._heard[n] < ctx.timing.election_max_s]
+        lately_s = ctx.timing.election_max_s + ctx.timing.quiet_s
+        heard = [n for n in self._document.roster if ctx.now - self._heard[n] < lately_s]
         if not has_majority([ctx.me, *heard], self._document.roster):
             self._hooks.no_majority()
             return

@@ -48,6 +48,23 @@ class Timing:
     #: What each further link may add on the way to a peer that is no neighbour.
     hop_s: float
 
+    #: How long any peer may be silent by plan, asleep in its duty cycle: nobody draws a conclusion from less.
+    quiet_s: float = 0.0
+
+    def allowing(self, quiet_s: float) -> Timing:
+        """The durations of a fleet some of whose peers are silent for so long by plan.
+
+        Suspicions last longer by that, an aggregator counts on whoever it has heard within that more, and the usual patience
+        grows by it. Whatever can be seen, such as a refused connection, is acted upon as fast as ever.
+
+        Examples
+        --------
+        >>> fast = preset("fast").allowing(4.0)
+        >>> fast.suspicion_s(10), fast.patience_s, fast.election_max_s
+        (4.75, 9.0, 0.8)
+        """
+        return replace(self, quiet_s=quiet_s, patience_s=self.patience_s + quiet_s) if quiet_s else self
+
     def over(self, hops: int) -> Timing:
         """The durations of a peer that has others so many links away: what waits for an answer waits for its way.
 
@@ -69,7 +86,7 @@ class Timing:
         >>> preset("default").suspicion_s(10), preset("default").suspicion_s(1000)
         (3.0, 9.0)
         """
-        return self.suspicion_periods * max(1.0, log10(n_members)) * self.probe_period_s
+        return self.quiet_s + self.suspicion_periods * max(1.0, log10(n_members)) * self.probe_period_s
 
 
 PRESETS: Final[dict[str, Timing]] = {

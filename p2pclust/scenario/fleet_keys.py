@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from p2pclust.errors import UsageError
+from p2pclust.fleet.power import Battery, DutyCycle
 from p2pclust.scenario import fields
 from p2pclust.scenario.fields import wrong_table
 from p2pclust.scenario.job_parameters import Table
 from p2pclust.topology.kinds import options_of
 
-__all__ = ["Device", "DeviceSpec", "FleetSpec", "LinkSpec", "OverlaySpec"]
+__all__ = [
+    "BatterySpec", "Device", "DeviceSpec", "DutySpec", "EnergySpec", "FleetSpec", "LinkSpec", "OverlaySpec",
+]  # fmt: skip
 
 PEERS_MAX = 1000
 
@@ -27,6 +30,10 @@ class Device:
     mains: bool
     cores: int | None
     link: LinkSpec | None
+    battery: Battery | None = None
+    duty: DutyCycle | None = None
+    cpu_share: float = 1.0
+    memory_mb: float | None = None
 
 
 class OverlaySpec(Table):
@@ -96,6 +103,50 @@ class LinkSpec(Table):
         return self
 
 
+_Cost = Annotated[float, Field(ge=0, le=1e9)]
+_Seconds = Annotated[float, Field(gt=0, le=1e7)]
+
+
+class EnergySpec(Table):
+    """``energy = { ... }``: what a device on mains uses; it is kept account of, and never runs out."""
+
+    #: For each 10^6 bytes sent and received, for each second of a processor, and for being awake.
+    tx_j_per_mb: _Cost = 0.0
+    rx_j_per_mb: _Cost = 0.0
+    cpu_j_per_s: _Cost = 0.0
+    idle_w: _Cost = 0.0
+
+    @property
+    def value(self) -> Battery:
+        """As the backends take it."""
+        return Battery(**self.model_dump())
+
+
+class BatterySpec(EnergySpec):
+    """``battery = { ... }``: what a device uses, has, and does when that is used up."""
+
+    capacity_j: Annotated[float, Field(gt=0, le=1e12)]
+    when_empty: Literal["sleep", "die"] = "sleep"
+    recharge_w: _Cost = 0.0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> BatterySpec:
+        if self.when_empty == "die" and self.recharge_w:
+            raise wrong_table(
+                ["recharge_w is for a device that sleeps when it is empty: a dead one does not come back"]
+            )
+        return self
+
+
+class DutySpec(Table):
+    """``duty_cycle = { ... }``: awake for on_s, asleep for off_s, and so on."""
+
+    on_s: _Seconds
+    off_s: _Seconds
+    #: How far into its cycle a device is when the first job is handed in; by default those of a group are spread evenly.
+    phase_s: Annotated[float, Field(ge=0, le=2e7)] | None = None
+
+
 class DeviceSpec(Table):
     """``[[fleet.devices]]``: one device, or a group of alike ones named ``name-01``, ``name-02``, ..."""
 
@@ -105,6 +156,45 @@ class DeviceSpec(Table):
     mains: bool = False
     cores: Annotated[int, Field(ge=1)] | None = None
     link: LinkSpec | None = None
+    energy: EnergySpec | None = None
+    battery: BatterySpec | None = None
+    #: The share of one processor that its mathematics has.
+    cpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    #: What it may have, in 10^6 bytes of private writable memory.
+    memory_mb: Annotated[float, Field(gt=0)] | None = None
+    duty_cycle: DutySpec | None = None
+
+    @property
+    def members(self) -> tuple[Device, ...]:
+        """The devices of this name, in their order."""
+        costs, names = self.battery or self.energy, _names(self)
+        return tuple(
+            Device(
+                name, self.name, self.mains, self.cores, self.link, None if costs is None else costs.value,
+                self._duty(number / len(names)), self.cpu_share, self.memory_mb,
+            )
+            for number, name in enumerate(names)
+        )  # fmt: skip
+
+    def _duty(self, place: float) -> DutyCycle | None:
+        told = self.duty_cycle
+        if told is None:
+            return None
+        spread_s = place * (told.on_s + told.off_s)
+        return DutyCycle(told.on_s, told.off_s, spread_s if told.phase_s is None else told.phase_s)
+
+    @model_validator(mode="after")
+    def _one_supply(self) -> DeviceSpec:
+        problems = []
+        if self.battery is not None and self.mains:
+            problems.append(
+                "a device on mains has no battery: leave one of them out, or say what it uses with energy = { ... }"
+            )
+        if self.battery is not None and self.energy is not None:
+            problems.append("battery says what the device uses, too: leave energy out")
+        if problems:
+            raise wrong_table(problems)
+        return self
 
 
 class FleetSpec(Table):
@@ -115,6 +205,8 @@ class FleetSpec(Table):
     #: Shorthand for devices that are all alike: peer-01, peer-02, ...
     peers: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
     devices: Annotated[tuple[DeviceSpec, ...], Field(strict=False)] = ()
+    #: A file beside the scenario that says when devices are there; those that it does not name always are.
+    availability: Annotated[str, Field(min_length=1)] | None = None
     #: The fleet is given up after so long without any progress; by default it follows from patience and faults.
     give_up_s: Annotated[float, Field(gt=0)] | None = None
 
@@ -122,9 +214,7 @@ class FleetSpec(Table):
     def members(self) -> tuple[Device, ...]:
         """Every peer, in the order of the file."""
         specs = self.devices or (DeviceSpec(name="peer", count=self.peers),)
-        return tuple(
-            Device(name, spec.name, spec.mains, spec.cores, spec.link) for spec in specs for name in _names(spec)
-        )
+        return tuple(device for spec in specs for device in spec.members)
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FleetSpec:

@@ -16,6 +16,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols import streams
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job
+from p2pclust.scenario.availability import refuse_without_devices
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.data_keys import PartitionSpec
 from p2pclust.scenario.explain import explain
@@ -213,9 +214,8 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     UsageError
         For links, faults and whatever else devices have where there are no peers.
     """
-    linked = [device.name for device in scenario.fleet.members if device.link is not None]
-    if linked and backend == "in-process":
-        raise UsageError(f"{linked[0]}: link: the in-process backend has no links: choose another backend")
+    if backend == "in-process":
+        refuse_without_devices(scenario.fleet)
     overlay = scenario.fleet.overlay
     if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
@@ -275,6 +275,8 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
         for key in ("path", "trace"):
             if isinstance(overlay.get(key), str):
                 overlay[key] = _anchored(folder, overlay[key])
+    if isinstance(fleet, dict) and isinstance(fleet.get("availability"), str):
+        fleet["availability"] = _anchored(folder, fleet["availability"])
     data = document.get("data")
     if not isinstance(data, dict):
         return

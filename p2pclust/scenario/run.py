@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
+from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.device import fitness
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
+from p2pclust.scenario.availability import longest_sleep_s, make_rests
 from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import damage_in, empty_entry, job_entry
@@ -171,6 +173,7 @@ def fleet_spec(
     """
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
+    rests = make_rests(scenario.fleet)
     peers = tuple(
         PeerSpec(
             device.name,
@@ -181,6 +184,10 @@ def fleet_spec(
             centers=(given or {}).get(device.name),
             labels=labels.get(device.name),
             n_clusters=numbers.get(device.name),
+            battery=device.battery,
+            rest=rests.get(device.name),
+            cpu_share=device.cpu_share,
+            memory_mb=device.memory_mb,
         )
         for device in devices
     )
@@ -209,7 +216,8 @@ def fleet_spec(
         partial_view=scenario.fleet.overlay.kind == "regular" and len(devices) > LARGE_FLEET,
         trace=moves,
         faults=faults,
-        give_up_s=scenario.fleet.give_up_s or _give_up_s(requests, faults, scenario.fleet.timing, moves),
+        give_up_s=scenario.fleet.give_up_s
+        or _give_up_s(requests, faults, scenario.fleet.timing, moves, rests.values()),
     )
 
 
@@ -221,17 +229,20 @@ def _link(device: Device) -> Link | None:
 
 
 def _give_up_s(
-    requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange]
-) -> float:
+    requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange],
+    rests: Iterable[Rest] = (),
+) -> float:  # fmt: skip
     """Return how long nothing may happen, if the scenario does not tell.
 
     A silent peer has its patience and half of it again, for the way through others; then come elections, and the
-    longest time that a fault keeps somebody away, or that links go on changing, for the last one may join what is apart. It
-    is never short, for a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
+    longest time that a fault or a plan keeps somebody away, or that links go on changing, for the last one may join what is
+    apart. It is never short, for a round may compute for long, and a fleet that lost its majority gives up earlier by
+    itself.
     """
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
     deadline_s = max(request.deadline_s for request in requests)
+    away_s += max(map(longest_sleep_s, rests), default=0.0)
     moved_s = max((move.seconds for move in moves), default=0.0)
     return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + moved_s)
 

@@ -75,7 +75,8 @@ class Peer:
     core: Core | None = None  # None while it is down
     life: int = 0
     frozen_until: float = 0.0
-    held: list[Event] = field(default_factory=list)  # what happened while it was frozen, in that order
+    asleep: bool = False
+    held: list[Event] = field(default_factory=list)  # what happened while it was frozen or asleep, in that order
     wake_planned: float = float("inf")
     must_sync: bool = False
     memories: Memories = field(default_factory=Memories)  # of this life
@@ -123,6 +124,7 @@ class World:
         self.crash_point: CrashPoint = lambda peer, effect: False
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
         self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
+        self.cpu_share: dict[str, float] = {}  # of devices that have less than one processor for their mathematics
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
         maps = {name: overlay if overlay is None or known else {name: overlay[name]} for name in roster}
@@ -177,7 +179,7 @@ class World:
         if peer.core is not None:
             return
         peer.life += 1
-        peer.frozen_until = 0.0
+        peer.frozen_until, peer.asleep = 0.0, False
         peer.held = []
         peer.memories = Memories()
         peer.wake_planned = float("inf")
@@ -236,15 +238,24 @@ class World:
         self.peers[name].frozen_until = self.now
         self._go_on(self.peers[name], self.peers[name].life)
 
+    def sleep(self, name: str) -> None:
+        """Let a device sleep until it is woken: what reaches it meanwhile waits."""
+        self.peers[name].asleep = True
+
+    def wake(self, name: str) -> None:
+        """Wake a device; one whose process was stopped besides stands still until that is over."""
+        self.peers[name].asleep = False
+        self._go_on(self.peers[name], self.peers[name].life)
+
     def _hold(self, peer: Peer, event: Event) -> None:
         peer.held.append(event)
-        if len(peer.held) == 1:
+        if len(peer.held) == 1 and not peer.asleep:
             life = peer.life
             self.at(peer.frozen_until, lambda: self._go_on(peer, life))
 
     def _go_on(self, peer: Peer, life: int) -> None:
         """Whatever happened to a process that stood still happens now, in its order, unless it was stopped for longer."""
-        if peer.life != life:
+        if peer.life != life or peer.asleep:
             return
         if self.now < peer.frozen_until:
             self.at(peer.frozen_until, lambda: self._go_on(peer, life))
@@ -297,7 +308,7 @@ class World:
         core = peer.core
         if core is None:
             return
-        if self.now < peer.frozen_until:
+        if self.now < peer.frozen_until or peer.asleep:
             self._hold(peer, event)
             return
         self.n_events += 1
@@ -441,7 +452,8 @@ class World:
 
         life = peer.life
         low, high = self.compute_delay_s
-        delay = (low + (high - low) * float(self._rng.random())) * self.slowness.get(peer.name, 1.0)
+        slowness = self.slowness.get(peer.name, 1.0) / self.cpu_share.get(peer.name, 1.0)
+        delay = (low + (high - low) * float(self._rng.random())) * slowness
         local = peer.local  # as the worker's queue has it: what changes later counts for later tasks
 
         def done() -> None:

@@ -1,0 +1,236 @@
+"""What devices live on and when they sleep: batteries, duty cycles and availability, as values and arithmetic.
+
+Nothing here knows a process or a world: both backends ask the same questions. All instants are seconds since the first job
+was handed in; energy counts from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["AWAKE_AT", "Battery", "DutyCycle", "Meter", "Rest", "Use", "modelled_cpu_s"]
+
+#: A device that slept on an empty battery wakes up at this share of its capacity: not for a moment only.
+AWAKE_AT: Final = 0.1
+_MB: Final = 1e6
+# Of the simulated processor. Measured on peers of the processes backend, rounded: what a message costs a peer's loop with
+# its share of probes and timers, what a task costs apart from its rows, and one number of a row.
+_MESSAGE_S: Final = 2e-4
+_TASK_S: Final = 1e-3
+_NUMBER_S: Final = 1e-8
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a device has done since some beginning."""
+
+    bytes_sent: float = 0.0
+    bytes_received: float = 0.0
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Battery:
+    """What a device's doings cost, and what it has.
+
+    Attributes
+    ----------
+    capacity_j : float
+        Infinite on mains.
+    tx_j_per_mb, rx_j_per_mb : float
+        For each 10^6 bytes sent and received.
+    cpu_j_per_s : float
+        For each second of a processor, on top of `idle_w`.
+    idle_w : float
+        While awake, whatever it does. Asleep it draws nothing.
+    when_empty : str
+        ``sleep``, until `recharge_w` has filled a tenth of it again, or ``die``.
+    recharge_w : float
+        What comes in, awake or asleep.
+    """
+
+    capacity_j: float = math.inf
+    tx_j_per_mb: float = 0.0
+    rx_j_per_mb: float = 0.0
+    cpu_j_per_s: float = 0.0
+    idle_w: float = 0.0
+    when_empty: str = "sleep"
+    recharge_w: float = 0.0
+
+    def cost_j(self, use: Use, awake_s: float) -> float:
+        """What it costs to do that, and to be awake so long.
+
+        Examples
+        --------
+        >>> Battery(tx_j_per_mb=5, cpu_j_per_s=2, idle_w=0.1).cost_j(Use(2e6, 0, 3), 10)
+        17.0
+        """
+        radio = self.tx_j_per_mb * use.bytes_sent / _MB + self.rx_j_per_mb * use.bytes_received / _MB
+        return radio + self.cpu_j_per_s * use.cpu_s + self.idle_w * awake_s
+
+
+class Meter:
+    """The account of one device.
+
+    Parameters
+    ----------
+    battery : Battery
+    now : float
+    use : Use
+        What was done before: it does not count.
+
+    Attributes
+    ----------
+    energy_j : float
+        What was used so far.
+    left_j : float
+        What the battery holds.
+
+    Examples
+    --------
+    >>> meter = Meter(Battery(10.0, idle_w=1.0, recharge_w=0.5), 0.0, Use())
+    >>> meter.read(12.0, Use(), awake=True)
+    >>> meter.energy_j, meter.left_j, meter.empty
+    (12.0, 4.0, False)
+    >>> meter.read(20.0, Use(), awake=True)
+    >>> meter.empty
+    True
+    >>> meter.read(21.0, Use(), awake=False)
+    >>> meter.energy_j, meter.left_j, meter.wakes
+    (20.0, 0.5, False)
+    """
+
+    def __init__(self, battery: Battery, now: float, use: Use) -> None:
+        self._battery = battery
+        self._now = now
+        self._use = use
+        self.energy_j = 0.0
+        self.left_j = battery.capacity_j
+
+    def read(self, now: float, use: Use, *, awake: bool) -> None:
+        """Account for the time since the last reading, all of which the device was awake, or asleep."""
+        passed = now - self._now
+        before, self._use, self._now = self._use, use, now
+        done = Use(
+            use.bytes_sent - before.bytes_sent, use.bytes_received - before.bytes_received, use.cpu_s - before.cpu_s
+        )
+        cost = self._battery.cost_j(done, passed if awake else 0.0)
+        self.energy_j += cost
+        left = self.left_j - cost + self._battery.recharge_w * passed
+        self.left_j = min(self._battery.capacity_j, max(0.0, left))
+
+    def restarted(self) -> None:
+        """The device begins to count from nothing again."""
+        self._use = Use()
+
+    def drain(self) -> None:
+        """Empty the battery at once."""
+        self.left_j = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left."""
+        return self.left_j <= 0.0
+
+    @property
+    def wakes(self) -> bool:
+        """Whether a device that sleeps on an empty battery wakes up now."""
+        return self.left_j >= AWAKE_AT * self._battery.capacity_j
+
+
+@dataclass(frozen=True)
+class DutyCycle:
+    """Awake for `on_s`, asleep for `off_s`, and so on; at 0 it is `phase_s` into its cycle.
+
+    Examples
+    --------
+    >>> duty = DutyCycle(2.0, 3.0, 1.0)
+    >>> [duty.asleep(t) for t in (0.0, 0.5, 1.0, 3.9, 4.0)]
+    [False, False, True, True, False]
+    >>> duty.next_change(0.0), duty.next_change(1.0), duty.next_change(4.0)
+    (1.0, 4.0, 6.0)
+    """
+
+    on_s: float
+    off_s: float
+    phase_s: float = 0.0
+
+    def asleep(self, t: float) -> bool:
+        """Whether it sleeps at that instant."""
+        return self._half(t) % 2 == 1
+
+    def next_change(self, t: float) -> float:
+        """When it falls asleep or wakes up next, after that instant."""
+        return self._begins(self._half(t) + 1)
+
+    def _begins(self, half: int) -> float:
+        """When a half of the cycle begins; even ones are awake."""
+        return half // 2 * (self.on_s + self.off_s) + half % 2 * self.on_s - self.phase_s
+
+    def _half(self, t: float) -> int:
+        # Found from the very instants that are planned, so that rounding never leaves us just before one of them.
+        half = 2 * math.floor((t + self.phase_s) / (self.on_s + self.off_s)) - 2
+        while self._begins(half + 1) <= t:
+            half += 1
+        return half
+
+
+@dataclass(frozen=True)
+class Rest:
+    """When a device sleeps by plan.
+
+    Attributes
+    ----------
+    duty : DutyCycle, optional
+    here : tuple of (float, float), optional
+        From when to when it is there, in the order of time, apart from each other; always by default.
+
+    Examples
+    --------
+    >>> rest = Rest(DutyCycle(4.0, 1.0), ((0.0, 6.0), (20.0, 22.0)))
+    >>> [(t, rest.why(t)) for t in (0.0, 4.0, 5.0, 6.0, 21.0, 22.0)]
+    [(0.0, ''), (4.0, 'duty cycle'), (5.0, ''), (6.0, 'not available'), (21.0, ''), (22.0, 'not available')]
+    >>> rest.next_change(0.0), rest.next_change(6.0), rest.next_change(22.0), rest.for_good(22.0)
+    (4.0, 20.0, inf, True)
+    """
+
+    duty: DutyCycle | None = None
+    here: tuple[tuple[float, float], ...] | None = None
+
+    def why(self, t: float) -> str:
+        """Why it sleeps at that instant; empty while it is awake."""
+        if self.here is not None and not self._is_here(t):
+            return "not available"
+        return "duty cycle" if self.duty is not None and self.duty.asleep(t) else ""
+
+    def for_good(self, t: float) -> bool:
+        """Whether it never wakes up again."""
+        return self.here is not None and (not self.here or t >= self.here[-1][1])
+
+    def next_change(self, t: float) -> float:
+        """When to look again, after that instant; infinite if never."""
+        if self.here is None:
+            return math.inf if self.duty is None else self.duty.next_change(t)
+        edges = [edge for pair in self.here for edge in pair]
+        at = bisect_right(edges, t)
+        edge = edges[at] if at < len(edges) else math.inf
+        if self.duty is None or not self._is_here(t):
+            return edge
+        return min(edge, self.duty.next_change(t))
+
+    def _is_here(self, t: float) -> bool:
+        return any(begins <= t < ends for begins, ends in self.here or ())
+
+
+def modelled_cpu_s(n_messages: int, n_tasks: int, n_numbers: int) -> float:
+    """Seconds of a simulated processor: for messages handled, tasks done, and numbers of rows gone through by them.
+
+    Examples
+    --------
+    >>> round(modelled_cpu_s(100, 10, 1_000_000), 6)
+    0.04
+    """
+    return _MESSAGE_S * n_messages + _TASK_S * n_tasks + _NUMBER_S * n_numbers
