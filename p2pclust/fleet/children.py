@@ -95,6 +95,8 @@ class Child:
         self.process: Forked | None = None
         self._reader: asyncio.Task[None] | None = None
         self.lives = 0
+        #: Whether the device sleeps: a stopped process, whatever else stops or resumes it.
+        self.asleep = False
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change what the next life is configured with."""
@@ -123,15 +125,26 @@ class Child:
         if self.process is not None and self.alive and not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
+    def sleep(self) -> None:
+        """Let the device sleep until it is woken."""
+        self.asleep = True
+        self.signal(signal.SIGSTOP)
+
+    def wake(self, *, stays_stopped: bool = False) -> None:
+        """Wake the device; with `stays_stopped` its process stands still for another reason."""
+        self.asleep = False
+        if not stays_stopped:
+            self.signal(signal.SIGCONT)
+
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to a process that runs."""
-        if self.process is not None:
+        """Send a signal to a process that runs; that of a device that sleeps is not resumed."""
+        if self.process is not None and not (self.asleep and number == signal.SIGCONT):
             self.process.send_signal(number)
 
     async def end(self, timeout_s: float) -> None:
         """Ask the process to leave, then make it."""
         if self.alive:
-            self.signal(signal.SIGCONT)
+            self.wake()
             self.tell({"do": "leave"})
         if self._reader is not None:
             with contextlib.suppress(TimeoutError):

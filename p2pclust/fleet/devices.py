@@ -120,6 +120,11 @@ class Devices:
         elif meter.empty and name not in self._gone:
             self._drained(name)
 
+    def idle(self, name: str) -> None:
+        """A device that sleeps does nothing: only the time passes."""
+        if name in self._meters:
+            self.read(name, self._meters[name].use)
+
     def drain(self, name: str) -> None:
         """Empty a device's battery, if it has one."""
         if name in self._meters:

@@ -88,6 +88,8 @@ class Meter:
         What was used so far.
     left_j : float
         What the battery holds.
+    use : Use
+        What the device had done when it was read.
 
     Examples
     --------
@@ -106,14 +108,14 @@ class Meter:
     def __init__(self, battery: Battery, now: float, use: Use) -> None:
         self._battery = battery
         self._now = now
-        self._use = use
+        self.use = use
         self.energy_j = 0.0
         self.left_j = battery.capacity_j
 
     def read(self, now: float, use: Use, *, awake: bool) -> None:
         """Account for the time since the last reading, all of which the device was awake, or asleep."""
         passed = now - self._now
-        before, self._use, self._now = self._use, use, now
+        before, self.use, self._now = self.use, use, now
         done = Use(
             use.bytes_sent - before.bytes_sent, use.bytes_received - before.bytes_received, use.cpu_s - before.cpu_s
         )
@@ -124,7 +126,7 @@ class Meter:
 
     def restarted(self) -> None:
         """The device begins to count from nothing again."""
-        self._use = Use()
+        self.use = Use()
 
     def drain(self) -> None:
         """Empty the battery at once."""
