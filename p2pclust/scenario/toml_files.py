@@ -1,4 +1,4 @@
-"""TOML files as they are read everywhere: what is wrong with one is said in a line, and any value may be set from outside."""
+"""TOML files: what is wrong with one is said in a line, and any of its values may be set from outside."""
 
 from __future__ import annotations
 
