@@ -17,6 +17,9 @@ MOST_QUICK: Final = 5
 #: How long it stays down after a failure: twice as long after each, up to the longest.
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
+#: One that runs is taken for ready when it has waited so long for others; and one that says nothing, as older ones do.
+_ALONE_S: Final = 10.0
+_SILENT_S: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class Kept:
     #: The next start of one that waits; when one that leaves is killed.
     due: float = 0.0
     began: float = 0.0
+    #: When it is taken for ready although it has not said so.
+    ready_at: float = 0.0
     #: When it last said that its event loop turns; 0: it has not.
     fed_at: float = 0.0
     quick: int = 0
@@ -65,11 +70,15 @@ class Kept:
     def started(self, now: float, pid: int, since: str) -> None:
         """Begin a life."""
         self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
-        self.fed_at = 0.0
+        self.ready_at, self.fed_at = now + _SILENT_S, 0.0
         self.lives += 1
 
+    def heard(self, now: float) -> None:
+        """Note that it runs: what it may still wait for are other peers, and for these not for ever."""
+        self.ready_at = min(self.ready_at, now + _ALONE_S)
+
     def ready(self) -> None:
-        """Take the peer's word that it has started, or that it lives long enough to have."""
+        """Take the peer's word that it has joined its fleet, or the time that has passed."""
         if self.status == "starting":
             self.status = "running"
 

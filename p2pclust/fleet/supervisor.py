@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.kept import QUICK_S, Kept
+from p2pclust.fleet.kept import Kept
 from p2pclust.fleet.log_files import last_line, shorten
 
 __all__ = ["Supervisor", "main"]
@@ -123,7 +123,7 @@ class Supervisor:
         due = [self._look_at]
         due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
         due += [peer.fed_at + WATCHDOG_S for peer in self._peers.values() if peer.status == "running" and peer.fed_at]
-        due += [peer.began + QUICK_S for peer in self._peers.values() if peer.status == "starting"]
+        due += [peer.ready_at for peer in self._peers.values() if peer.status == "starting"]
         return max(0.0, min(due) - now)
 
     def _do_due(self, peer: Kept, now: float) -> None:
@@ -133,8 +133,8 @@ class Supervisor:
             say(f"{peer.name} did not leave in time: killed")
             self._processes[peer.name].kill()
             peer.due = float("inf")
-        elif peer.status == "starting" and now >= peer.began + QUICK_S:
-            peer.ready()  # it may wait for others for a long time, and an older one does not say so at all
+        elif peer.status == "starting" and now >= peer.ready_at:
+            peer.ready()
         elif peer.status == "running" and peer.fed_at and now >= peer.fed_at + WATCHDOG_S:
             say(f"{peer.name} has not moved for {WATCHDOG_S:.0f} s: killed")
             self._processes[peer.name].kill()
@@ -191,6 +191,7 @@ class Supervisor:
         return str(path)
 
     def _hear(self, peer: Kept) -> None:
+        peer.heard(time.monotonic())
         with contextlib.suppress(BlockingIOError):
             for line in self._ears[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
                 if line == "READY=1":

@@ -75,6 +75,15 @@ def test_one_that_is_not_wanted_any_more_has_left() -> None:
     assert waiting.status == "left"
 
 
+def test_one_that_runs_waits_ten_seconds_for_others_and_one_that_says_nothing_sixty() -> None:
+    peer = a_peer()
+    peer.started(100.0, 7, "")
+    assert peer.ready_at == 160.0
+    peer.heard(103.0)
+    peer.heard(110.0)
+    assert peer.ready_at == 113.0
+
+
 def test_only_one_that_is_starting_becomes_ready() -> None:
     peer = a_peer()
     peer.started(0.0, 7, "")
