@@ -52,8 +52,9 @@ def run(
 ) -> None:
     """Run a scenario: start its fleet, do its jobs, carry out its faults, check what it expects.
 
-    Leaves result.json, centers.csv and events.jsonl in the output directory. Exits with 0 if the fleet finished and
-    all expectations held, with 1 if an expectation failed, with 3 if the fleet could not finish.
+    Leaves result.json, centers.csv, events.jsonl and report.html, which shows all of it, in the output directory. Exits
+    with 0 if the fleet finished and all expectations held, with 1 if an expectation failed, with 3 if the fleet could not
+    finish.
 
     \b
     Examples:
@@ -81,6 +82,7 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
     from p2pclust.cli.live import Watch  # noqa: PLC0415
     from p2pclust.cli.progress import Progress  # noqa: PLC0415
     from p2pclust.cli.summary import summarise  # noqa: PLC0415
+    from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
     from p2pclust.scenario.run import carry_out  # noqa: PLC0415
 
     console = people()
@@ -104,6 +106,8 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
         stack.enter_context(ended_like_ctrl_c())
         result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, name=name)
     summarise(console, result)
+    if not canvas.can_draw():
+        console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
     return result
 
 

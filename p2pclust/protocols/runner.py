@@ -35,6 +35,7 @@ __all__ = [
     "pooled",
     "pooled_run",
     "replay",
+    "replayed",
     "run_in_process",
 ]
 
@@ -141,7 +142,7 @@ def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later:
     UsageError
         If the log is not one of this job over these peers.
     """
-    *_, state = _replayed(job, locals, log, later)
+    *_, state = replayed(job, locals, log, later)
     return state
 
 
@@ -245,7 +246,7 @@ def _first_centers(
 ) -> State:  # fmt: skip
     """Return the first arrays of the clustering stage that have centers."""
     reason = "its log ends before"
-    for state in _replayed(job, locals, log, later):
+    for state in replayed(job, locals, log, later):
         # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
         # have theirs from the beginning.
         there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
@@ -255,10 +256,10 @@ def _first_centers(
     raise UsageError(f"the job did not reach its clustering stage: {reason}")
 
 
-def _replayed(
+def replayed(
     job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
 ) -> Iterator[JobState]:  # fmt: skip
-    """Yield the state before the first recorded round and after each."""
+    """Yield the state before the first recorded round and after each; see :func:`replay`."""
     n_peers = _checked(locals)
     with one_thread():
         state = engine.begin(job)

@@ -20,6 +20,7 @@ from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import Later, clustering_stage, pooled, pooled_run, replay
 from p2pclust.protocols.vertical_stages import warnings_of
+from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.schema import Scenario
 
 __all__ = ["NOTE", "check_rows", "given_centers", "measured", "warnings_by_name"]
@@ -59,7 +60,8 @@ def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str
 
 
 def measured(
-    job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: Sequence[Local], later: Later = ()
+    job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: Sequence[Local], later: Later = (),
+    evidence: Evidence | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what an entry of ``jobs`` says about a job that is done.
 
@@ -72,7 +74,10 @@ def measured(
         The same as the protocols see them.
     later : sequence of (int, int, Local)
         What took the place of them; see `p2pclust.protocols.runner.replay`.
+    evidence : Evidence, optional
+        Takes the whole centers, which nobody in the fleet holds.
     """
+    evidence = evidence or Evidence()
     protocol = clustering_stage(job)[1]
     concluded = [engine.conclude(job, state, local) for local in locals_]
     own = [found["centers"] for found in concluded]
@@ -89,10 +94,12 @@ def measured(
         },
     }
     if protocol.lossless:
-        apart = np.abs(centers - pooled(job, locals_, state.log, later)).max(axis=0)
+        evidence.centers, evidence.pooled = centers, pooled(job, locals_, state.log, later)
+        apart = np.abs(centers - evidence.pooled).max(axis=0)
         relative = float((apart / ranges).max())
         return entry | {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative}}
     found = pooled_run(job, locals_, state.log, later)
+    evidence.compare(centers, found.centers, ranges)
     distance = center_distance(found.centers / ranges, centers / ranges)
     gap = {"to": f"pooled {protocol.pooled_name}", "center_distance": distance}
     return entry | {"gap": gap | {"pooled_rounds": found.n_rounds, "pooled_converged": found.converged}}

@@ -27,6 +27,7 @@ from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_figure
 from p2pclust.scenario.pictures.graph import association_figure, community_names
+from p2pclust.scenario.pictures.inline import inline_svg
 from p2pclust.scenario.pictures.models import reconstruction_figure
 from p2pclust.scenario.pictures.traffic import Cost, bytes_figure
 
@@ -197,8 +198,7 @@ def _graphs(story: Story, name: str) -> Section:
             caption += "dropped when no row belongs to them any more."
         figure = association_figure(graph, classes, peers=peers, gone=gone)
         made.append(_picture(figure, caption, f"association graph of iteration {number}"))
-    many = f"{len(made) - 1} earlier iterations" if len(made) > 2 else "the iteration before"
-    return Section(f"{name}Which clusters are the same", pictures=made[-1:], folded=made[:-1], fold=many)
+    return Section(f"{name}Which clusters are the same", steps=made, step="iteration")
 
 
 def _history(story: Story, name: str) -> Section:
@@ -212,7 +212,7 @@ def _history(story: Story, name: str) -> Section:
             "its best matching of labels to classes; a wrong association links clusters of different classes."
         )
     figure = history_figure(story.curves, step=step, wanted=wanted)
-    return Section(f"{name}How it went", pictures=[_picture(figure, caption, "curves of the run")])
+    return Section(f"{name}How the communities came about", pictures=[_picture(figure, caption, "curves of the run")])
 
 
 def _models(story: Story, name: str) -> Section | None:
@@ -300,4 +300,6 @@ def _traffic(story: Story, name: str) -> Section | None:
 
 
 def _picture(figure: Figure, caption: str, alt: str, kind: str = "svg") -> Picture:
-    return Picture(data_address(figure, kind), caption, alt, width_in_pixels(figure))
+    # Rows as pictures are smaller as one image; all else takes its colours from the page.
+    source = inline_svg(figure, alt) if kind == "svg" else data_address(figure, kind)
+    return Picture(source, caption, alt, width_in_pixels(figure))

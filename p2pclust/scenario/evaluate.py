@@ -23,9 +23,10 @@ from p2pclust.protocols.base import Clustering, Labelling
 from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replay
+from p2pclust.protocols.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
 from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
 from p2pclust.scenario.communities import measured_communities
+from p2pclust.scenario.evidence import Evidence
 
 __all__ = ["damage_in", "empty_entry", "job_entry", "with_names"]
 
@@ -34,7 +35,7 @@ Floats = NDArray[np.float64]
 
 def job_entry(
     job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None,
-    damage: Sequence[Damage] = (),
+    damage: Sequence[Damage] = (), evidence: Evidence | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return one entry of ``jobs`` in ``result.json``.
 
@@ -49,6 +50,8 @@ def job_entry(
         Each peer's columns of first centers, where peers that hold columns were given them.
     damage : sequence of Damage
         Rows that peers had in the place of theirs, in the order of rounds; see `damage_in`.
+    evidence : Evidence, optional
+        Takes what measuring comes upon.
 
     Returns
     -------
@@ -57,6 +60,7 @@ def job_entry(
         made a step, ``contributors`` and ``abstained`` one item per round of any stage. Of peers that hold columns,
         ``own_centers`` has what each exports; it is written to files of its own.
     """
+    evidence = evidence or Evidence()
     entry = empty_entry(job) | {
         "job": found.job_id,
         "terms": [{"term": term, "aggregator": name} for term, name in found.terms],
@@ -94,10 +98,10 @@ def job_entry(
         later = [
             (one.round, roster.index(one.peer), locals_[roster.index(one.peer)].with_rows(one.X)) for one in damage
         ]
-        entry |= measured(job, state, held, locals_, later)
+        entry |= measured(job, state, held, locals_, later, evidence)
     elif state.status == "done":
         later = [(one.round, roster.index(one.peer), Local(one.X)) for one in damage]
-        entry |= _measured(job, state, [shares[name] for name in roster], later)
+        entry |= _measured(job, state, [shares[name] for name in roster], later, evidence)
         if found.tolerance is not None:
             entry["replay_identical"] = None  # the replay adds up exactly, and here sums were right up to the tolerance
     return entry
@@ -192,22 +196,26 @@ def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str
     return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
 
 
-def _measured(job: Job, state: JobState, shares: Sequence[DataSet], later: Later) -> dict[str, Any]:
+def _measured(
+    job: Job, state: JobState, shares: Sequence[DataSet], later: Later, evidence: Evidence
+) -> dict[str, Any]:  # fmt: skip
     locals_ = [Local(share.X) for share in shares]
     clustering, protocol = labelling_stage(job)
     contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
     labelled = {
         "n_rows": sum(shares[peer].n_rows for peer in contributed),
         "metrics": _metrics(job, state, [(locals_[peer], shares[peer]) for peer in contributed]),
-        "replay_identical": _replays(job, state, locals_, later),
+        "replay_identical": _replays(job, state, locals_, later, evidence),
     }
     if not isinstance(protocol, Clustering):
         return labelled
-    centers = readings.raw_centers(state)
+    evidence.centers = centers = readings.raw_centers(state)
+    if protocol.lossless:
+        evidence.pooled = pooled(job, locals_, state.log, later)
     return labelled | {
         "centers": centers.tolist(),
-        "pooled": _differences(centers, pooled(job, locals_, state.log, later), locals_) if protocol.lossless else None,
-        "gap": None if protocol.lossless else _gap(job, state, centers, locals_, later),
+        "pooled": None if evidence.pooled is None else _differences(centers, evidence.pooled, locals_),
+        "gap": None if protocol.lossless else _gap(job, state, centers, locals_, later, evidence),
         "harm": _harm(job, state, centers, locals_) if later else None,
     }
 
@@ -247,11 +255,14 @@ def _harm(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local]) 
     return {"to": "the sound rows", "center_distance": center_distance(sound / ranges, centers / ranges)}
 
 
-def _gap(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local], later: Later) -> dict[str, Any]:
+def _gap(
+    job: Job, state: JobState, centers: Floats, locals_: Sequence[Local], later: Later, evidence: Evidence
+) -> dict[str, Any]:  # fmt: skip
     """Measure how far a protocol that promises no equality ends from what pooling would have found."""
     protocol = clustering_stage(job)[1]
     found = pooled_run(job, locals_, state.log, later)
     ranges = _ranges(locals_)
+    evidence.compare(centers, found.centers, ranges)
     return {
         "to": f"pooled {protocol.pooled_name}",
         # Under the best matching: an aggregator that clusters centers may hand them on in another order.
@@ -268,9 +279,13 @@ def _ranges(locals_: Sequence[Local]) -> Floats:
     return np.where(high > low, high - low, 1.0)
 
 
-def _replays(job: Job, state: JobState, locals_: Sequence[Local], later: Later) -> bool:
+def _replays(
+    job: Job, state: JobState, locals_: Sequence[Local], later: Later, evidence: Evidence
+) -> bool:  # fmt: skip
     """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
     try:
-        return replay(job, locals_, state.log, later).encode() == state.encode()
+        for step in replayed(job, locals_, state.log, later):
+            evidence.follow(step)
     except UsageError:
         return False  # The record is not one of this job over these rows at all.
+    return step.encode() == state.encode()

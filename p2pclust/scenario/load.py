@@ -134,11 +134,20 @@ def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
     UsageError
         If there can be no such overlay of these devices, or its file cannot be used.
     """
+    overlay = starting_overlay(scenario)
+    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
+
+
+def starting_overlay(scenario: Scenario) -> Overlay | None:
+    """Return who is linked to whom at the start, with places where the kind has them; None on a full mesh that stays one.
+
+    Raises
+    ------
+    UsageError
+        If there can be no such overlay of these devices, or its file cannot be used.
+    """
     spec = scenario.fleet.overlay
-    if spec.kind == "full" and spec.trace is None:
-        return None
-    overlay = _overlay(scenario)
-    return {name: overlay.neighbours(name) for name in overlay.names}
+    return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
 
 
 def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from p2pclust.scenario.page_style import SCRIPT, STYLE
 from p2pclust.scenario.report import write_text
 
-__all__ = ["Picture", "Section", "write_page"]
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2rem auto;
-       padding: 0 1rem }
-h1 { font-size: 1.5rem; margin-bottom: 0.2rem } h2 { font-size: 1.15rem; margin: 2rem 0 0.3rem }
-p { margin: 0.3rem 0; max-width: 52rem } .facts { color: #666 }
-figure { margin: 0.8rem 0 1.6rem } img { max-width: 100%; height: auto; display: block }
-figcaption { color: #444; font-size: 0.9rem; max-width: 52rem }
-details { margin: 0.5rem 0 } summary { cursor: pointer; color: #225 }
-.table { overflow-x: auto; margin: 0.6rem 0 } table { border-collapse: collapse; font-size: 0.85rem }
-th, td { padding: 0.15rem 0.7rem 0.15rem 0; text-align: left; vertical-align: top; white-space: nowrap }
-th { border-bottom: 1px solid #999; font-weight: 600 } tbody tr:nth-child(even) { background: #f6f6f6 }
-"""
+__all__ = ["Picture", "Section", "Tile", "page_text", "write_page"]
 
 
 @dataclass(frozen=True)
@@ -32,18 +21,37 @@ class Picture:
     Parameters
     ----------
     source : str
-        An address that holds the whole picture.
+        An address that holds the whole picture, or an SVG element.
     caption : str
     alt : str
-        In its place, for whoever cannot see it.
+        In its place, for whoever cannot see it; an SVG element says it itself.
     width : int
         In pixels, where the page is that wide.
+    moment : float
+        If not 0, the picture can be seen at any second up to this one.
     """
 
     source: str
     caption: str
     alt: str
     width: int
+    moment: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure at the top of the page.
+
+    Parameters
+    ----------
+    value, label : str
+    mood : str
+        ``good``, ``bad``, or nothing.
+    """
+
+    value: str
+    label: str
+    mood: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,12 +63,21 @@ class Section:
     heading : str
     text : str
     pictures : sequence of Picture
+        Beside each other as far as there is room.
     folded : sequence of Picture
         Shown when somebody asks for them.
     fold : str
         What the folded ones are called.
     table, folded_table : sequence of rows of str
         The first row has the headings; the latter is shown when somebody asks for it.
+    steps : sequence of Picture
+        One at a time, chosen by a slider; the last one first.
+    step : str
+        What a step is called.
+    verdicts : sequence of (bool, str, str)
+        Whether something held, what, and what was found.
+    half : bool
+        Whether it stands beside another such part where the page is wide enough.
     """
 
     heading: str
@@ -70,9 +87,16 @@ class Section:
     fold: str = "more"
     table: Sequence[Sequence[str]] = ()
     folded_table: Sequence[Sequence[str]] = ()
+    steps: Sequence[Picture] = ()
+    step: str = "step"
+    verdicts: Sequence[tuple[bool, str, str]] = ()
+    half: bool = False
 
 
-def write_page(directory: Path, title: str, facts: str, sections: Sequence[Section]) -> None:
+def write_page(
+    directory: Path, title: str, facts: str, sections: Sequence[Section], *, about: str = "", tiles: Sequence[Tile] = (),
+    alarm: str = "", name: str = "report.html",
+) -> None:  # fmt: skip
     """Write ``report.html``.
 
     Parameters
@@ -82,31 +106,104 @@ def write_page(directory: Path, title: str, facts: str, sections: Sequence[Secti
     facts : str
         One line below it.
     sections : sequence of Section
+    about : str
+        What the page is.
+    tiles : sequence of Tile
+    alarm : str
+        What went so wrong that it stands above everything.
+    name : str
+        Of the file.
     """
-    body = "".join(_section(section) for section in sections)
-    write_text(
-        directory / "report.html",
+    write_text(directory / name, page_text(title, facts, sections, about=about, tiles=tiles, alarm=alarm))
+
+
+def page_text(
+    title: str, facts: str, sections: Sequence[Section], *, about: str = "", tiles: Sequence[Tile] = (), alarm: str = ""
+) -> str:
+    """Return the page itself; see :func:`write_page`."""
+    body = "".join(_section(section, f"s{number}") for number, section in enumerate(sections, start=1))
+    # Neighbours that are half as wide as the page.
+    half = r'(?:<section id="\w+" class="half">.*?</section>\n){2}'
+    body = re.sub(half, r'<div class="pair">\g<0></div>\n', body, flags=re.DOTALL)
+    links = "".join(f'<a href="#s{n}">{escape(section.heading)}</a> ' for n, section in enumerate(sections, start=1))
+    top = f'<h1>{escape(title)}</h1>\n<p class="facts">{escape(facts)}</p>\n'
+    if alarm:
+        top += f'<p class="alarm" role="alert">{escape(alarm)}</p>\n'
+    if tiles:
+        top += f'<ul class="tiles">{"".join(map(_tile, tiles))}</ul>\n'
+    if about:
+        top += f'<p class="about">{escape(about)}</p>\n'
+    if len(sections) > 3:
+        top += f'<nav aria-label="parts of this page">{links}</nav>\n'
+    return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n'
-        f'<body><h1>{escape(title)}</h1>\n<p class="facts">{escape(facts)}</p>\n{body}</body></html>\n',
+        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>\n'
+        f"<body>{top}{body}<script>{SCRIPT}</script></body></html>\n"
     )
 
 
-def _section(section: Section) -> str:
+def _tile(tile: Tile) -> str:
+    return f'<li class="{tile.mood}"><b>{escape(tile.value)}</b> <span>{escape(tile.label)}</span></li>'
+
+
+def _section(section: Section, anchor: str) -> str:
     text = f"<p>{escape(section.text)}</p>\n" if section.text else ""
-    text += "".join(_picture(picture) for picture in section.pictures)
+    text += _verdicts(section.verdicts)
+    text += _figures(section.pictures)
+    if section.steps:
+        text += _steps(section)
     text += _table(section.table)
     if section.folded or section.folded_table:
-        inner = "".join(_picture(picture) for picture in section.folded) + _table(section.folded_table)
+        inner = _figures(section.folded) + _table(section.folded_table)
         text += f"<details><summary>{escape(section.fold)}</summary>\n{inner}</details>\n"
-    return f"<section><h2>{escape(section.heading)}</h2>\n{text}</section>\n"
+    kind = ' class="half"' if section.half else ""
+    return f'<section id="{anchor}"{kind}><h2>{escape(section.heading)}</h2>\n{text}</section>\n'
 
 
-def _picture(picture: Picture) -> str:
+def _figures(pictures: Sequence[Picture]) -> str:
+    if not pictures:
+        return ""
+    return f'<div class="figures">{"".join(_picture(picture) for picture in pictures)}</div>\n'
+
+
+def _picture(picture: Picture, more: str = "") -> str:
+    if picture.source.startswith("<svg"):
+        shown = f'<div class="wide">{picture.source}</div>'
+    else:
+        shown = f'<img src="{escape(picture.source)}" alt="{escape(picture.alt)}" width="{picture.width}">'
+    if picture.moment:
+        shown += (
+            '<label class="slider"><span>a moment of the run</span>'
+            f'<input type="range" class="moment" min="0" max="{picture.moment:.4f}" value="{picture.moment:.4f}" step="any">'
+            "<output>the whole run</output></label>"
+        )
+    caption = f"<figcaption>{escape(picture.caption)}</figcaption>" if picture.caption else ""
+    return f'<figure style="max-width:{picture.width}px"{more}>{shown}{caption}</figure>\n'
+
+
+def _steps(section: Section) -> str:
+    n = len(section.steps)
+    shown = "".join(_picture(picture, ' class="step"') for picture in section.steps)
+    if n == 1:
+        return f'<div class="figures">{shown}</div>\n'
     return (
-        f'<figure><img src="{escape(picture.source)}" alt="{escape(picture.alt)}" width="{picture.width}">'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
+        f'<div class="steps"><label class="slider"><span>{escape(section.step)}</span>'
+        f'<input type="range" class="choose" min="1" max="{n}" value="{n}" step="1"><output>{n} of {n}</output></label>'
+        f"{shown}</div>\n"
     )
+
+
+def _verdicts(verdicts: Sequence[tuple[bool, str, str]]) -> str:
+    if not verdicts:
+        return ""
+    rows = "".join(
+        f'<tr class="{"good" if held else "bad"}"><td>{"✓ held" if held else "✗ did not hold"}</td><td>{escape(what)}</td>'
+        f"<td>{escape(found)}</td></tr>\n"
+        for held, what, found in verdicts
+    )
+    head = "<thead><tr><th></th><th>expected</th><th>found</th></tr></thead>"
+    return f'<div class="table verdicts"><table>{head}<tbody>{rows}</tbody></table></div>\n'
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -22,6 +22,7 @@ from p2pclust.scenario.availability import longest_sleep_s, make_rests
 from p2pclust.scenario.by_columns import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import damage_in, empty_entry, job_entry
+from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.expectations import check
 from p2pclust.scenario.faults import away_s, planned
 from p2pclust.scenario.fleet_keys import Device
@@ -95,9 +96,11 @@ def carry_out(
     if on_ready is not None:
         on_ready(spec)
     began = time.monotonic()
+    events: list[Event] = []
     with report.EventLog(out / "events.jsonl") as log:
 
         def tell(event: Event) -> None:
+            events.append(event)
             log.write(event)
             if on_event is not None:
                 on_event(event)
@@ -107,7 +110,8 @@ def carry_out(
         except FleetError as error:
             # The fleet could not even begin; there is still a result to write, and it says so.
             found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
-    result = _result(scenario, jobs, shares, found, given)
+    evidence = [Evidence() for _ in found.jobs]
+    result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["expectations"] = [item.to_dict() for item in check(scenario.expect, result)]
     if scenario.faults:
@@ -120,39 +124,21 @@ def carry_out(
     report.write_result(out, result)
     report.write_centers(out, next(iter(shares.values())).feature_names, result)
     report.write_own_centers(out, owned)
-    _write_page(out, result, jobs, found, shares)
+    _write_page(out, scenario, result, jobs, found, shares, evidence, events)
     return result
 
 
 def _write_page(
-    out: Path, result: Mapping[str, Any], jobs: Sequence[Job], found: FleetResult, shares: Mapping[str, DataSet]
-) -> None:
-    """Write ``report.html`` for jobs that have something to look at; so far these are FedCRef's."""
-    (out / "report.html").unlink(missing_ok=True)  # of an earlier run into the same directory
-    at_desks = [
-        (number, job, done)
-        for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False), start=1)
-        if job.at_desk and done.state is not None and done.state.status == "done" and done.notes
-    ]
-    if not at_desks:
-        return
-    # Heavy, and only such jobs need it.
-    from p2pclust.scenario.community_pages import Story, sections  # noqa: PLC0415
-    from p2pclust.scenario.page import write_page  # noqa: PLC0415
+    out: Path, scenario: Scenario, result: Mapping[str, Any], jobs: Sequence[Job], found: FleetResult,
+    shares: Mapping[str, DataSet], evidence: Sequence[Evidence], events: Sequence[Event],
+) -> None:  # fmt: skip
+    """Write ``report.html``."""
+    # Heavy, and a scenario can be checked without it.
+    from p2pclust.scenario.load import starting_overlay  # noqa: PLC0415
+    from p2pclust.scenario.run_pages import RunStory, write_run_page  # noqa: PLC0415
 
-    # Peers count over all jobs, and a peer that is lost takes its counters with it.
-    sent: int | None = sum(int(peer.get("bytes_sent") or 0) for peer in found.peers.values()) if len(jobs) == 1 else 0
-    if sent and not all(peer.get("finished") for peer in found.peers.values()):
-        sent = None
-    parts = [
-        section
-        for number, job, done in at_desks
-        for section in sections(
-            Story(job, done, shares, found.events, sent), f"Job {number}: " if len(jobs) > 1 else ""
-        )
-    ]
-    facts = f"{len(shares)} peers, {result['backend']}, seed {result['seed']}, {result['wall_seconds']:.1f} s"
-    write_page(out, result["title"] or result["scenario"], facts, parts)
+    groups = {device.name: device.group for device in scenario.fleet.members}
+    write_run_page(out, RunStory(result, jobs, found, shares, groups, starting_overlay(scenario), evidence, events))
 
 
 _ORDER = (
@@ -253,9 +239,10 @@ def _result(
     shares: Mapping[str, DataSet],
     found: FleetResult,
     given: Mapping[str, NDArray[np.float64]],
+    evidence: Sequence[Evidence],
 ) -> dict[str, Any]:
     entries = [
-        job_entry(job, done, shares, given, damage_in(found.damage, found.jobs, number))
+        job_entry(job, done, shares, given, damage_in(found.damage, found.jobs, number), evidence[number])
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     entries += [empty_entry(job) for job in jobs[len(entries) :]]

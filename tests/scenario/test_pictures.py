@@ -87,7 +87,7 @@ def test_without_labels_nothing_is_called_wrong() -> None:
 def test_what_is_known_of_some_clusters_only() -> None:
     axes = association_figure(GRAPH, ["a", None, "a", "b", None, None]).axes[0]
     assert axes.get_title().endswith("none of them wrong")
-    assert axes.texts[6].get_text() == "A: 3 clusters\n2 of class a, the others unknown"
+    assert axes.texts[6].get_text() == "A: 3 clusters\nclass a, 1 unknown"
 
 
 def test_names_go_on_after_z() -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "COLOURS",
     "GOOD",
     "INK",
+    "INSTALL",
     "LINK",
     "WRONG",
     "can_draw",
@@ -34,6 +35,9 @@ ALONE: Final = "#bdbdbd"
 GOOD: Final = "#2ca02c"
 LINK: Final = "#777777"
 INK: Final = "#333333"
+
+#: What a page without pictures has.
+INSTALL: Final = "no pictures, for matplotlib is not installed: pip install 'p2pclust[plots]'"
 
 
 def can_draw() -> bool:

@@ -93,7 +93,7 @@ def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
         return ""
     if same < len(told):
         return f"\n{same} of class {kind}, {len(told) - same} not"
-    return f"\nall of class {kind}" if len(told) == len(kinds) else f"\n{same} of class {kind}, the others unknown"
+    return f"\nall of class {kind}" if len(told) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(told)} unknown"
 
 
 def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:

@@ -1,0 +1,73 @@
+"""A job with everything that its pictures are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from p2pclust.data import DataSet
+from p2pclust.fleet.spec import Event, JobResult
+from p2pclust.protocols.job import Job
+from p2pclust.scenario.evidence import Evidence
+from p2pclust.scenario.page import Picture
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.rows import JobRows, rows_of
+
+__all__ = ["LANES", "JobStory", "picture_of"]
+
+LANES = 40
+"""Peers that have a lane each; where there are more, some are chosen, and the page says so."""
+
+
+@dataclass(frozen=True)
+class JobStory:
+    """A job with everything that its pictures are made from.
+
+    Parameters
+    ----------
+    job : Job
+    entry : mapping
+        What ``result.json`` says about it.
+    found : JobResult or None
+        None if it was not handed in.
+    shares : mapping of str to DataSet
+    groups : mapping of str to str
+        Each peer's device class.
+    names : sequence of str
+        All peers, in the order in which they are drawn.
+    events : sequence of Event
+        Of the whole run.
+    sent : int or None
+        Bytes that the peers sent; 0 where nobody counted them for this job, None if a peer was lost with its counters.
+    evidence : Evidence
+    """
+
+    job: Job
+    entry: Mapping[str, Any]
+    found: JobResult | None
+    shares: Mapping[str, DataSet]
+    groups: Mapping[str, str]
+    names: Sequence[str]
+    events: Sequence[Event]
+    sent: int | None
+    evidence: Evidence
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result."""
+        return self.found is not None and self.found.state is not None and self.found.state.status == "done"
+
+    @cached_property
+    def rows(self) -> JobRows | None:
+        """The rows and what became of them."""
+        if not self.done:
+            return None
+        assert self.found is not None
+        return rows_of(self.job, self.found, self.shares, self.evidence)
+
+
+def picture_of(drawing: Drawing, alt: str, caption: str) -> Picture:
+    """Return a drawing as a picture of the page; `alt` is for whoever cannot see it."""
+    return Picture(drawing.svg(alt), caption, alt, drawing.width)

@@ -1,0 +1,153 @@
+"""What a run cost each device: bytes, messages, memory, energy; and what kinds of messages the bytes were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.roles import class_colours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Measure", "cost_drawing", "kinds_drawing"]
+
+_LANES: Final = 40
+_UNITS: Final = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")), "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"))}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of each peer.
+
+    Parameters
+    ----------
+    title : str
+    unit : str
+        ``B`` and ``J`` get a larger or smaller one where they need it.
+    values : mapping of str to float or None
+        By peer; None where it is not known.
+    """
+
+    title: str
+    unit: str
+    values: Mapping[str, float | None]
+
+
+def cost_drawing(measures: Sequence[Measure], names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
+    """Draw what each device spent: a bar for each peer and measure, or where there are many peers a dot for each.
+
+    Parameters
+    ----------
+    measures : sequence of Measure
+    names : sequence of str
+        Of all peers.
+    groups : mapping of str to str
+        Each peer's device class.
+    """
+    rows = len(names) if len(names) <= _LANES else len(class_colours(groups))
+    drawing = Drawing.new(11, (0.26 if len(names) <= _LANES else 0.9) * rows + 0.85)
+    for place, measure in enumerate(measures, start=1):
+        axes = drawing.figure.add_subplot(1, len(measures), place)
+        draw = _bars if len(names) <= _LANES else _dots
+        scale, unit = _scale(measure)
+        draw(drawing, axes, measure, names, groups, scale, unit)
+        axes.set_title(f"{measure.title}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
+        axes.set_xlim(left=0)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.tick_params(axis="y", length=0, labelsize=9, labelleft=place == 1)
+        axes.locator_params(axis="x", nbins=5)
+        axes.grid(axis="x", color=LINK, alpha=0.25)
+        axes.set_axisbelow(True)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+    return drawing
+
+
+def _scale(measure: Measure) -> tuple[float, str]:
+    top = max((value for value in measure.values.values() if value is not None), default=0.0)
+    return next(((f, u) for f, u in _UNITS.get(measure.unit, ()) if top >= f), (1.0, measure.unit))
+
+
+def _bars(
+    drawing: Drawing, axes: Axes, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
+) -> None:  # fmt: skip
+    colours = class_colours(groups)
+    for lane, name in enumerate(names):
+        value = measure.values.get(name)
+        if value is None:
+            axes.annotate(
+                "lost with the peer",
+                (0, lane),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=ALONE,
+            )
+            continue
+        (bar,) = axes.barh([lane], [value / scale], 0.72, color=colours[groups[name]])
+        drawing.mark(bar, kind="peer", peer=name, tip=f"{name}: {value / scale:.4g} {unit}".strip())
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _dots(
+    drawing: Drawing, axes: Axes, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
+) -> None:  # fmt: skip
+    """A cloud of dots for each class, as high as there are peers of about this cost."""
+    rng = np.random.Generator(np.random.PCG64(0))  # of where a dot stands in its cloud, which says nothing
+    colours = class_colours(groups)
+    for lane, (group, colour) in enumerate(colours.items()):
+        own = [name for name in names if groups[name] == group]
+        values = [value / scale for name in own if (value := measure.values.get(name)) is not None]
+        if not values:
+            continue
+        spread = rng.uniform(-0.32, 0.32, len(values))
+        cloud = axes.scatter(values, lane + spread, s=7, color=colour, alpha=0.5, linewidths=0)
+        drawing.mark(cloud, tip=f"{group}: {len(values)} peers")
+        middle = float(np.median(values))
+        (bar,) = axes.plot([middle, middle], [lane - 0.4, lane + 0.4], color=INK, linewidth=2)
+        drawing.mark(bar, tip=f"half of {group} spent less than {middle:.4g} {unit}".strip())
+    axes.set_yticks(range(len(colours)), list(colours))
+    axes.set_ylim(len(colours) - 0.4, -0.6)
+
+
+def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
+    """Draw what kinds of messages the bytes were, the most first; the least ones together.
+
+    Parameters
+    ----------
+    kinds : mapping of str to int
+        Bytes by kind of message.
+    """
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    total = sum(kinds.values()) or 1
+    kept = [(kind, size) for kind, size in ordered[:9] if size / total >= 0.005]
+    rest = total - sum(size for _, size in kept)
+    shown = [*kept, *([("all others", rest)] if rest else [])]
+    drawing = Drawing.new(11, 1.15)
+    axes = drawing.figure.add_subplot()
+    left = 0.0
+    for number, (kind, size) in enumerate(shown):
+        share = size / total
+        colour = ALONE if kind == "all others" else COLOURS[number]
+        (bar,) = axes.barh(
+            [0],
+            [share],
+            0.8,
+            left=[left],
+            color=colour,
+            label=f"{kind} {share:.0%}" if share >= 0.005 else f"{kind} below 1%",
+        )
+        drawing.mark(bar, tip=f"{kind}: {size / 1000:.4g} kB, {share:.1%}")
+        left += share
+    axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
+    axes.axis("off")
+    drawing.figure.legend(loc="outside lower center", ncols=8, fontsize=9, frameon=False)
+    return drawing

@@ -1,0 +1,187 @@
+"""Figures as part of a page: an SVG element that takes its colours from the page, and whose parts can be pointed at.
+
+Matplotlib writes an SVG as a document of its own, in fixed colours. Here it becomes an element: its colours become the
+page's variables, so that it is readable on a dark page as on a light one and black on white when it is printed; its
+letters are the page's own; and what a figure marked bears its name, so that the page can tell or hide it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER", "VARIABLES", "Drawing", "inline_svg"]
+
+#: What the page itself is; edges of this colour keep shapes apart.
+PAPER: Final = "#fefefe"
+
+#: By a colour of `canvas`, the page's variable that stands for it.
+VARIABLES: Final = {
+    INK: "ink", "#000000": "ink", "#ffffff": "paper", PAPER: "paper", LINK: "link", ALONE: "alone",
+    WRONG: "wrong", GOOD: "good",
+    **{colour: f"c{number}" for number, colour in enumerate(COLOURS)},
+}  # fmt: skip
+
+_MARK: Final = "mark-"
+
+
+@dataclass(frozen=True)
+class _Mark:
+    kind: str
+    peer: str
+    when: str
+    tip: str
+
+    def attributes(self) -> str:
+        pairs = (("class", self.kind), ("data-peer", self.peer), ("data-when", self.when))
+        return "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
+
+    def title(self) -> str:
+        return f"<title>{escape(self.tip)}</title>" if self.tip else ""
+
+
+@dataclass
+class Drawing:
+    """A figure, and what its parts are.
+
+    Parameters
+    ----------
+    figure : Figure
+    """
+
+    figure: Figure
+    _marks: list[_Mark] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def new(cls, width: float, height: float) -> Drawing:
+        """Return an empty one, in inches."""
+        return cls(new_figure(width, height))
+
+    def mark(
+        self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
+        tip: str = "",
+    ) -> None:  # fmt: skip
+        """Say what an artist is.
+
+        Parameters
+        ----------
+        artist : Artist
+            A line, a patch, a text, or a collection.
+        kind : str
+            What the page's style may call it.
+        peer : str
+            Whose it is: pointing at it shows everything of this peer on the whole page.
+        when : sequence of (float, float), optional
+            From when to when it is there, where the page shows a single moment.
+        tip : str
+            What is told when somebody points at it.
+        """
+        spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
+        artist.set_gid(f"{_MARK}{len(self._marks)}")
+        self._marks.append(_Mark(kind, peer, spans, tip))
+
+    def svg(self, label: str) -> str:
+        """Return it as an element of a page; `label` is for whoever cannot see it."""
+        return inline_svg(self.figure, label, self._marks)
+
+    @property
+    def width(self) -> int:
+        """How wide it should be on a page, in pixels."""
+        return round(96 * float(self.figure.get_figwidth()))
+
+
+def inline_svg(figure: Figure, label: str, marks: Sequence[_Mark] = ()) -> str:
+    """Return a figure as an SVG element of an HTML page; the same figure, the same text.
+
+    Parameters
+    ----------
+    figure : Figure
+    label : str
+        In words what it shows, for whoever cannot see it.
+    marks : sequence
+        What :class:`Drawing` noted of its parts.
+    """
+    text = _svg_text(figure)
+    start = text.index("<svg")
+    box = re.search(r'viewBox="([^"]*)"', text)
+    assert box is not None, "matplotlib writes one"
+    body = text[text.index(">", start) + 1 : text.rindex("</svg>")]
+    body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"\s*<style.*?</style>", "", body, count=1, flags=re.DOTALL)
+    body = _identified(
+        _coloured(_shortened(body)), hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:6], marks
+    )
+    shape = " ".join(f"{float(value):.5g}" for value in box[1].split())
+    return (
+        f'<svg class="drawing" role="img" aria-label="{escape(label)}" viewBox="{shape}" '
+        f'style="width:{round(96 * float(figure.get_figwidth()))}px">{body}</svg>'
+    )
+
+
+def _svg_text(figure: Figure) -> str:
+    """Return the figure as Matplotlib writes it, without a background."""
+    from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    buffer = io.BytesIO()
+    # Letters as letters: a page can be searched, and a screen reader reads them. And not by `savefig`, which lays a figure
+    # out by drawing all of it once more.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    return buffer.getvalue().decode("utf-8")
+
+
+def _shortened(body: str) -> str:
+    """Leave out what only costs room: digits that no screen shows, white space, lists of fonts, turns by nothing."""
+
+    def attribute(match: re.Match[str]) -> str:
+        value = re.sub(r"(\.\d{2})\d+", r"\1", match[2])
+        if match[1] == "d":
+            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value.replace("\n", " "))
+        return f' {match[1]}="{value.strip()}"'
+
+    body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
+    body = re.sub(r' (d|x|y|transform|points)="([^"]*)"', attribute, body)
+    body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
+    body = re.sub(r"(font: [^\"]*?px) '[^;\"]*", r"\1 system-ui", body)
+    body = re.sub(r'style="([^"]*)"', lambda match: f'style="{match[1].replace(": ", ":").replace("; ", ";")}"', body)
+    body = body.replace("xlink:href=", "href=")
+    return re.sub(r">\s+<", "><", body).strip()
+
+
+def _coloured(body: str) -> str:
+    """Let the page say what each colour is."""
+
+    def named(match: re.Match[str]) -> str:
+        variable = VARIABLES.get(match[2])
+        return match[0] if variable is None else f"{match[1]}:var(--{variable})"
+
+    return re.sub(r"(fill|stroke):(#[0-9a-f]{6})", named, body)
+
+
+def _identified(body: str, prefix: str, marks: Sequence[_Mark]) -> str:
+    """Keep names within one picture: only what is referred to has one, unlike all others of the page."""
+
+    def group(match: re.Match[str]) -> str:
+        name = match[1]
+        if not name.startswith(_MARK):
+            return "<g>"
+        mark = marks[int(name.removeprefix(_MARK))]
+        return f"<g{mark.attributes()}>{mark.title()}"
+
+    body = re.sub(r'<g id="([^"]*)">', group, body)
+    body = re.sub(r' id="([^"]*)"', rf' id="{prefix}\1"', body)
+    return re.sub(r'(url\(|href=")#', rf"\1#{prefix}", body)

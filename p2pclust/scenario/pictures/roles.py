@@ -1,0 +1,210 @@
+"""The overlay of a run: who was linked to whom, who added up, who failed, and how much each link carried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.scenario.chronicle import Chronicle, Span, Term
+from p2pclust.scenario.pictures.canvas import COLOURS, INK, LINK, WRONG
+from p2pclust.scenario.pictures.inline import PAPER, Drawing
+from p2pclust.topology import Overlay
+from p2pclust.topology.layout import lay_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["class_colours", "roles_drawing"]
+
+Floats = NDArray[np.float64]
+
+_NAMED: Final = 40  # more peers than this have no room for names
+_POINTED: Final = 120  # more peers than this, or five times as many links, cannot be pointed at
+_CROWN: Final = "#f1a340"
+
+
+def class_colours(groups: Mapping[str, str]) -> dict[str, str]:
+    """Return a colour for each device class, in the order in which they come.
+
+    Parameters
+    ----------
+    groups : mapping of str to str
+        Each peer's class.
+
+    Examples
+    --------
+    >>> list(class_colours({"m-1": "m", "g": "g", "m-2": "m"}))
+    ['m', 'g']
+    """
+    # The second colour is the aggregator's.
+    colours = [colour for colour in COLOURS if colour != _CROWN]
+    return {group: colours[number % len(colours)] for number, group in enumerate(dict.fromkeys(groups.values()))}
+
+
+def roles_drawing(
+    overlay: Overlay,
+    groups: Mapping[str, str],
+    told: Chronicle,
+    *,
+    load: Mapping[tuple[str, str], int] | None = None,
+    tips: Mapping[str, str] | None = None,
+) -> Drawing:
+    """Draw the fleet.
+
+    Parameters
+    ----------
+    overlay : Overlay
+        At the start.
+    groups : mapping of str to str
+        Each peer's device class, by which it is coloured.
+    told : Chronicle
+        Whoever aggregated has a ring with its terms, whoever failed a cross. Links that come and go
+        are the fainter the shorter they were there.
+    load : mapping of (str, str) to int, optional
+        Bytes that each link carried in both directions, the smaller name first: links are as wide as that.
+    tips : mapping of str to str, optional
+        What is told of a peer when somebody points at it.
+    """
+    places = _on_page(lay_out(overlay))
+    place_of = dict(zip(overlay.names, places, strict=True))
+    low, high = places.min(axis=0), places.max(axis=0)
+    width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
+    drawing = Drawing.new(width, height + 0.5)
+    axes = drawing.figure.add_subplot()
+    size = float(np.clip(11000 / overlay.n_peers, 24, 520))
+    links = {**dict.fromkeys(overlay.links), **dict.fromkeys(told.linked)}
+    _draw_links(drawing, axes, list(links), place_of, told, load or {})
+    _draw_peers(drawing, axes, overlay.names, place_of, groups, told, size, tips or {})
+    middle = (low + high) / 2
+    axes.set(
+        xlim=(middle[0] - width / 2, middle[0] + width / 2), ylim=(middle[1] - height / 2, middle[1] + height / 2),
+        aspect="equal",
+    )  # fmt: skip
+    axes.axis("off")
+    _legend(drawing, groups, told, loaded=bool(load))
+    return drawing
+
+
+def _on_page(places: Floats) -> Floats:
+    """Return places in inches: as large as they have to be to lie apart."""
+    places = places - places.min(axis=0)
+    extent = float(places.max())
+    side = float(np.clip(1.0 * math.sqrt(len(places)) + 1.0, 2.6, 7.0))
+    return places * (side / extent if extent > 0 else 1.0)
+
+
+def _draw_links(
+    drawing: Drawing, axes: Axes, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], told: Chronicle,
+    load: Mapping[tuple[str, str], int],
+) -> None:  # fmt: skip
+    from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
+
+    lines = [np.array([place_of[a], place_of[b]]) for a, b in links]
+    faint = float(np.clip(9.0 / math.sqrt(max(1, len(lines))), 0.12, 0.9))
+    top = max(load.values(), default=0)
+    widths = [0.5 + 4.5 * math.sqrt(load.get(link, 0) / top) if top else 1.0 for link in links]
+    if len(links) > 5 * _POINTED:
+        axes.add_collection(LineCollection(lines, colors=LINK, linewidths=widths, alpha=faint, zorder=1))
+        return
+    for link, line, wide in zip(links, lines, widths, strict=True):
+        spans = told.linked.get(link, [Span(0.0, told.end)])
+        share = sum(span.end - span.start for span in spans) / (told.end or 1.0)
+        (drawn,) = axes.plot(
+            *line.T, color=LINK, linewidth=wide, alpha=faint * (0.2 + 0.8 * share), solid_capstyle="round", zorder=1
+        )
+        tip = f"{link[0]} – {link[1]}" + (f": {_size(load[link])}" if link in load else "")
+        tip += "" if _steady(spans, told) else f", linked for {share * told.end:.2f} s"
+        when = None if _steady(spans, told) else [(span.start, span.end) for span in spans]
+        drawing.mark(drawn, kind="way", when=when, tip=tip)
+
+
+def _steady(spans: Sequence[Span], told: Chronicle) -> bool:
+    return len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= told.end
+
+
+def _draw_peers(
+    drawing: Drawing, axes: Axes, names: Sequence[str], place_of: Mapping[str, Floats], groups: Mapping[str, str],
+    told: Chronicle, size: float, tips: Mapping[str, str],
+) -> None:  # fmt: skip
+    colours = class_colours(groups)
+    terms_of = {name: [term for term in told.terms if term.peer == name and not term.within] for name in names}
+    for name, terms in terms_of.items():
+        x, y = place_of[name]
+        if terms:
+            ring = axes.scatter([x], [y], s=size * 1.9, color=_CROWN, linewidths=0, zorder=2)
+            drawing.mark(ring, when=[(term.start, term.end) for term in terms])
+        dot = axes.scatter(
+            [x], [y], s=size, color=colours[groups[name]], edgecolors=PAPER, linewidths=1.0, zorder=3
+        )  # fmt: skip
+        if len(names) <= _POINTED:
+            drawing.mark(dot, kind="peer", peer=name, tip=tips.get(name, name))
+        away = [(span.start, span.end) for span in told.away.get(name, ())]
+        if away:
+            veil = axes.scatter([x], [y], s=size * 0.62, color=PAPER, linewidths=0, alpha=0.85, zorder=4)
+            cross = axes.scatter([x], [y], s=size * 0.4, color=WRONG, marker="x", linewidths=2.6, zorder=5)
+            for part in (veil, cross):
+                drawing.mark(part, when=away)
+    if len(names) <= _NAMED:
+        _write_names(drawing, axes, place_of, terms_of, size)
+
+
+def _write_names(
+    drawing: Drawing, axes: Axes, place_of: Mapping[str, Floats], terms_of: Mapping[str, Sequence[Term]], size: float
+) -> None:  # fmt: skip
+    """Write each name beside its peer, on the side with the most room; and which terms it aggregated."""
+    taken = list(place_of.values())
+    centre = np.mean(taken, axis=0)
+    for name, place in place_of.items():
+        own = [str(term.number) for term in terms_of[name]]
+        own = own if len(own) <= 3 else [*own[:2], "…"]
+        more = f"\nterm{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else ""
+        far = math.sqrt(size * (1.9 if own else 1.0)) / 2 / 72 + 0.3
+        ways = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.arange(8) * math.pi / 4]
+
+        def room(way: Floats, place: Floats = place, far: float = far) -> float:
+            spot = place + far * way
+            nearest = min(float(np.hypot(*(spot - other))) for other in taken if other is not place)
+            # Beyond some distance more room is no use; then outwards is better than inwards.
+            outwards = float(way @ (place - centre)) / (float(np.hypot(*(place - centre))) + 0.05)
+            return min(nearest, 0.75) + 0.12 * outwards
+
+        best = max(ways, key=room) if len(taken) > 1 else ways[6]
+        taken.append(place + 1.2 * far * best)
+        (x, y), (right, up) = place.tolist(), ((far - 0.3) * 72 + 4) * best
+        text = axes.annotate(
+            (name if len(name) <= 14 else name[:13] + "…") + more, (x, y), (float(right), float(up)),
+            textcoords="offset points", fontsize=9, color=INK, zorder=7,
+            ha="center" if abs(best[0]) < 0.4 else "left" if best[0] > 0 else "right",
+            va="center" if abs(best[1]) < 0.4 else "bottom" if best[1] > 0 else "top",
+        )  # fmt: skip
+        drawing.mark(text, kind="halo", peer=name)
+
+
+def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loaded: bool) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    def dot(**how: Any) -> Line2D:
+        return Line2D([], [], linestyle="", **{"marker": "o", "markersize": 9, "markeredgecolor": PAPER, **how})
+
+    counts = {group: sum(other == group for other in groups.values()) for group in class_colours(groups)}
+    marks = [dot(color=colour, label=f"{group} ({counts[group]})") for group, colour in class_colours(groups).items()]
+    if any(not term.within for term in told.terms):
+        marks.append(dot(color=PAPER, markeredgecolor=_CROWN, markeredgewidth=3, label="aggregated"))
+    if any(told.away.values()):
+        marks.append(
+            dot(color=WRONG, marker="x", markeredgecolor=WRONG, markeredgewidth=2.5, label="failed, or was away")
+        )
+    if any(not _steady(spans, told) for spans in told.linked.values()):
+        marks.append(Line2D([], [], color=LINK, alpha=0.3, label="faint: linked for a short time"))
+    if loaded:
+        marks.append(Line2D([], [], color=LINK, linewidth=4, label="wide: carried much"))
+    drawing.figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+
+
+def _size(n_bytes: int) -> str:
+    scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
+    return f"{n_bytes / scale:.3g} {unit}"

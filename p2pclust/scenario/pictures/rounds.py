@@ -1,0 +1,161 @@
+"""How a job went, round by round: how far the centers moved, what they were worth, who contributed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.roles import class_colours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["attendance_drawing", "movement_drawing", "objective_drawing"]
+
+_MARKED: Final = 60  # rounds, beyond which a curve has no dots
+_WIDTH: Final = 5.4
+
+
+def movement_drawing(
+    rounds: Sequence[int], moved: Sequence[float | None], tol: float, terms: Sequence[tuple[int, str]] = (),
+    *, what: str = "centers",
+) -> Drawing:  # fmt: skip
+    """Draw how far the centers moved in each round that made a step.
+
+    Parameters
+    ----------
+    rounds : sequence of int
+        Their numbers.
+    moved : sequence of float or None
+        None where nobody knew.
+    tol : float
+        Below which the job ends; 0 if there is no such limit.
+    terms : sequence of (int, str)
+        Rounds in which somebody else began to aggregate, and who.
+    what : str
+        What it is that moved.
+    """
+    drawing = Drawing.new(_WIDTH, 2.9)
+    axes = drawing.figure.add_subplot()
+    known = [(number, shift) for number, shift in zip(rounds, moved, strict=True) if shift is not None and shift > 0]
+    xs, ys = [number for number, _ in known], [shift for _, shift in known]
+    (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=COLOURS[0])
+    drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
+    if ys:
+        axes.set_yscale("log")
+    if tol > 0:
+        axes.axhline(tol, color=INK, linestyle="--", linewidth=1)
+        axes.annotate(f"ends below {tol:g}", (0.0, tol), (4, 3), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", fontsize=8, color=INK)  # fmt: skip
+    _mark_terms(axes, terms)
+    _dress(axes, f"how far the {what} moved")
+    return drawing
+
+
+def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str) -> Drawing:
+    """Draw what the centers of each round were worth; `name` says what the value is."""
+    drawing = Drawing.new(_WIDTH, 2.9)
+    axes = drawing.figure.add_subplot()
+    (line,) = axes.plot(
+        rounds, values, "-", marker="o" if len(rounds) <= _MARKED else "", markersize=4, color=COLOURS[2]
+    )  # fmt: skip
+    drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
+    _dress(axes, name)
+    return drawing
+
+
+def attendance_drawing(
+    contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
+    groups: Mapping[str, str], stages: Sequence[str],
+) -> Drawing:  # fmt: skip
+    """Draw who contributed to each round: a lane for each peer.
+
+    Parameters
+    ----------
+    contributors : sequence of sequences of str
+        Of each round.
+    abstained : sequence of mappings
+        For each round who abstained or was left out, and why.
+    names : sequence of str
+        Whose lanes are drawn.
+    groups : mapping of str to str
+        Each peer's device class.
+    stages : sequence of str
+        The protocol of each round.
+    """
+    drawing = Drawing.new(11, 0.24 * len(names) + 1.15)
+    axes = drawing.figure.add_subplot()
+    colours = class_colours(groups)
+    for lane, name in enumerate(names):
+        there = [name in dict.fromkeys(of_round) for of_round in contributors]
+        bar = axes.broken_barh(_runs(there), (lane - 0.36, 0.72), facecolors=colours[groups[name]], linewidth=0)
+        drawing.mark(bar, kind="peer", peer=name, tip=f"{name} contributed to {sum(there)} of {len(there)} rounds")
+        reasons = dict.fromkeys(of_round[name] for of_round in abstained if name in of_round)
+        for reason in reasons:
+            because = [of_round.get(name) == reason for of_round in abstained]
+            colour = WRONG if reason.startswith("left out") else ALONE
+            gap = axes.broken_barh(_runs(because), (lane - 0.12, 0.24), facecolors=colour, linewidth=0)
+            drawing.mark(gap, peer=name, tip=f"{name}, {sum(because)} rounds: {reason}")
+    _name_stages(axes, stages)
+    axes.set(xlim=(-0.5, len(contributors) - 0.5), ylim=(len(names) - 0.5, -0.6))
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.tick_params(axis="y", length=0)
+    _dress(axes, "", grid=False)
+    return drawing
+
+
+def _name_stages(axes: Axes, stages: Sequence[str]) -> None:
+    """Write each stage above its first round; where two are too close the later one: the last was asked for."""
+    changes = [number for number, stage in enumerate(stages) if number == 0 or stage != stages[number - 1]]
+    nearest = math.inf
+    for number in reversed(changes):
+        axes.axvline(number - 0.5, color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))
+        if nearest - number > 0.011 * len(stages) * (len(stages[number]) + 1):
+            axes.text(number - 0.45, -0.62, stages[number], fontsize=8, color=INK, va="bottom")
+            nearest = number
+
+
+def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
+    """Return the runs of rounds that are there, as (left, width), with a little room between rounds where there are few.
+
+    Examples
+    --------
+    >>> _runs([True] * 50 + [False] + [True] * 49)
+    [(-0.5, 50), (50.5, 49)]
+    """
+    room = 0.06 if len(there) <= 40 else 0.0
+    if room:
+        return [(number - 0.5 + room, 1 - 2 * room) for number, here in enumerate(there) if here]
+    runs: list[tuple[float, float]] = []
+    start = -1
+    for number, here in enumerate([*there, False]):
+        if here and start < 0:
+            start = number
+        elif not here and start >= 0:
+            runs.append((start - 0.5, number - start))
+            start = -1
+    return runs
+
+
+def _mark_terms(axes: Axes, terms: Sequence[tuple[int, str]]) -> None:
+    for number, told in terms[:8]:
+        axes.axvline(number - 0.5, color=COLOURS[1], linewidth=1.2)
+        axes.annotate(told, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+                      va="center", rotation=90, fontsize=8, color=INK)  # fmt: skip
+
+
+def _dress(axes: Axes, title: str, *, grid: bool = True) -> None:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - in the extra `plots`
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
+    axes.set_title(title, fontsize=10, color=INK, loc="left")
+    axes.set_xlabel("round", fontsize=9, color=INK)
+    axes.tick_params(axis="x", labelsize=8)
+    if grid:
+        axes.tick_params(axis="y", labelsize=8)
+        axes.grid(color=LINK, alpha=0.25)
+    for side in ("top", "right", *(() if grid else ("left",))):
+        axes.spines[side].set_visible(False)

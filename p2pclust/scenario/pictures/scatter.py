@@ -1,0 +1,230 @@
+"""Rows as dots in a plane, once for each thing that is known about them; and where the centers went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK
+from p2pclust.scenario.pictures.inline import PAPER, Drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Colouring", "Plane", "add_points", "plane_of", "scatter_drawing"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_LEGEND: Final = 15  # names beside each other below a panel
+_PCA_ROWS: Final = 600  # rows that find the axes where there are more columns than this
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A way to look at rows.
+
+    Attributes
+    ----------
+    axes : float64 array, shape (F, 2)
+    middle, scale : float64 array, shape (F,)
+        Taken off a row, and what it is divided by, before.
+    titles : (str, str)
+        What stands at the two axes.
+    """
+
+    axes: Floats
+    middle: Floats
+    scale: Floats
+    titles: tuple[str, str]
+
+    def __call__(self, X: Floats) -> Floats:
+        """Return where rows of shape (..., F) are, shape (..., 2)."""
+        seen: Floats = (X - self.middle) / self.scale @ self.axes
+        return seen
+
+
+def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
+    """Return the plane in which rows of two columns lie as they are, and others as their two principal axes show them.
+
+    Parameters
+    ----------
+    X : float64 array, shape (n, F)
+    names : sequence of str, length F
+    scaled : bool
+        Whether each column counts in its range.
+
+    Examples
+    --------
+    >>> plane = plane_of(np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0], [4.0, 1.0, 1.0]]), ["a", "b", "c"], scaled=False)
+    >>> plane.titles
+    ('principal axis 1 (98 % of the spread)', 'principal axis 2 (2 %)')
+    """
+    n_features = X.shape[1]
+    ones, none = np.ones(n_features), np.zeros(n_features)
+    if n_features == 1:
+        # The height means nothing then; it keeps dots apart.
+        return Plane(np.array([[1.0, 0.0]]), none, ones, (names[0], ""))
+    if n_features == 2:
+        return Plane(np.eye(2), none, ones, (names[0], names[1]))
+    spread = np.ptp(X, axis=0)
+    scale = np.where(spread > 0, spread, 1.0) if scaled else ones
+    middle = X.mean(axis=0)
+    rows = (X - middle) / scale
+    if n_features > _PCA_ROWS:
+        rows = rows[:: max(1, len(rows) // _PCA_ROWS)]
+        _, singular, turned = np.linalg.svd(rows, full_matrices=False)
+        parts, axes = singular**2, turned.T
+    else:
+        parts, axes = np.linalg.eigh(rows.T @ rows)
+        parts, axes = parts[::-1], axes[:, ::-1]
+    axes = np.array(axes[:, :2])
+    # An axis may point either way: the larger part of it to the right, and upwards.
+    axes *= np.where(np.abs(axes).max(axis=0) == axes.max(axis=0), 1.0, -1.0)
+    shares = 100 * np.maximum(parts[:2], 0.0) / max(float(parts.sum()), 1e-300)
+    titles = (f"principal axis 1 ({shares[0]:.0f} % of the spread)", f"principal axis 2 ({shares[1]:.0f} %)")
+    return Plane(axes, middle, scale, titles)
+
+
+@dataclass(frozen=True, eq=False)
+class Colouring:
+    """What dots are coloured by.
+
+    Parameters
+    ----------
+    title : str
+    kinds : int array, shape (n,)
+        Of each row, a place in `names`; negative for none.
+    names : sequence of str
+    hues : sequence of int, optional
+        For each name the number of its colour; by default its own place.
+    centers : float64 array, shape (C, 2), optional
+        Drawn over the dots, in the colours of the names.
+    trails : float64 array, shape (steps, C, 2), optional
+        Where the centers were before.
+    wanted : float64 array, shape (C, 2), optional
+        Where pooling puts the centers, as hollow squares.
+    """
+
+    title: str
+    kinds: Ints
+    names: Sequence[str]
+    hues: Sequence[int] | None = None
+    centers: Floats | None = None
+    trails: Floats | None = None
+    wanted: Floats | None = None
+
+    def colour(self, kind: int) -> str:
+        """Return the colour of a kind."""
+        if kind < 0:
+            return ALONE
+        return COLOURS[(kind if self.hues is None else self.hues[kind]) % len(COLOURS)]
+
+
+def scatter_drawing(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> Drawing:
+    """Draw the same rows side by side, each time in other colours.
+
+    Parameters
+    ----------
+    places : float64 array, shape (n, 2)
+    panels : sequence of Colouring
+    titles : (str, str)
+        Of the axes.
+    """
+    drawing = Drawing.new(3.7 * len(panels) if len(panels) > 1 else 6.5, 4.4 if len(panels) > 1 else 5.2)
+    every = [
+        places,
+        *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails, p.wanted) if part is not None),
+    ]
+    whole = np.concatenate(every)
+    low, high = np.min(whole, axis=0), np.max(whole, axis=0)
+    margin = 0.04 * np.where(high > low, high - low, 1.0)
+    # Small dots where they are many.
+    size = float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0))
+    for place, panel in enumerate(panels, start=1):
+        axes = drawing.figure.add_subplot(1, len(panels), place)
+        axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
+        axes.set_title(panel.title, fontsize=10, color=INK, loc="left")
+        axes.set_xlabel(titles[0], fontsize=8, color=INK)
+        axes.set_ylabel(titles[1] if place == 1 else "", fontsize=8, color=INK)
+        axes.tick_params(labelsize=7)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        _draw_panel(drawing, axes, places, panel, size)
+    return drawing
+
+
+def _draw_panel(drawing: Drawing, axes: Axes, places: Floats, panel: Colouring, size: float) -> None:
+    for kind in np.unique(panel.kinds).tolist():
+        own = places[panel.kinds == kind]
+        dots = add_points(axes, own, panel.colour(kind), size, alpha=0.75 if kind >= 0 else 0.4)
+        name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
+        drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
+    if panel.wanted is not None:
+        axes.plot(*panel.wanted.T, "s", color="none", markeredgecolor=INK, markersize=11, markeredgewidth=1.2, zorder=5)
+    if panel.trails is not None:
+        for number in range(panel.trails.shape[1]):
+            axes.plot(*panel.trails[:, number].T, "-", color=INK, linewidth=0.9, alpha=0.7, zorder=4)
+            axes.plot(*panel.trails[0, number], "o", color=INK, markersize=2.5, zorder=4)
+    if panel.centers is not None:
+        _draw_centers(drawing, axes, panel)
+    elif len(panel.names) <= _LEGEND:
+        _name_kinds(axes, panel)
+
+
+def _draw_centers(drawing: Drawing, axes: Axes, panel: Colouring) -> None:
+    assert panel.centers is not None
+    for number, (x, y) in enumerate(panel.centers.tolist()):
+        (dot,) = axes.plot([x], [y], "o", color=panel.colour(number), markeredgecolor=PAPER, markersize=13, zorder=6)
+        drawing.mark(dot, tip=f"center {panel.names[number]}")
+        axes.text(
+            x, y, panel.names[number], ha="center", va="center", fontsize=8, color="#111111", zorder=7, clip_on=True
+        )
+
+
+def _name_kinds(axes: Axes, panel: Colouring) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415 - in the extra `plots`
+
+    shown = [kind for kind in np.unique(panel.kinds).tolist() if 0 <= kind < len(panel.names)]
+    marks: list[Any] = [
+        Line2D(
+            [],
+            [],
+            linestyle="",
+            marker="o",
+            markersize=6,
+            color=panel.colour(kind),
+            label=panel.names[kind][:14],
+        )
+        for kind in shown
+    ]
+    longest = max((len(panel.names[kind][:14]) for kind in shown), default=1)
+    axes.legend(
+        handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=max(1, min(len(marks), 34 // (longest + 3))),
+        fontsize=8, frameon=False, handletextpad=0.1, columnspacing=0.8,
+    )  # fmt: skip
+
+
+def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:
+    """Add dots as one path, which is a tenth of the room that as many markers take; `size` is in points.
+
+    Parameters
+    ----------
+    axes : Axes
+    places : float64 array, shape (n, 2)
+    colour : str
+    size : float
+    alpha : float
+    """
+    from matplotlib.patches import PathPatch  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.path import Path  # noqa: PLC0415
+
+    # A stroke of no length has a round end on either side: a dot.
+    path = Path(np.repeat(places, 2, axis=0), np.tile([Path.MOVETO, Path.LINETO], len(places)))
+    path.should_simplify = False
+    dots = PathPatch(path, facecolor="none", edgecolor=colour, linewidth=size, capstyle="round", alpha=alpha, zorder=3)
+    return axes.add_patch(dots)

@@ -1,0 +1,289 @@
+"""What came of the rows: who holds rows of which cluster, how sure they are, which classes the clusters are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG
+from p2pclust.scenario.pictures.inline import PAPER, Drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "agreement_drawing",
+    "centers_drawing",
+    "certainty_drawing",
+    "confusion_drawing",
+    "holdings_drawing",
+    "matched",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_PROMISED: Final = 1e-9
+_IMAGES: Final = 64  # columns, from which on a square number of them is drawn as a picture
+_PROFILES: Final = 40  # columns that are drawn beside each other
+_NUMBERS: Final = 16  # rows and columns of a table that has room for numbers
+
+
+def holdings_drawing(tables: Mapping[str, tuple[Ints, Sequence[str], Sequence[int]]], names: Sequence[str]) -> Drawing:
+    """Draw what each peer's rows are, as parts of a bar.
+
+    Parameters
+    ----------
+    tables : mapping of str to (int array of shape (P, K), sequence of str, sequence of int)
+        By title, how many rows of each kind each peer has, what the kinds are called, and the numbers of their colours.
+    names : sequence of str, length P
+    """
+    drawing = Drawing.new(11 if len(tables) > 1 else 6.5, 0.25 * len(names) + 1.0)
+    for place, (title, (table, kinds, hues)) in enumerate(tables.items(), start=1):
+        axes = drawing.figure.add_subplot(1, len(tables), place)
+        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+        for lane, name in enumerate(names):
+            left = 0.0
+            for kind in np.flatnonzero(table[lane]).tolist():
+                share = float(shares[lane, kind])
+                colour = ALONE if kind >= len(hues) else COLOURS[hues[kind] % len(COLOURS)]
+                (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=PAPER, linewidth=0.5)
+                drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
+                if share > 0.05 and len(kinds[kind]) <= 3:
+                    axes.text(
+                        left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color="#111111"
+                    )
+                left += share
+        axes.set_title(title, fontsize=10, color=INK, loc="left")
+        axes.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
+        axes.set_yticks(range(len(names)), names if place == 1 else [""] * len(names), fontsize=9)
+        axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"], fontsize=8)
+        axes.tick_params(length=0)
+        for side in ("top", "right", "left", "bottom"):
+            axes.spines[side].set_visible(False)
+    return drawing
+
+
+def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Sequence[int]) -> Drawing:
+    """Draw how sure rows are of their cluster: for each cluster the greatest memberships of its rows, in order.
+
+    Parameters
+    ----------
+    sure : float64 array, shape (n,)
+        Each row's greatest membership.
+    labels : int array, shape (n,)
+    names : sequence of str
+        Of the clusters.
+    hues : sequence of int
+        The numbers of their colours.
+    """
+    drawing = Drawing.new(5.4, 3.6)
+    axes = drawing.figure.add_subplot()
+    for number, name in enumerate(names):
+        own = np.sort(sure[labels == number])[::-1]
+        if own.size:
+            along = np.linspace(0, 1, min(own.size, 120))
+            values = np.interp(along, np.linspace(0, 1, own.size), own)
+            (line,) = axes.plot(along, values, color=COLOURS[hues[number] % len(COLOURS)], linewidth=1.8)
+            half = float(np.median(own))
+            drawing.mark(line, kind="curve", tip=f"cluster {name}: half of its rows are at least {half:.2f} sure")
+    least = 1 / max(len(names), 1)
+    axes.axhline(least, color=INK, linestyle="--", linewidth=1)
+    axes.annotate("no idea", (1.0, least), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                  ha="right", fontsize=8, color=INK)  # fmt: skip
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    axes.set_xticks([0, 0.5, 1], ["the surest row", "half of the cluster", "the least sure"], fontsize=8)
+    first, _, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    axes.set_title("how sure rows are of their cluster (greatest membership)", fontsize=10, color=INK, loc="left")
+    _plain(axes)
+    return drawing
+
+
+def matched(table: Ints) -> Ints:
+    """Return an order of the columns such that the diagonal holds as much as it can; those without a row come last.
+
+    Parameters
+    ----------
+    table : int array, shape (R, C)
+
+    Examples
+    --------
+    >>> matched(np.array([[0, 5], [3, 1]])).tolist()
+    [1, 0]
+    """
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - heavy, and only pictures need it
+
+    _, columns = linear_sum_assignment(table, maximize=True)
+    rest = [column for column in range(table.shape[1]) if column not in columns]
+    return np.array([*columns.tolist(), *rest], dtype=np.int64)
+
+
+def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], *, row: str, column: str) -> Drawing:
+    """Draw how many rows of each class came into each cluster.
+
+    Parameters
+    ----------
+    table : int array, shape (R, C)
+    rows, columns : sequence of str
+        What they are called.
+    row, column : str
+        What they are.
+    """
+    n_rows, n_columns = table.shape
+    cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
+    drawing = Drawing.new(cell * n_columns + 1.7, cell * n_rows + 1.0)
+    axes = drawing.figure.add_subplot()
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
+
+    for i in range(n_rows):
+        for j in np.flatnonzero(table[i]).tolist():
+            square = Rectangle(
+                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=COLOURS[0], alpha=0.12 + 0.88 * shares[i, j], linewidth=0
+            )
+            axes.add_patch(square)
+            drawing.mark(square, tip=f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})")
+            if max(n_rows, n_columns) <= _NUMBERS:
+                colour = PAPER if shares[i, j] > 0.55 else INK
+                axes.text(j, i, f"{table[i, j]}", ha="center", va="center", fontsize=7, color=colour)
+    axes.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_rows - 0.5, -0.5), aspect="equal")
+    small = 8 if max(n_rows, n_columns) <= _NUMBERS else 6
+    axes.set_xticks(
+        range(n_columns), columns, fontsize=small, rotation=0 if max(map(len, columns), default=0) <= 4 else 90
+    )
+    axes.set_yticks(range(n_rows), rows, fontsize=small)
+    axes.set_xlabel(column, fontsize=9, color=INK)
+    axes.set_ylabel(row, fontsize=9, color=INK)
+    axes.tick_params(length=0)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_color(ALONE)
+    return drawing
+
+
+def agreement_drawing(
+    found: Floats, wanted: Floats, features: Sequence[str], hues: Sequence[int], *, promised: bool
+) -> Drawing:
+    """Draw the fleet's centers against those of the pooled algorithm: equal ones lie on the diagonal.
+
+    Parameters
+    ----------
+    found, wanted : float64 array, shape (C, F)
+        With each feature in its range.
+    features : sequence of str
+    hues : sequence of int
+        The numbers of the clusters' colours.
+    promised : bool
+        Whether the protocol promises that they are equal; then the differences are drawn as well.
+    """
+    drawing = Drawing.new(8.6 if promised else 4.4, 3.4)
+    axes = drawing.figure.add_subplot(1, 2 if promised else 1, 1)
+    low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
+    margin = 0.05 * (high - low or 1.0)
+    ends = [low - margin, high + margin]
+    axes.plot(ends, ends, color=LINK, linewidth=1, zorder=1)
+    for number in range(len(found)):
+        (dots,) = axes.plot(
+            wanted[number], found[number], "o", color=COLOURS[hues[number] % len(COLOURS)], markersize=4, alpha=0.7,
+            markeredgewidth=0,
+        )  # fmt: skip
+        drawing.mark(dots, tip=f"center {number}: {len(features)} coordinates")
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+    axes.set_xlabel("coordinate of a center by pooling", fontsize=9, color=INK)
+    axes.set_ylabel("the fleet's", fontsize=9, color=INK)
+    axes.tick_params(labelsize=8)
+    _plain(axes)
+    if promised:
+        _draw_differences(drawing, np.abs(found - wanted), features)
+    return drawing
+
+
+def _draw_differences(drawing: Drawing, apart: Floats, features: Sequence[str]) -> None:
+    axes = drawing.figure.add_subplot(1, 2, 2)
+    floor = 1e-18  # where those are drawn that are equal to the last bit
+    worst = np.maximum(apart.max(axis=0), floor)
+    (dots,) = axes.plot(
+        np.arange(len(features)), worst, "o", color=COLOURS[0], markersize=4 if len(features) <= 80 else 2.5
+    )
+    drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
+    axes.set_yscale("log")
+    axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
+    axes.axhline(_PROMISED, color=WRONG, linestyle="--", linewidth=1)
+    axes.annotate("what is promised: below 1e-9", (1.0, _PROMISED), (-2, 3), xycoords=("axes fraction", "data"),
+                  textcoords="offset points", ha="right", fontsize=8, color=INK)  # fmt: skip
+    if len(features) <= 14:
+        axes.set_xticks(range(len(features)), [name[:16] for name in features], fontsize=7, rotation=60, ha="right")
+    else:
+        axes.set_xlabel("feature", fontsize=9, color=INK)
+    ticks = [1e-18, 1e-15, 1e-12, 1e-9, 1e-6]
+    axes.set_yticks(ticks, ["equal", *[f"{tick:.0e}" for tick in ticks[1:]]])
+    axes.minorticks_off()
+    axes.tick_params(labelsize=8)
+    axes.set_title("largest difference, in the feature's range", fontsize=10, color=INK, loc="left")
+    _plain(axes)
+
+
+def centers_drawing(
+    centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int]
+) -> Drawing | None:
+    """Draw the centers as pictures if that is what they are, or as lines over the features; None where neither helps.
+
+    Parameters
+    ----------
+    centers : float64 array, shape (C, F)
+    features : sequence of str
+    names : sequence of str
+        Of the clusters.
+    hues : sequence of int
+        The numbers of their colours.
+    """
+    side = math.isqrt(centers.shape[1])
+    if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
+        return _images(centers.reshape(-1, side, side), names, hues)
+    if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(COLOURS):
+        return _profiles(centers, features, names, hues)
+    return None
+
+
+def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Drawing:
+    columns = min(10, len(pictures))
+    drawing = Drawing.new(0.98 * columns + 0.2, 1.15 * math.ceil(len(pictures) / columns) + 0.1)
+    for number, picture in enumerate(pictures):
+        axes = drawing.figure.add_subplot(math.ceil(len(pictures) / columns), columns, number + 1)
+        axes.imshow(picture, cmap="gray", interpolation="nearest")
+        axes.set_title(names[number], fontsize=9, color=INK, pad=3)
+        axes.set(xticks=[], yticks=[])
+        for edge in axes.spines.values():
+            edge.set(color=COLOURS[hues[number] % len(COLOURS)], linewidth=2.5)
+    return drawing
+
+
+def _profiles(centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int]) -> Drawing:
+    """Every feature in the range of the centers: where lines are apart, this feature tells the clusters apart."""
+    spread = np.ptp(centers, axis=0)
+    heights = (centers - centers.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 3.2)
+    axes = drawing.figure.add_subplot()
+    for number, line in enumerate(heights):
+        colour = COLOURS[hues[number] % len(COLOURS)]
+        (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
+        drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
+    axes.set_xticks(range(len(features)), [name[:18] for name in features], fontsize=7, rotation=60, ha="right")
+    axes.set_yticks([0, 1], ["least", "most"], fontsize=8)
+    axes.set_ylim(-0.06, 1.06)
+    axes.set_title("the centers, feature by feature", fontsize=10, color=INK, loc="left")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    _plain(axes)
+    return drawing
+
+
+def _plain(axes: Axes) -> None:
+    axes.grid(color=LINK, alpha=0.25)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,167 @@
+"""The time line of a run: a lane for each peer, with who aggregated, what struck, and who was away when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from p2pclust.scenario.chronicle import Chronicle, Term
+from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.roles import class_colours
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+__all__ = ["lanes_of", "timeline_drawing"]
+
+_CROWN: Final = COLOURS[1]
+_LANES: Final = 40
+_LANE: Final = 0.27  # inches
+_WIDE: Final = 11.0
+_APART: Final = 0.022  # of the whole time, between two numbers of rounds
+
+
+def lanes_of(told: Chronicle, names: Sequence[str], most: int = _LANES) -> list[str]:
+    """Return the peers that have a lane: all, or where there are too many those to whom something happened, first of all.
+
+    Parameters
+    ----------
+    told : Chronicle
+    names : sequence of str
+    most : int
+
+    Examples
+    --------
+    >>> lanes_of(Chronicle([{"t": 1.0, "peer": "c", "verb": "fault", "do": "kill"}], ["a", "b", "c"]), ["a", "b", "c"], 2)
+    ['a', 'c']
+    """
+    if len(names) <= most:
+        return list(names)
+    eventful = dict.fromkeys([strike.peer for strike in told.strikes] + [term.peer for term in told.terms])
+    first = [name for name in eventful if name in told.here] + [name for name in names if name not in eventful]
+    kept = dict.fromkeys(first[:most])
+    return [name for name in names if name in kept]
+
+
+def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
+    """Draw the time line.
+
+    Parameters
+    ----------
+    told : Chronicle
+    names : sequence of str
+        Whose lanes are drawn, from the top down.
+    groups : mapping of str to str
+        Each peer's device class.
+    """
+    drawing = Drawing.new(_WIDE, _LANE * (len(names) + 1) + 1.15)
+    axes = drawing.figure.add_subplot()
+    end = told.end or 1.0
+    for wait in told.waits:
+        band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
+        drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
+    colours = class_colours(groups)
+    for lane, name in enumerate(names):
+        _draw_lane(drawing, axes, told, name, lane, colours[groups[name]])
+    _draw_rounds(axes, told, end)
+    for t in told.submitted.values():
+        axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
+    axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
+    axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *names], fontsize=9)
+    axes.tick_params(axis="x", labelsize=9)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("seconds of the run", fontsize=9, color=INK)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    # The page moves the one along the other, when somebody chooses a moment.
+    (span,) = axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0)
+    drawing.mark(span, kind="span")
+    (cursor,) = axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9)
+    drawing.mark(cursor, kind="cursor")
+    _legend(drawing, told)
+    return drawing
+
+
+def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: int, colour: str) -> None:
+    here = told.here[name]
+    away = told.away.get(name, [])
+    edges = [here.start, *(t for span in away for t in (span.start, span.end)), max(here.end, here.start)]
+    alive = [(a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+    bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
+    drawing.mark(bar, kind="peer", peer=name, tip=name)
+    for span in away:
+        gap = axes.plot(
+            [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2
+        )
+        drawing.mark(gap[0], peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
+    for term in told.terms:
+        if term.peer == name:
+            _draw_term(drawing, axes, term, lane, told.end)
+    for strike in told.strikes:
+        if strike.peer == name:
+            _draw_strike(drawing, axes, strike.t, lane, strike.do, strike.told)
+    for (_, peer), t in told.finished.items():
+        if peer == name:
+            (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
+            drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
+
+
+def _draw_strike(drawing: Drawing, axes: Axes, t: float, lane: int, do: str, told: str) -> None:
+    back = do in ("resume", "join", "heal")
+    marker, colour = (">", GOOD) if back else ("X", WRONG)
+    (cross,) = axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
+    drawing.mark(cross, tip=f"{told}, at {t:.2f} s")
+
+
+def _draw_term(drawing: Drawing, axes: Axes, term: Term, lane: int, end: float) -> None:
+    if term.within:
+        # Of a community, while its model is trained: many, short, and no matter of the whole fleet.
+        bar = axes.broken_barh(
+            [(term.start, term.end - term.start)], (lane + 0.12, 0.2), facecolors=_CROWN, linewidth=0, zorder=3
+        )
+        drawing.mark(bar, tip=f"{term.peer} aggregates within a community, {term.start:.2f} to {term.end:.2f} s")
+        return
+    bar = axes.broken_barh(
+        [(term.start, term.end - term.start)], (lane - 0.3, 0.6), facecolors=_CROWN, linewidth=0, zorder=3
+    )
+    drawing.mark(bar, tip=f"{term.peer} aggregates term {term.number}, {term.start:.2f} to {term.end:.2f} s")
+    if term.end - term.start > 0.05 * end:
+        axes.text(
+            (term.start + term.end) / 2, lane, f"term {term.number}", ha="center", va="center", fontsize=8, color="#111111",
+            zorder=7,
+        )  # fmt: skip
+
+
+def _draw_rounds(axes: Axes, told: Chronicle, end: float) -> None:
+    """A stroke for each round that was closed, with as many numbers as there is room for."""
+    from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
+
+    for colour, whole in ((INK, True), (WRONG, False)):
+        closed = [round_.t for round_ in told.rounds if (round_.present > 0) == whole]
+        strokes = [[(t, -1.25), (t, -0.75)] for t in closed]
+        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
+    last = -np.inf
+    for round_ in told.rounds:
+        if round_.t - last > _APART * end:
+            axes.text(round_.t, -1.36, f"{round_.number}", ha="center", va="bottom", fontsize=7, color=INK)
+            last = round_.t
+
+
+def _legend(drawing: Drawing, told: Chronicle) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    marks: list[Artist] = [Patch(facecolor=LINK, alpha=0.5, label="alive, in the colour of its class")]
+    if told.terms:
+        marks.append(Patch(facecolor=_CROWN, label="aggregates"))
+    if told.strikes:
+        marks.append(Line2D([], [], linestyle="", marker="X", color=WRONG, markersize=9, label="a fault strikes"))
+    if told.finished:
+        marks.append(Line2D([], [], linestyle="", marker="o", color=GOOD, markersize=5, label="finished"))
+    if told.waits:
+        marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting for somebody who is out of reach"))
+    drawing.figure.legend(handles=marks, loc="outside lower center", ncols=5, fontsize=9, frameon=False)

@@ -1,0 +1,187 @@
+"""``report.html`` in a real browser, offline: nothing complains, every picture is there, and what can be moved moves.
+
+Needs Chromium with its driver, and selenium; where one is missing the tests are skipped with what installs it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from p2pclust.protocols.association import Association, Clusters
+from p2pclust.scenario.load import load_scenario
+from p2pclust.scenario.page import Picture, Section, write_page
+from p2pclust.scenario.pictures.graph import association_figure
+from p2pclust.scenario.pictures.inline import inline_svg
+from p2pclust.scenario.run import carry_out
+
+pytestmark = [pytest.mark.slow, pytest.mark.pictures]
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--window-size=1200,1000",
+)  # fmt: skip
+
+SMALL = """
+title = "Four peers, and one that dies"
+[data]
+source = "iris"
+scaling = "minmax"
+[fleet]
+peers = 4
+[[jobs]]
+protocol = "llf-fcm"
+clusters = 3
+[[faults]]
+at = { round = 3 }
+do = "kill"
+who = "aggregator"
+[expect]
+finished_at_least = 3
+"""
+
+#: For each picture its size on the screen, and how much is drawn in it.
+DRAWN = """
+return [...document.querySelectorAll("svg.drawing, img")].map(picture => {
+  const box = picture.getBoundingClientRect();
+  const inside = picture.tagName === "IMG" ? picture.naturalWidth
+    : [...picture.querySelectorAll("path, text, use, image")].filter(part => {
+        const own = part.getBoundingClientRect(); return own.width > 0 || own.height > 0; }).length;
+  return [picture.getAttribute("aria-label") ?? picture.alt, box.width, box.height, inside];
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="pip install 'p2pclust[dev]' installs selenium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("no Chromium with its driver: apt install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(flag)
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "s.toml").write_text(SMALL, encoding="utf-8")
+    carry_out(load_scenario(folder / "s.toml"), "simulated", out=folder / "out")
+    return folder / "out" / "report.html"
+
+
+def opened(browser: Any, page: Path) -> list[str]:
+    """Open a page with no network, and return which addresses it asked for."""
+    browser.get_log("browser")
+    browser.get_log("performance")
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd(
+        "Network.emulateNetworkConditions",
+        {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
+    )
+    browser.get(page.as_uri())
+    told = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in told if m["method"] == "Network.requestWillBeSent"]
+    return [address for address in asked if not address.startswith("data:")]
+
+
+def move(browser: Any, slider: Any, value: float) -> None:
+    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'));"
+    browser.execute_script(script, slider, value)
+
+
+def test_every_picture_is_there_and_nothing_is_asked_of_anybody(browser: Any, report: Path) -> None:
+    assert opened(browser, report) == [report.as_uri()]
+    pictures = browser.execute_script(DRAWN)
+    assert len(pictures) == report.read_text(encoding="utf-8").count('<svg class="drawing"') >= 12
+    for label, width, height, inside in pictures:
+        assert label
+        assert width > 200, label
+        assert height > 60, label
+        assert inside > 5, label
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), (
+        "no sideways scrolling"
+    )
+
+
+def test_a_moment_can_be_chosen(browser: Any, report: Path) -> None:
+    opened(browser, report)
+    slider = browser.find_element("css selector", "input.moment")
+    parts = browser.find_elements("css selector", "[data-when]")
+    assert all(part.is_displayed() for part in parts)
+    cursor = browser.find_element("css selector", ".cursor path")
+    assert not cursor.is_displayed()
+    move(browser, slider, 0.001)
+    assert not any(part.is_displayed() for part in parts), "nobody aggregates yet, and nobody is away"
+    assert cursor.is_displayed()
+    before = cursor.rect["x"]
+    move(browser, slider, 0.9 * float(slider.get_attribute("max")))
+    assert 0 < sum(part.is_displayed() for part in parts) < len(parts)
+    assert cursor.rect["x"] > before + 100
+    assert browser.find_element("css selector", "input.moment + output").text.endswith(" s")
+    move(browser, slider, float(slider.get_attribute("max")))
+    assert browser.find_element("css selector", "input.moment + output").text == "the whole run"
+    assert all(part.is_displayed() for part in parts)
+
+
+def test_pointing_at_a_peer_shows_it_everywhere(browser: Any, report: Path) -> None:
+    opened(browser, report)
+    script = "arguments[0].dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));"
+    browser.execute_script(script, browser.find_element("css selector", "[data-peer=peer-02] path"))
+    own = browser.execute_script("return [...document.querySelectorAll('.own')].map(part => part.dataset.peer)")
+    assert len(own) > 5
+    assert set(own) == {"peer-02"}
+    browser.execute_script(script, browser.find_element("css selector", "h1"))
+    assert browser.execute_script("return document.querySelectorAll('.own').length") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_can_be_read_on_a_light_and_on_a_dark_page(browser: Any, report: Path, scheme: str) -> None:
+    opened(browser, report)
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    colours = browser.execute_script(
+        "const of = (what, how) => getComputedStyle(document.querySelector(what))[how];"
+        "return [of('body', 'backgroundColor'), of('body', 'color'), of('.drawing text', 'fill'), of('figcaption', 'color')]"
+    )
+    paper, *inks = [_luminance(colour) for colour in colours]
+    assert (paper > 0.5) == (scheme == "light")
+    for ink in inks:
+        high, low = max(ink, paper), min(ink, paper)
+        assert (high + 0.05) / (low + 0.05) > 4.5, "the contrast that WCAG asks of text"
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_graph_of_each_iteration_can_be_chosen(browser: Any, tmp_path: Path) -> None:
+    graphs = [Association(Clusters((1, 1, 1)), links) for links in ([], [(0, 1)], [(0, 1), (1, 2)])]
+    steps = [Picture(inline_svg(association_figure(graph), "a graph"), "", "", 800) for graph in graphs]
+    write_page(tmp_path, "three iterations", "", [Section("graphs", steps=steps, step="iteration")])
+    opened(browser, tmp_path / "report.html")
+    slider = browser.find_element("css selector", "input.choose")
+    shown = browser.find_elements("css selector", ".step")
+    assert [step.is_displayed() for step in shown] == [False, False, True], "the last one first"
+    move(browser, slider, 1)
+    assert [step.is_displayed() for step in shown] == [True, False, False]
+    assert browser.find_element("css selector", "input.choose + output").text == "1 of 3"
+    slider.send_keys("\ue014")  # the right arrow: a keyboard does as well as a mouse
+    assert [step.is_displayed() for step in shown] == [False, True, False]
+    assert browser.get_log("browser") == []

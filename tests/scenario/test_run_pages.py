@@ -1,0 +1,215 @@
+"""What the page of a run says, with pictures and without."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from p2pclust.errors import FleetError
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
+from p2pclust.scenario.evidence import Evidence
+from p2pclust.scenario.load import load_scenario
+from p2pclust.scenario.run import carry_out
+
+Write = Callable[..., str]
+
+FUZZY = """
+title = "Meters & gateways"
+[data]
+source = "iris"
+scaling = "minmax"
+[[fleet.devices]]
+name = "gateway"
+[[fleet.devices]]
+name = "meter"
+count = 3
+[fleet.overlay]
+kind = "ring"
+[[jobs]]
+protocol = "llf-fcm"
+clusters = 3
+[[faults]]
+at = { round = 4 }
+do = "kill"
+who = "aggregator"
+[expect]
+finished_at_least = 3
+rounds_at_most = 2
+"""
+VERTICAL = """
+[data]
+source = "wine"
+scaling = "zscore"
+partition = { scheme = "vertical" }
+[fleet]
+peers = 3
+[[jobs]]
+protocol = "vertical-fcm"
+clusters = 3
+"""
+
+
+def page(path: str, out: Path, name: str = "in-process", **more: Any) -> str:
+    carry_out(load_scenario(path), name, out=out, **more)
+    return (out / "report.html").read_text(encoding="utf-8")
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"<h2>(.*?)</h2>", text)
+
+
+class Refuses:
+    """A backend that cannot begin."""
+
+    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+        on_event({"t": 0.5, "peer": "meter-01", "verb": "started"})
+        raise FleetError("two peers want one port")
+
+
+def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(
+    scenario_file: Write, tmp_path: Path
+) -> None:
+    text = page(scenario_file(), tmp_path / "out")
+    assert "pip install &#x27;p2pclust[plots]&#x27;" in text
+    assert "<svg" not in text
+    assert headings(text) == ["No pictures", "The job in figures", "The log, shortened"]
+    assert "In a real fleet nobody could draw it" in text
+
+
+def test_a_fleet_that_could_not_begin_has_a_page_that_says_so(scenario_file: Write, tmp_path: Path) -> None:
+    text = page(scenario_file(base=FUZZY), tmp_path / "out", "simulated", backend=Refuses())
+    assert '<p class="alarm" role="alert">The fleet could not finish: two peers want one port</p>' in text
+    assert re.search(r'<li class="bad"><b>0 of 4</b> <span>peers finished</span>', text)
+    assert text.count("✗ did not hold") == 2, "what a run does not tell is not held"
+
+
+def test_what_did_not_hold_stands_above_all(scenario_file: Write, tmp_path: Path) -> None:
+    more = "[expect]\nrounds_at_most = 1\nfinished_at_least = 4\n"
+    text = page(scenario_file(more), tmp_path / "out")
+    assert "1 of 2 expectations did not hold</p>" in text
+    assert text.index("1 of 2 expectations") < text.index("at most 1 rounds in each job")
+    rows = re.findall(r'<tr class="(good|bad)"><td>(.) ', text)
+    assert rows == [("good", "✓"), ("bad", "✗")]
+
+
+def test_what_is_written_by_others_is_no_markup(scenario_file: Write, tmp_path: Path) -> None:
+    path = scenario_file()
+    Path(path).write_text(
+        f'title = "<script>alert(1)</script>"\n{Path(path).read_text(encoding="utf-8")}', encoding="utf-8"
+    )
+    text = page(path, tmp_path / "out")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "http" not in re.sub(r"&[a-z]+;", "", text), "nothing is fetched from anywhere"
+
+
+def test_an_earlier_page_is_replaced(scenario_file: Write, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.html").write_text("old", encoding="utf-8")
+    assert page(scenario_file(), tmp_path / "out").startswith("<!doctype html>")
+    assert not [file for file in (tmp_path / "out").iterdir() if file.name.startswith(".")]
+
+
+@pytest.mark.slow
+@pytest.mark.pictures
+def test_all_parts_of_a_run_are_drawn(scenario_file: Write, tmp_path: Path) -> None:
+    text = page(scenario_file(base=FUZZY), tmp_path / "out", "simulated")
+    assert headings(text) == [
+        "The fleet", "What was expected", "What happened when", "How it went, round by round", "What it found",
+        "Whose rows, and how sure", "Compared with pooling all rows", "The job in figures", "What it cost each device",
+        "The log, shortened",
+    ]  # fmt: skip
+    labels = re.findall(r'<svg class="drawing" role="img" aria-label="([^"]*)"', text)
+    assert labels == [
+        "the overlay with roles and failures", "time line of all peers", "how far the centers moved", "objective",
+        "who contributed to each round", "rows in a plane, by cluster, class and peer", "the centers",
+        "what each peer holds",
+        "cluster against true class", "how sure rows are of their cluster", "the fleet&#x27;s centers against pooled ones",
+        "what each device spent", "bytes by kind of message",
+    ]  # fmt: skip
+    assert "the way the centers took" in text
+    assert len(text) < 600_000
+    assert "1 of 3 expectations did not hold" in text
+    assert "<title>Meters &amp; gateways</title>" in text
+
+
+@pytest.mark.slow
+@pytest.mark.pictures
+def test_of_peers_that_hold_columns(scenario_file: Write, tmp_path: Path) -> None:
+    text = page(scenario_file(base=VERTICAL), tmp_path / "out")
+    labels = re.findall(r'aria-label="([^"]*)"', text)
+    assert "how far the distances moved" in labels
+    assert "what each peer holds" not in labels, "every row is everybody's"
+    assert "the fleet&#x27;s centers against pooled ones" in labels
+    assert "178 rows, in their two principal axes" in text
+
+
+@pytest.mark.slow
+@pytest.mark.pictures
+@pytest.mark.parametrize(
+    ("protocol", "more"),
+    [("fkm", {}), ("k-fed", {}), ("llf-cm", {"participation": 0.5})],
+)
+def test_every_protocol_has_a_page(
+    scenario_file: Write, tmp_path: Path, protocol: str, more: Mapping[str, Any]
+) -> None:
+    path = scenario_file()
+    overrides = [f"jobs.0.protocol={protocol}", *(f"jobs.0.{key}={value}" for key, value in more.items())]
+    carry_out(load_scenario(path, overrides), "in-process", out=tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "rows in a plane, by cluster, class and peer" in text
+    assert ("This protocol promises no equality" in text) == (protocol != "llf-cm")
+
+
+@pytest.mark.slow
+@pytest.mark.pictures
+def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) -> None:
+    carry_out(load_scenario(scenario_file(), ["fleet.peers=60"]), "simulated", out=tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "A dot for each peer" in text
+    assert "40 of 60 peers" in text
+    assert len(text) < 900_000
+
+
+@pytest.mark.pictures
+def test_a_job_that_nobody_finished_is_no_trouble(scenario_file: Write, tmp_path: Path) -> None:
+    class Lost:
+        def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+            found = backend("in-process").carry_out(spec, on_event)
+            job = dataclasses.replace(found.jobs[0], state=None, digests={})
+            return dataclasses.replace(found, jobs=(job,), failure="nobody is left")
+
+    text = page(scenario_file(), tmp_path / "out", backend=Lost())
+    assert "nobody is left" in text
+    assert "rows in a plane" not in text
+
+
+def test_evidence_keeps_a_trail_of_bounded_length() -> None:
+    class State:
+        def __init__(self, number: int) -> None:
+            self.round = number
+            self.arrays = {"centers": np.full((2, 1), float(number)), "origin": np.zeros(1), "scale": np.ones(1)}
+
+    evidence: Any = Evidence()
+    for number in range(300):
+        evidence.follow(State(number))
+    numbers = [number for number, _ in evidence.trail]
+    assert 32 <= len(numbers) <= 64
+    assert numbers[0] == 0
+    assert numbers[-1] >= 290
+    assert all(float(centers[0, 0]) == number for number, centers in evidence.trail)
+
+
+def test_pooled_centers_are_kept_in_the_fleets_order() -> None:
+    evidence = Evidence()
+    evidence.compare(np.array([[0.0], [10.0]]), np.array([[9.0], [1.0]]), np.ones(1))
+    assert evidence.pooled is not None
+    assert evidence.pooled.tolist() == [[1.0], [9.0]]
+    evidence.compare(np.array([[0.0], [np.nan]]), np.array([[9.0], [1.0]]), np.ones(1))

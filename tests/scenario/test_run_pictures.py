@@ -1,0 +1,233 @@
+"""Pictures of any run are tested by what is in them, not by how they look."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from p2pclust.scenario.chronicle import Chronicle
+from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.roles import roles_drawing
+from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawing
+from p2pclust.scenario.pictures.shares import (
+    agreement_drawing,
+    centers_drawing,
+    certainty_drawing,
+    confusion_drawing,
+    holdings_drawing,
+    matched,
+)
+from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.topology import Overlay
+
+pytestmark = pytest.mark.slow  # each figure takes a tenth of a second
+
+GROUPS = {"g": "gateway", "m-1": "meter", "m-2": "meter"}
+EVENTS: list[dict[str, Any]] = [
+    *({"t": 0.0, "peer": name, "verb": "started"} for name in GROUPS),
+    {"t": 0.1, "peer": "g", "verb": "submitted", "job": "j", "roster": list(GROUPS)},
+    {"t": 1.0, "peer": "g", "verb": "elected", "job": "j", "term": 1},
+    {"t": 1.5, "peer": "g", "verb": "combined", "job": "j", "round": 0, "contributors": list(GROUPS)},
+    {"t": 2.0, "peer": "g", "verb": "fault", "do": "kill", "phase": "opening", "round": 1},
+    {"t": 2.5, "peer": "m-1", "verb": "waiting", "job": "j", "present": 1, "of": 3},
+    {"t": 3.0, "peer": "m-1", "verb": "elected", "job": "j", "term": 2},
+    {"t": 3.5, "peer": "m-1", "verb": "link", "to": "m-2", "up": False},
+    {"t": 4.0, "peer": "m-1", "verb": "finished", "job": "j"},
+]
+LINKS = (("g", "m-1"), ("m-1", "m-2"))
+TOLD = Chronicle(EVENTS, list(GROUPS), LINKS)
+
+
+def tips(drawing: Drawing) -> list[str]:
+    return re.findall(r"<title>([^<]*)</title>", drawing.svg("x"))
+
+
+def test_roles_and_failures() -> None:
+    overlay = Overlay(tuple(GROUPS), LINKS, kind="line")
+    svg = roles_drawing(overlay, GROUPS, TOLD, load={("g", "m-1"): 5000}, tips={"g": "the gateway"}).svg("x")
+    assert "<title>the gateway</title>" in svg
+    assert "<title>g – m-1: 5 kB</title>" in svg
+    assert "<title>m-1 – m-2, linked for 3.50 s</title>" in svg
+    whens = re.findall(r'data-when="([^"]*)"', svg)
+    # Two links that are not there all the time or are; two rings; a veil and a cross over the dead one.
+    assert whens.count("1:2") == 1, "the gateway's ring"
+    assert whens.count("3:4") == 1, "the meter's ring"
+    assert whens.count("2:4") == 2, "the dead gateway"
+    assert whens.count("0:3.5") == 1, "the link that was lost"
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    assert {"g", "m-1", "m-2", "term 1", "term 2", "gateway (1)", "meter (2)"} <= set(texts)
+
+
+def test_a_large_fleet_is_drawn_without_names() -> None:
+    names = tuple(f"p-{number:03}" for number in range(150))
+    overlay = Overlay(names, tuple(itertools.pairwise(names)), kind="ring")
+    svg = roles_drawing(overlay, dict.fromkeys(names, "p"), Chronicle([], names)).svg("x")
+    assert "p-001</text>" not in svg
+    assert "data-peer" not in svg
+
+
+def test_the_time_line_tells_what_happened() -> None:
+    drawing = timeline_drawing(TOLD, list(GROUPS), GROUPS)
+    told = tips(drawing)
+    assert "g killed while opening round 1, at 2.00 s" in told
+    assert "g: killed, away for 2.00 s" in told
+    assert "g aggregates term 1, 1.00 to 2.00 s" in told
+    assert "m-1 aggregates term 2, 3.00 to 4.00 s" in told
+    assert "m-1 finished at 4.00 s" in told
+    assert "waiting: 1 of 3 are here, 2.50 to 4.00 s" in told
+    svg = drawing.svg("x")
+    assert svg.count('class="cursor"') == svg.count('class="span"') == 1
+
+
+def test_lanes_are_for_those_to_whom_something_happened() -> None:
+    names = [f"p{number}" for number in range(100)]
+    events = [
+        {"t": 1.0, "peer": "p77", "verb": "fault", "do": "kill"},
+        {"t": 2.0, "peer": "p50", "verb": "elected", "job": "j", "term": 1},
+    ]
+    lanes = lanes_of(Chronicle(events, names), names)
+    assert len(lanes) == 40
+    assert {"p77", "p50", "p0"} <= set(lanes)
+    assert lanes == sorted(lanes, key=names.index)
+
+
+def test_movement_and_objective() -> None:
+    axes = movement_drawing([2, 3, 4], [1.0, None, 0.1], 0.2, [(3, "term 2")]).figure.axes[0]
+    assert axes.lines[0].get_xdata().tolist() == [2, 4]
+    assert axes.get_yscale() == "log"
+    assert {text.get_text() for text in axes.texts} == {"ends below 0.2", "term 2"}
+    assert movement_drawing([1, 2], [0.0, 0.0], 0.0).figure.axes[0].get_yscale() == "linear"
+    assert objective_drawing([0, 1], [5.0, 4.0], "objective").figure.axes[0].lines[0].get_ydata().tolist() == [5.0, 4.0]
+
+
+def test_attendance() -> None:
+    drawing = attendance_drawing(
+        [["a", "b"], ["a"], ["a"]], [{}, {"b": "left out: dead"}, {"b": "privacy gate"}], ["a", "b"], {"a": "x", "b": "x"},
+        ["range", "llf-cm", "llf-cm"],
+    )  # fmt: skip
+    assert tips(drawing) == [
+        "a contributed to 3 of 3 rounds", "b contributed to 1 of 3 rounds", "b, 1 rounds: left out: dead",
+        "b, 1 rounds: privacy gate",
+    ]  # fmt: skip
+
+
+def test_cost_of_each_device() -> None:
+    sent = Measure("bytes sent", "B", {"g": 2_500_000.0, "m-1": 1000.0, "m-2": None})
+    energy = Measure("energy", "J", {"g": 0.002, "m-1": 0.001, "m-2": 0.0})
+    drawing = cost_drawing([sent, energy], list(GROUPS), GROUPS)
+    assert [axes.get_title("left") for axes in drawing.figure.axes] == ["bytes sent (MB)", "energy (mJ)"]
+    assert "lost with the peer" in {text.get_text() for text in drawing.figure.axes[0].texts}
+    assert "g: 2.5 MB" in tips(drawing)
+
+
+def test_of_many_devices_each_is_a_dot() -> None:
+    names = [f"m{number}" for number in range(100)]
+    groups = {name: "even" if number % 2 else "odd" for number, name in enumerate(names)}
+    drawing = cost_drawing([Measure("messages", "", {name: float(n) for n, name in enumerate(names)})], names, groups)
+    assert {"odd: 50 peers", "half of odd spent less than 49"} <= {tip.strip() for tip in tips(drawing)}
+
+
+def test_kinds_of_messages() -> None:
+    assert tips(kinds_drawing({"ping": 1, "open": 700, "adopted": 299})) == [
+        "open: 0.7 kB, 70.0%", "adopted: 0.299 kB, 29.9%", "all others: 0.001 kB, 0.1%",
+    ]  # fmt: skip
+
+
+# -- what was found -----------------------------------------------------------------------------------------------------
+
+
+def test_two_columns_are_shown_as_they_are() -> None:
+    X = np.array([[0.0, 5.0], [1.0, 7.0]])
+    plane = plane_of(X, ["u", "v"], scaled=True)
+    np.testing.assert_array_equal(plane(X), X)
+    assert plane.titles == ("u", "v")
+    one = plane_of(X[:, :1], ["u"], scaled=False)
+    np.testing.assert_array_equal(one(X[:, :1]), [[0.0, 0.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize("n_features", [5, 700])
+def test_the_first_principal_axis_is_where_the_rows_are_spread(n_features: int) -> None:
+    rng = np.random.Generator(np.random.PCG64(0))
+    X = rng.normal(size=(200, n_features)) * 0.01
+    X[:, 3] += np.linspace(0, 10, 200)
+    plane = plane_of(X, [str(n) for n in range(n_features)], scaled=False)
+    assert abs(plane.axes[3, 0]) == pytest.approx(1.0, abs=1e-3)
+    assert abs(np.corrcoef(plane(X)[:, 0], X[:, 3])[0, 1]) == pytest.approx(1.0, abs=1e-4)
+    assert plane.titles[0].startswith("principal axis 1 (")
+
+
+def test_a_constant_column_is_no_axis() -> None:
+    X = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 3.0], [2.0, 5.0, 3.0]])
+    assert np.isfinite(plane_of(X, "abc", scaled=True)(X)).all()
+    same = plane_of(np.ones((4, 3)), "abc", scaled=True)
+    assert np.isfinite(same(np.ones((4, 3)))).all()
+
+
+def test_rows_in_a_plane() -> None:
+    places = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
+    panels = [
+        Colouring("found", np.array([0, 1, -1]), ["0", "1"], [1, 0], places[:2], np.stack([places[:2], places[1:]])),
+        Colouring("true", np.array([0, 0, 1]), ["cat", "dog"]),
+    ]
+    drawing = scatter_drawing(places, panels, ("u", "v"))
+    assert tips(drawing) == [
+        "none: 1 of the rows drawn", "0: 1 of the rows drawn", "1: 1 of the rows drawn", "center 0", "center 1",
+        "cat: 2 of the rows drawn", "dog: 1 of the rows drawn",
+    ]  # fmt: skip
+
+
+def test_what_each_peer_holds() -> None:
+    drawing = holdings_drawing({"classes": (np.array([[3, 1], [0, 2]]), ["x", "y"], [0, 1])}, ["a", "b"])
+    assert tips(drawing) == ["a: 3 rows of x", "a: 1 rows of y", "b: 2 rows of y"]
+
+
+def test_matching_fits_as_much_as_it_can() -> None:
+    assert matched(np.array([[0, 9, 1], [8, 0, 0]])).tolist() == [1, 0, 2]
+    assert matched(np.array([[0, 1], [5, 0], [0, 7]])).tolist() == [0, 1]
+
+
+def test_confusion() -> None:
+    drawing = confusion_drawing(
+        np.array([[3, 0], [1, 4]]), ["cat", "dog"], ["0", "1"], row="true class", column="cluster"
+    )
+    assert tips(drawing) == [
+        "true class cat, cluster 0: 3 rows (100%)", "true class dog, cluster 0: 1 rows (20%)",
+        "true class dog, cluster 1: 4 rows (80%)",
+    ]  # fmt: skip
+    big = confusion_drawing(
+        np.eye(20, dtype=np.int64), [str(n) for n in range(20)], [str(n) for n in range(20)], row="r", column="c"
+    )
+    assert not big.figure.axes[0].texts, "numbers have no room there"
+
+
+def test_certainty_is_told_for_each_cluster() -> None:
+    drawing = certainty_drawing(np.array([0.9, 0.5, 0.7, 0.6]), np.array([0, 0, 0, 1]), ["0", "1"], [0, 1])
+    assert tips(drawing) == [
+        "cluster 0: half of its rows are at least 0.70 sure",
+        "cluster 1: half of its rows are at least 0.60 sure",
+    ]
+
+
+def test_agreement_with_the_pooled_centers() -> None:
+    wanted = np.array([[0.0, 1.0, 0.5], [0.25, 0.5, 0.5]])
+    drawing = agreement_drawing(wanted + 1e-15, wanted, ["u", "v", "w"], [0, 1], promised=True)
+    assert len(drawing.figure.axes) == 2
+    assert any(tip.startswith("the largest: 1") and "e-15" in tip for tip in tips(drawing))
+    assert len(agreement_drawing(wanted, wanted, ["u", "v", "w"], [0, 1], promised=False).figure.axes) == 1
+
+
+def test_centers_as_pictures_or_lines() -> None:
+    images = centers_drawing(np.zeros((3, 64)), [str(n) for n in range(64)], ["0", "1", "2"], [0, 1, 2])
+    assert images is not None
+    assert sum(len(axes.images) for axes in images.figure.axes) == 3
+    lines = centers_drawing(np.eye(4), list("abcd"), list("0123"), range(4))
+    assert lines is not None
+    assert tips(lines) == ["center 0", "center 1", "center 2", "center 3"]
+    assert centers_drawing(np.zeros((3, 2)), list("ab"), list("012"), range(3)) is None, "a plane shows these already"
+    assert centers_drawing(np.zeros((3, 50)), [str(n) for n in range(50)], list("012"), range(3)) is None
