@@ -228,9 +228,11 @@ def _give_up_s(
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
     deadline_s = max(request.deadline_s for request in requests)
-    away_s += max(map(longest_sleep_s, rests), default=0.0)
+    asleep_s = max(map(longest_sleep_s, rests), default=0.0)
     moved_s = max((move.seconds for move in moves), default=0.0)
-    return max(_GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + moved_s)
+    return max(
+        _GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + asleep_s + moved_s
+    )
 
 
 def _result(
