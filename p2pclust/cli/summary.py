@@ -201,11 +201,12 @@ def _expectations(console: Console, expectations: Sequence[Result]) -> None:
     shown = table(("expected", "left"), ("found", "right"), ("held", "left"))
     for item in expectations:
         held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
-        shown.add_row(item["what"], _value(item["value"]), held)
+        why = f"\n({item['why']})" if item.get("why") else ""
+        shown.add_row(item["what"] + why, _value(item["value"]), held)
     console.print(shown)
 
 
-def _value(value: float | bool | None) -> str:
+def _value(value: float | bool | str | None) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, bool):

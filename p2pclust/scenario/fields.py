@@ -24,6 +24,8 @@ __all__ = [
     "names",
     "not_empty",
     "options",
+    "scalar",
+    "some_names",
     "who",
     "wrong_table",
     "wrong_value",
@@ -152,6 +154,18 @@ def names(value: object) -> tuple[str, ...]:
     if isinstance(listed, list | tuple) and listed and all(isinstance(name, str) and name for name in listed):
         return tuple(listed)
     raise wrong_value("expected a device, a group of devices, or a list of these")
+
+
+def some_names(value: object) -> tuple[str, ...]:
+    """Take names, or an empty list."""
+    return () if isinstance(value, list | tuple) and not value else names(value)
+
+
+def scalar(value: object) -> float | bool | str:
+    """Take a number, a truth value or a text."""
+    if isinstance(value, bool | str) or _is_number(value):
+        return value  # type: ignore[return-value]
+    raise wrong_value("expected a number, true, false, or text")
 
 
 def who(value: object) -> str | tuple[str, ...] | RandomVictims:

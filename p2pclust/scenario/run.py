@@ -113,7 +113,7 @@ def carry_out(
     evidence = [Evidence() for _ in found.jobs]
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
-    result["expectations"] = [item.to_dict() for item in check(scenario.expect, result)]
+    result["expectations"] = [item.to_dict() for item in check(scenario.expect, report.plain(result))]
     if scenario.faults:
         # A run in which a planned fault never struck has not shown what it was meant to show.
         missed = result["unfired_faults"]

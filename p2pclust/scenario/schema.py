@@ -21,6 +21,7 @@ from p2pclust.scenario.fields import RandomVictims, wrong_table
 from p2pclust.scenario.fleet_keys import FleetSpec
 from p2pclust.scenario.job_keys import JobSpec
 from p2pclust.scenario.job_parameters import Table
+from p2pclust.scenario.paths import wrong_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,9 +81,20 @@ class Scenario(Table):
             wanted = getattr(self.expect, key)
             if wanted is not None and wanted > n_peers:
                 problems.append(f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet")
+        problems += self._expectation_problems()
         if problems:
             raise wrong_table(problems)
         return self
+
+    def _expectation_problems(self) -> list[str]:
+        """Say which expectations are of something that no result holds."""
+        devices = [device.name for device in self.fleet.members]
+        left_out = self.expect.left_out or ()
+        problems = [f"[expect]: left_out = {name!r}: no such device" for name in left_out if name not in devices]
+        for index, value in enumerate(self.expect.values):
+            if why := wrong_path(value.what, devices, len(self.jobs)):
+                problems.append(f"[expect.values.{index}]: what = {value.what!r}: {why}")
+        return problems
 
     def _partition_problems(self) -> list[str]:
         """Say which jobs want rows dealt out where columns are, or the other way round."""

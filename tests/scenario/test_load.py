@@ -254,6 +254,22 @@ ONE_LINE: list[tuple[str, str]] = [
         ]
     ],
     (
+        HEAD + FLEET + JOB + '[[expect.values]]\nwhat = "jobs.0.metric.ari"\nat_least = 0.9\n',
+        "[expect.values.0]: what = 'jobs.0.metric.ari': jobs.0 has no 'metric': did you mean 'metrics'?",
+    ),
+    (
+        HEAD + FLEET + JOB + '[[expect.values]]\nwhat = "jobs.0.rounds"\n',
+        "[expect.values.0]: what = 'jobs.0.rounds': expected one of at_least, at_most, above, below, equals",
+    ),
+    (
+        HEAD + FLEET + JOB + '[[expect.values]]\nwhat = "jobs.0.rounds"\nequals = [1]\n',
+        "[expect.values.0]: equals = [1]: expected a number, true, false, or text",
+    ),
+    (
+        HEAD + FLEET + JOB + '[expect]\nleft_out = ["peer-09"]\n',
+        "[expect]: left_out = 'peer-09': no such device",
+    ),
+    (
         HEAD + FLEET + JOB + '[[faults]]\nat = { seconds = 1 }\ndo = "kill"\nwho = "per-01"\n',
         "[faults.0]: who = 'per-01': no such device or group; did you mean 'peer-01'? groups are peer",
     ),

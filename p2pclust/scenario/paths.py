@@ -1,0 +1,194 @@
+"""Paths into ``result.json``: what they mean, what there is to be found, and what a wrong one was meant to be.
+
+A path names keys and positions with dots between them, as ``jobs.0.metrics.ari``. A step with ``*`` or ``?`` stands for
+all keys or positions that match it: ``peers.*.bytes_sent``, ``peers.meter-*.finished``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+__all__ = ["Found", "look_up", "wrong_path"]
+
+#: What a result holds. None: something of its own form, whose inside is found out only when it is there; a name in
+#: angle brackets: one entry for each of these.
+_KNOWN: dict[str, Any] = {
+    "scenario": None,
+    "title": None,
+    "backend": None,
+    "seed": None,
+    "jobs": {
+        "<job>": {
+            "protocol": None,
+            "parameters": None,
+            "stops": None,
+            "rounds": None,
+            "converged": None,
+            "centers": None,
+            "note": None,
+            "warnings": None,
+            "terms": None,
+            "contributors": None,
+            "abstained": None,
+            "stages": None,
+            "history": None,
+            "suppressed": None,
+            "coarse": None,
+            "drift": None,
+            "tolerance": None,
+            "reached": None,
+            "ticks": None,
+            "n_rows": None,
+            "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
+            "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
+            "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
+            "damaged": None,
+            "harm": dict.fromkeys(("to", "center_distance")),
+            "replay_identical": None,
+            "digests": None,
+            "seconds": None,
+            "job": None,
+            "failure": None,
+            "communities": None,
+            "isolated": None,
+            "links": None,
+            "refinements": None,
+        }
+    },
+    "peers": {
+        "<peer>": dict.fromkeys(
+            (
+                "finished", "lost", "n_rows", "messages_sent", "messages_received", "bytes_sent", "bytes_received",
+                "max_rss_mb", "dropped", "failure", "energy_j", "battery_left_j",
+            )
+        )
+    },
+    "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")),
+    "wall_seconds": None,
+    "virtual_seconds": None,
+    "failure": None,
+    "unfired_faults": None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a path leads to: values, in the order of the result, or why there is none."""
+
+    values: tuple[Any, ...]
+    why: str = ""
+
+
+def look_up(result: Mapping[str, Any], path: str) -> Found:
+    """Follow a path.
+
+    Parameters
+    ----------
+    result : mapping
+        As in ``result.json``.
+    path : str
+
+    Returns
+    -------
+    Found
+        One value, or several if a step matches several. Never an error: a path that leads nowhere says where it ends.
+
+    Examples
+    --------
+    >>> result = {"peers": {"a": {"lost": False}, "b": {"lost": True}}, "jobs": [{"pooled": None}]}
+    >>> look_up(result, "peers.*.lost").values
+    (False, True)
+    >>> look_up(result, "jobs.0.pooled.relative_difference").why
+    'jobs.0.pooled is not told by this run'
+    """
+    here: list[tuple[str, Any]] = [("", result)]
+    for step in path.split("."):
+        wide = _is_wide(step)
+        following: list[tuple[str, Any]] = []
+        for where, value in here:
+            matching = list(_steps(where, value, step))
+            if not matching and not wide:
+                return Found((), _why(where, value, step))
+            following += matching
+        if not following:
+            return Found((), f"nothing matches {step!r} in {here[0][0] or 'the result'}")
+        here = following
+    return Found(tuple(value for _, value in here))
+
+
+def _is_wide(step: str) -> bool:
+    return "*" in step or "?" in step
+
+
+def _steps(where: str, value: Any, step: str) -> Iterator[tuple[str, Any]]:
+    for key, inner in _entries(value):
+        if fnmatchcase(key, step) if _is_wide(step) else key == step:
+            yield f"{where}.{key}" if where else key, inner
+
+
+def _entries(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [(str(key), inner) for key, inner in value.items()]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [(str(number), inner) for number, inner in enumerate(value)]
+    return []
+
+
+def _why(where: str, value: Any, step: str) -> str:
+    if value is None:
+        return f"{where} is not told by this run"
+    known = [key for key, _ in _entries(value)]
+    if not known:
+        inside = "is empty" if isinstance(value, Mapping | Sequence) and not isinstance(value, str) else "has no parts"
+        return f"{where} {inside}: there is no {step!r}"
+    return f"{where or 'the result'} has no {step!r}{_meant(step, known)}"
+
+
+def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
+    """Say why a path can lead nowhere in the result of any run of a scenario, or return an empty string.
+
+    Parameters
+    ----------
+    path : str
+    devices : sequence of str
+        Of the scenario.
+    n_jobs : int
+        Likewise.
+
+    Examples
+    --------
+    >>> wrong_path("jobs.0.metric.ari", ["a"], 1)
+    "jobs.0 has no 'metric': did you mean 'metrics'?"
+    >>> wrong_path("peers.*.bytes_sent", ["a"], 1)
+    ''
+    """
+    known: Any = _KNOWN
+    where = ""
+    for step in path.split("."):
+        if known is None:
+            return ""
+        keys = list(known)
+        if keys == ["<job>"]:
+            keys = [str(number) for number in range(n_jobs)]
+        elif keys == ["<peer>"]:
+            keys = list(devices)
+        matching = [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
+        if not matching:
+            return f"{where or 'the result'} has no {step!r}{_meant(step, keys)}"
+        # Of several that match, one leads further if any does; those of jobs and of peers are all alike.
+        inner = [known[key] if key in known else next(iter(known.values())) for key in matching]
+        known = next((one for one in inner if one is not None), None)
+        where = f"{where}.{step}" if where else step
+    return ""
+
+
+def _meant(step: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(step, known, n=1)
+    if near:
+        return f": did you mean {near[0]!r}?"
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return f": it has {shown}"
