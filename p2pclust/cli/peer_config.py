@@ -37,6 +37,8 @@ class PeerConfig(BaseModel):
     listen: Annotated[str, AfterValidator(reachable)]
     #: Peers that it tries first, each NAME@HOST:PORT; it hears of the others from them.
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
+    #: Whether it announces itself on the local network, and tries whoever does.
+    mdns: bool = False
     roster: Annotated[str, Field(min_length=1)]
     bundle: Annotated[str, Field(min_length=1)]
     #: A file, a folder, or a table with a command.
@@ -107,7 +109,7 @@ def load_config(
     roster = _check_keys(config, where)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
-    _check_metrics(config, where)
+    _check_extras(config, where)
     plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
     plain["data"] = _data(config.data, folder)
     if isinstance(config.data, str) or try_command:
@@ -115,13 +117,13 @@ def load_config(
     return plain
 
 
-def _check_metrics(config: PeerConfig, where: str) -> None:
-    if config.metrics is None:
-        return
-    if not config.metrics_beyond_this_device:
+def _check_extras(config: PeerConfig, where: str) -> None:
+    """Look whether what the peer opted in for is installed, and told to nobody that should not hear it."""
+    if config.metrics is not None and not config.metrics_beyond_this_device:
         local_address(config.metrics, where)
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise UsageError(f"{where}: metrics needs prometheus_client: pip install 'p2pclust[metrics]'")
+    for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
+        if wanted and importlib.util.find_spec(module) is None:
+            raise UsageError(f"{where}: {extra} needs {module}: pip install 'p2pclust[{extra}]'")
 
 
 def _joins(config: PeerConfig) -> dict[str, Any]:

@@ -3,48 +3,89 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.asked import Asked
 from p2pclust.peer.door import Door
+from p2pclust.peer.events import Hinted
 from p2pclust.peer.notify import Notifier
 from p2pclust.peer.shell import Shell
 from p2pclust.peer.status import snapshot
 from p2pclust.transport.keys import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
 
-__all__ = ["open_beside"]
+if TYPE_CHECKING:
+    from p2pclust.peer.mdns import Discovery
+
+__all__ = ["Beside"]
+
+_LEAVE_S = 1.0  # for taking an announcement back
 
 Watch = Callable[[str, Mapping[str, Any]], None]
 
 
-def open_beside(
-    config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch
-) -> list[Callable[[], None]]:
-    """Open all of it that the configuration wants, for a peer that was started by a command.
+class Beside:
+    """All of it that the configuration wants, for a peer that was started by a command.
 
-    What is wrong with one of these stops no peer; it is reported.
-
-    Returns
-    -------
-    list of callable
-        Closes them, in this order, when the peer leaves.
+    What is wrong with a part of it stops no peer; it is reported.
     """
-    notifier = Notifier(os.environ, partial(_standing, shell), asyncio.get_running_loop())
-    notifier.start()
-    closers = [notifier.stopping, _door(config, shell, links, bundle, watch).close]
-    if config.get("metrics"):
+
+    def __init__(self, config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> None:
+        self._notifier = Notifier(os.environ, partial(_standing, shell), asyncio.get_running_loop())
+        self._notifier.start()
+        self._door = _door(config, shell, links, bundle, watch)
+        self._close_web: Callable[[], None] = lambda: None
+        self._discovery: Discovery | None = None
+        self._announcing: asyncio.Task[None] | None = None
+        for key, open_it in (("metrics", self._open_web), ("mdns", self._open_mdns)):
+            if config.get(key):
+                try:
+                    watch(key, {"address": open_it(config, shell, watch)})
+                except UsageError as error:
+                    watch(f"no-{key}", {"reason": str(error)})
+
+    async def close(self) -> None:
+        """Take leave of all who look after the peer."""
+        self._notifier.stopping()
+        self._door.close()
+        self._close_web()
+        if self._announcing is not None:
+            self._announcing.cancel()
+        if self._discovery is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._discovery.close()
+
+    def _open_web(self, config: Mapping[str, Any], shell: Shell, watch: Watch) -> str:
+        self._close_web = _web(config, shell)
+        return str(config["metrics"])
+
+    def _open_mdns(self, config: Mapping[str, Any], shell: Shell, watch: Watch) -> str:
+        """Announce this peer, and try those that announce themselves."""
         try:
-            closers.append(_web(config, shell))
-            watch("metrics", {"address": config["metrics"]})
-        except UsageError as error:
-            watch("no-metrics", {"reason": str(error)})
-    return closers
+            from p2pclust.peer.mdns import Discovery  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise UsageError("mdns needs zeroconf: pip install 'p2pclust[mdns]'") from None
+        identity = shell.core.identity
+
+        def hint(name: str, address: str) -> None:
+            shell.step(Hinted(name, address))
+
+        self._discovery = Discovery(identity.name, shell.links.roster.fleet_id, identity.address, hint)
+        self._announcing = asyncio.get_running_loop().create_task(self._announce(self._discovery, watch))
+        return identity.address
+
+    async def _announce(self, discovery: Discovery, watch: Watch) -> None:
+        try:
+            await discovery.start()
+        except OSError as error:
+            watch("no-mdns", {"reason": f"the network takes no multicast ({error.strerror or error})"})
 
 
 def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> Door:

@@ -19,7 +19,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context
 from p2pclust.peer.effects import Compute, Effect
-from p2pclust.peer.events import Arrived, Cancel, Computed, Event, Leave, LinkChecked, Linked, Started, Submit
+from p2pclust.peer.events import Arrived, Cancel, Computed, Event, Hinted, Leave, LinkChecked, Linked, Started, Submit
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import adopted_blobs
@@ -133,6 +133,8 @@ class Core:
                 self._computed(event)
             case LinkChecked():
                 self.membership.checked(event.peer, event.refused)
+            case Hinted():
+                self.membership.hint(event.peer, event.address)
             case Linked():
                 self._linked(event.peer, up=event.up)
             case Submit():

@@ -13,6 +13,7 @@ __all__ = [
     "Cancel",
     "Computed",
     "Event",
+    "Hinted",
     "Leave",
     "LinkChecked",
     "Linked",
@@ -62,6 +63,14 @@ class LinkChecked(Event):
 
     peer: str
     refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hinted(Event):
+    """Somebody who proves nothing says where a peer may be reached."""
+
+    peer: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ import numpy as np
 
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.armed import Armed, ArmedFault
-from p2pclust.peer.beside import open_beside
+from p2pclust.peer.beside import Beside
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.control import Control, Lines
 from p2pclust.peer.core import Core, Identity
@@ -118,17 +118,17 @@ async def _live(config: Mapping[str, Any]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
         _settle_down()
-        beside: list[Callable[[], None]] = []
+        beside = None
         if lines is None:
             shell.start(links, worker)
-            beside = open_beside(config, shell, links, bundle, watch)
+            beside = Beside(config, shell, links, bundle, watch)
         else:
             suffering = Suffering(breakable.wrap(links), worker, shell, armed, config.get("suffers", {}))
             shell.start(breakable, worker)
             Control(shell, lines, suffering.take).serve(0)
         error = await shell.ended
-        for close in beside:
-            close()
+        if beside is not None:
+            await beside.close()
         shell.close()
         worker.close(_GOODBYE_S)
     finally:

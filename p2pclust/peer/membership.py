@@ -33,6 +33,7 @@ _FANOUT: Final = 3
 _MAX_HEALTH: Final = 8  # Lifeguard's S
 _CONFIRMATIONS: Final = 3  # Lifeguard's K
 _SMALL_FLEET: Final = 3
+_HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
@@ -55,6 +56,7 @@ class Member:
     refused_by: dict[str, float] = field(default_factory=dict)  # who saw its port refuse, and when
     changed_at: float = 0.0
     greetings: int = 0  # that it has not answered yet
+    hint_at: float = 0.0  # not before then, a hint of its address is taken
 
     def update(self) -> Update:
         """The claim to pass on."""
@@ -170,6 +172,8 @@ class Membership:
                 self._try_dead()
             case "helping":
                 self._cannot_help(int(key[2]))
+            case "hint":
+                self._hint_over(key[2])
 
     def receive(self, source: str, message: Message) -> None:
         """A membership message came."""
@@ -210,6 +214,27 @@ class Membership:
         if self._ctx.routing.linked(name):
             self._ctx.effects.append(Connect(name, address))
 
+    def hint(self, name: str, address: str) -> None:
+        """Somebody who proves nothing says where a member may be: try there for a while, and believe its own answer only.
+
+        Whoever is here is not looked for. The address that is known gets its turn before another hint does, so hints that
+        are wrong can keep nobody from being found.
+        """
+        member = self.members.get(name)
+        known = member is None or self.present(name) or address == member.address or not self._ctx.routing.linked(name)
+        if known or member is None or self._ctx.now < member.hint_at:
+            return
+        window_s = self._ctx.timing.dead_probe_s
+        member.hint_at = self._ctx.now + _HINT_TURNS * window_s
+        self._link(name, address)
+        self._greet(name)
+        self._ctx.set_timer(("member", "hint", name), window_s)
+
+    def _hint_over(self, name: str) -> None:
+        """Nobody answered where the hint led to: back to the address that is known."""
+        if not self.present(name) and self.members[name].address:
+            self._link(name, self.members[name].address)
+
     def link_appeared(self, name: str) -> None:
         """This peer can reach that one now: connect, and exchange all that each knows of the others.
 
@@ -244,7 +269,9 @@ class Membership:
         timing = self._ctx.timing
         self._ctx.set_timer(("member", "probe"), timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
         for member in self._linked():
-            if member.status == "unknown" and member.address:
+            if self._ctx.timers.armed(("member", "hint", member.name)):
+                self._greet(member.name)
+            elif member.status == "unknown" and member.address:
                 self._greet_again(member)
         while self._ring and not self.present(self._ring[-1]):
             self._ring.pop()

@@ -55,6 +55,7 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "bundle": str(device / "keys/meter-01.bundle"),
         "data": str(device / "rows.csv"),
         "state_dir": str(device / "state"),
+        "mdns": False,
         "missing": "error",
         "nice": 0,
         "log": "text",

@@ -135,6 +135,21 @@ def test_a_disk_that_fills_up_ends_one_peer_and_no_other(tmp_path: Path, small_d
         assert not fleet.verbs("p03", "store-damaged")
 
 
+def test_peers_without_any_address_find_each_other_by_multicast(tmp_path: Path) -> None:
+    pytest.importorskip("zeroconf", reason="needs zeroconf: pip install 'p2pclust[mdns]'")
+    with Fleet(tmp_path, rows(3), lambda name: {"join": [], "mdns": True}) as fleet:
+        fleet.start("p01", "p02")
+        for name, other in (("p01", "p02"), ("p02", "p01")):
+            until(
+                lambda name=name: fleet.verbs(name, "member") or fleet.verbs(name, "no-mdns"), 60.0, f"{name} is alone"
+            )  # type: ignore[misc]
+            if fleet.verbs(name, "no-mdns"):
+                pytest.skip("no multicast on the loopback interface here: ip link set lo multicast on")
+            assert [line["member"] for line in fleet.verbs(name, "member")] == [other]
+        fleet.processes["p02"].send_signal(signal.SIGTERM)
+        assert fleet.processes["p02"].wait(20) == 0
+
+
 class TestOnePeer:
     """Of a fleet whose others are away."""
 
