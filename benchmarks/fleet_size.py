@@ -3,8 +3,9 @@
 python benchmarks/fleet_size.py [--peers 40] [--started forked|by-hand|both] [--timing default] [--seconds 30]
 
 "forked" is the processes backend (one fork server); "by-hand" starts every peer with `p2pclust peer --config FILE`, as on
-devices of their own. Memory is PSS (proportional set size: pages that processes share are divided among them), as the kernel
-tells it in `smaps_rollup`. Ends with 1 if what is wanted of the first is missed; the second is reported.
+devices of their own, with the bytecode of an installed package. Memory is PSS (proportional set size: pages that processes
+share are divided among them), as the kernel tells it in `smaps_rollup`. Ends with 1 if what is wanted of the first is missed;
+the second is reported.
 """
 
 from __future__ import annotations
@@ -152,7 +153,10 @@ class ByHand:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.read: dict[str, int] = dict.fromkeys(names, 0)
         self.seen: dict[str, set[str]] = {name: set() for name in names}
-        self.told, self.done = Measured(), 0
+        self.told = Measured()
+        # As pip installs it: an environment may forbid Python to keep what it compiled, and then each start compiles anew.
+        self.environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        self.environment |= {"OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": str(home / "bytecode")}
         for name, kind, mains, cores, X in self.devices:
             folder = home / name
             folder.mkdir()
@@ -165,6 +169,12 @@ class ByHand:
             }  # fmt: skip
             text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
             (folder / "peer.toml").write_text(text, encoding="utf-8")
+
+    def compile(self) -> None:
+        """Let Python compile what a peer imports, once."""
+        config = str(self.home / self.devices[0][0] / "peer.toml")
+        for command in (["-m", "p2pclust", "peer", "--config", config, "--check"], ["-c", "import p2pclust.peer.main"]):
+            subprocess.run([sys.executable, *command], env=self.environment, check=True, stderr=subprocess.DEVNULL)
 
     def start(self) -> None:
         """Start all, one right after the other."""
@@ -179,7 +189,7 @@ class ByHand:
                 self.processes.append(
                     subprocess.Popen(
                         command, stdin=pipe or subprocess.DEVNULL, stdout=log, stderr=log,
-                        env={**os.environ, "OMP_NUM_THREADS": "1"},
+                        env=self.environment,
                     )
                 )  # fmt: skip
 
@@ -242,6 +252,7 @@ def by_hand(n_peers: int, timing: str, rounds: int, watch_s: float) -> Measured:
     """Separately started peers."""
     with tempfile.TemporaryDirectory() as directory:
         fleet = ByHand(Path(directory), n_peers, timing)
+        fleet.compile()
         began = time.monotonic()
         try:
             fleet.start()
