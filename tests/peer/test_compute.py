@@ -12,7 +12,9 @@ from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.compute import Worker
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.shell import exit_code, explain
 from p2pclust.peer.store import Store
+from p2pclust.peer.tasks import Outcome
 from p2pclust.peer.timing import Limits
 from p2pclust.protocols.local import Local
 
@@ -56,3 +58,51 @@ def test_a_blob_that_was_fetched_is_on_disk_before_anybody_is_told_that_it_is_he
     (event,) = perform(tmp_path, Task("verify", b"", 0, state=Ref(digest, len(BLOB), None)), prepare=fetch)
     assert event.info == {"good": good}
     assert synced == ([digest] if good else []), "bytes of another name are not worth it"
+
+
+def test_rows_are_read_before_the_first_task_and_again_between_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Local([[1.0]]), Local([[1.0], [2.0]])]
+    worked_with: list[int] = []
+
+    def note(task: Task, local: Local, *rest: object) -> Outcome:
+        worked_with.append(local.n_samples)
+        return Outcome(None, "noted")
+
+    monkeypatch.setattr("p2pclust.peer.compute.perform", note)
+
+    async def live() -> None:
+        loop, store, told = asyncio.get_running_loop(), Store(tmp_path), asyncio.Queue[Computed | BaseException]()
+        worker = Worker(lambda: found.pop(0), store, Limits(), loop, told.put_nowait, told.put_nowait)
+        for again in (False, False, True, False):
+            if again:
+                worker.reload()
+            worker.submit(Compute(("t",), Task("begin", b"", 1)))
+        async with asyncio.timeout(20):
+            for _ in range(4):
+                assert isinstance(await told.get(), Computed)
+        worker.close(20.0)
+        store.close()
+
+    asyncio.run(live())
+    assert worked_with == [1, 1, 2, 2]
+
+
+def test_rows_that_take_all_memory_are_told_to_the_loop(tmp_path: Path) -> None:
+    def load() -> Local:
+        raise MemoryError
+
+    async def live() -> BaseException:
+        loop, store = asyncio.get_running_loop(), Store(tmp_path)
+        failed: asyncio.Future[BaseException] = loop.create_future()
+        worker = Worker(load, store, Limits(), loop, lambda event: None, failed.set_result)
+        async with asyncio.timeout(20):
+            error = await failed
+        worker.close(20.0)
+        store.close()
+        return error
+
+    error = asyncio.run(live())
+    assert exit_code(error) == 3
+    assert explain(error).startswith("out of memory: give it more (memory_mb")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,19 @@ def test_names_follow_prometheus_s_conventions() -> None:
         assert re.fullmatch(r"p2pclust_[a-z_]+", name), name
         assert not name.endswith(("_total", "_count", "_sum", "_mb", "_ms", "_kb")), name
         assert name.endswith(units) or not any(unit in name for unit in units), f"{name}: the unit stands last"
+
+
+def test_the_page_tells_every_figure_as_it_comes() -> None:
+    page = Path(__file__).parents[2] / "docs" / "metrics.md"
+    rows = re.findall(
+        r"^\| `(p2pclust_\w+)` \| (\w+) \| (.*) \| (.+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    families = read(TOLD, events=("elected",))
+    told = {
+        family.samples[0].name: (family.type, sorted(family.samples[0].labels), family.documentation)
+        for family in families.values()
+    }
+    assert {name: (kind, sorted(re.findall(r"`(\w+)`", labels)), what) for name, kind, labels, what in rows} == told
 
 
 def test_a_peer_of_which_nothing_is_known_yet() -> None:
