@@ -37,6 +37,7 @@ from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.suffering import Suffering
 from p2pclust.peer.timing import Limits, preset
+from p2pclust.protocols.local import Local
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.keys import load_bundle, load_roster
 from p2pclust.transport.shaping import Shape
@@ -107,13 +108,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     try:
         core = Core(_identity(config, links), store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
-
-        def told_here(verb: str, fields: Mapping[str, Any]) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(watch, verb, fields)
-
-        load = partial(load_rows, config, told_here, shell.ended.done)
-        worker = Worker(load, store, limits, loop, shell.computed, shell.failed)
+        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.computed, shell.failed)
         watch("started", {"pid": os.getpid(), "address": links.address})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
@@ -141,6 +136,17 @@ async def _live(config: Mapping[str, Any]) -> int:
         return exit_code(error)
     watch("left", {})
     return 0
+
+
+def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[], Local]:
+    """What the worker calls in its thread to read the rows; what it tells is told on the loop."""
+    loop = asyncio.get_running_loop()
+
+    def tell(verb: str, fields: Mapping[str, Any]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(watch, verb, fields)
+
+    return partial(load_rows, config, tell, shell.ended.done)
 
 
 def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
