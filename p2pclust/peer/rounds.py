@@ -476,6 +476,10 @@ class Aggregating:
         for name in self._document.roster:
             if name == self._ctx.me or name in opened.answered or self._gone(name):
                 continue
+            if not self._ctx.routing.hop(name):
+                # Whoever comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                opened.sent_at.pop(name, None)
+                continue
             if self._ctx.now - self._busy.get(name, float("-inf")) < self._ctx.timing.retry_s:
                 continue
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:

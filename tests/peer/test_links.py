@@ -216,6 +216,26 @@ class TestAJob:
         net.until(lambda: len(net.finished(job)) == 5)
         assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
 
+    @pytest.mark.parametrize("beats", range(5))
+    def test_who_comes_into_reach_is_asked_at_the_next_heartbeat(self, beats: int) -> None:
+        """Contact may be shorter than the time after which a question is repeated, and come at any moment of it."""
+        net = a_net("12 13 14 15")
+        net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+        job = net.submit("p2", toy(1), missing="all")
+        net.until(lambda: len(net.tasks) == 5)
+        led = net.aggregator(job)
+        away = "p5" if led != "p5" else "p4"
+        net.relink(f"1{away[1]}", up=False)
+        net.hold_work = lambda name, effect: False
+        net.do_work()
+        beat = net.timing.heartbeat_s
+        assert 4 * beat < net.timing.retry_s
+        net.advance(net.timing.retry_s + beats * beat)
+        assert net.states(job)[led] == "s0"
+        net.relink(f"1{away[1]}", up=True)
+        net.advance(2 * beat)
+        assert net.states(job)[led] == "s1[0,1,2,3,4]"
+
     def test_the_minority_counts_whom_it_can_reach(self) -> None:
         net = a_net()
         net.hold_work = lambda name, effect: effect.task.kind == "contribute"
