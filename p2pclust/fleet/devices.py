@@ -100,12 +100,13 @@ class Devices:
     # -- batteries ----------------------------------------------------------------------------------------------------
 
     def restarted(self, name: str) -> None:
-        """A device began a new life, whose counters begin at nothing."""
+        """A device was down and begins a new life, whose counters begin at nothing."""
+        self.idle(name)
         if name in self._meters:
             self._meters[name].restarted()
 
-    def read(self, name: str, use: Use) -> None:
-        """Take what a device has done by now into its account, and act on it."""
+    def read(self, name: str, use: Use, *, idle: bool = False) -> None:
+        """Take what a device has done by now into its account, and act on it; `idle`: it was down."""
         battery = self._peers[name].battery
         if battery is None or math.isinf(self._began):
             return
@@ -113,7 +114,7 @@ class Devices:
         if meter is None:
             self._meters[name] = Meter(battery, self._now(), use)
             return
-        meter.read(self._now(), use, awake=not self.asleep(name))
+        meter.read(self._now(), use, awake=not (idle or self.asleep(name)))
         if _BATTERY in self._reasons[name]:
             if meter.wakes:
                 self._because(name, _BATTERY, "")
@@ -121,9 +122,9 @@ class Devices:
             self._drained(name)
 
     def idle(self, name: str) -> None:
-        """A device that sleeps does nothing: only the time passes."""
+        """A device that sleeps, or is down, does nothing: only the time passes."""
         if name in self._meters:
-            self.read(name, self._meters[name].use)
+            self.read(name, self._meters[name].use, idle=True)
 
     def drain(self, name: str) -> None:
         """Empty a device's battery, if it has one."""

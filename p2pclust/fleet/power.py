@@ -120,9 +120,10 @@ class Meter:
             use.bytes_sent - before.bytes_sent, use.bytes_received - before.bytes_received, use.cpu_s - before.cpu_s
         )
         cost = self._battery.cost_j(done, passed if awake else 0.0)
-        self.energy_j += cost
-        left = self.left_j - cost + self._battery.recharge_w * passed
-        self.left_j = min(self._battery.capacity_j, max(0.0, left))
+        # It is read now and then: what was used after the last joule had gone was not there to be used.
+        there = self.left_j + self._battery.recharge_w * passed
+        self.energy_j += min(cost, there)
+        self.left_j = min(self._battery.capacity_j, max(0.0, there - cost))
 
     def restarted(self) -> None:
         """The device begins to count from nothing again."""

@@ -1,12 +1,13 @@
 """What devices have in a fleet of processes: their batteries and their sleep, by real signals and measured use.
 
-A device that sleeps is a stopped process: the kernel takes in what reaches it meanwhile, as an access point would, and it finds
-it when it goes on.
+A device that sleeps is a stopped process: the kernel takes in what reaches it meanwhile, as an access point would, and it
+finds it when it goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,9 +16,30 @@ from p2pclust.fleet.children import Child
 from p2pclust.fleet.devices import LOOK_S, Devices, Hands
 from p2pclust.fleet.power import Use
 from p2pclust.fleet.record import Record
-from p2pclust.fleet.spec import FleetSpec
+from p2pclust.fleet.spec import FleetSpec, PeerSpec
 
-__all__ = ["ProcessDevices"]
+__all__ = ["ProcessDevices", "device_settings"]
+
+_MOST_NICE = 9  # the worker's own ten come on top
+
+
+def device_settings(spec: FleetSpec, peer: PeerSpec) -> dict[str, Any]:
+    """Return what a peer's configuration says of its device: its link, its share of a processor, and its memory.
+
+    The seed of a link makes what it loses the same in every run of a scenario, as far as messages are the same. Who has a
+    small share of a processor also steps back behind others: each step of ``nice`` is worth a factor of 1.25 to Linux.
+    """
+    link = None
+    if peer.link is not None:
+        seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]
+        link = {"shape": peer.link.shape.to_dict(), "seed": seed, "rates": spec.up_rates()}
+    return {
+        "link": link,
+        "quiet_s": spec.quiet_s,
+        "cpu_share": peer.cpu_share,
+        "nice": min(_MOST_NICE, round(math.log(1 / peer.cpu_share, 1.25))),
+        "memory_mb": peer.memory_mb,
+    }
 
 
 class ProcessDevices:

@@ -20,6 +20,7 @@ from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.faults import joins
 from p2pclust.fleet.forking import ForkServer
 from p2pclust.fleet.misfortunes import Misfortunes
+from p2pclust.fleet.process_devices import ProcessDevices, device_settings
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.timing import preset
@@ -80,6 +81,9 @@ class ProcessFleet:
         self._server = ForkServer(directory, preload(spec.jobs))
         self.children: dict[str, Child] = {}
         self.misfortunes = Misfortunes(spec, self.record, directory, self.children, lambda: self.now, self._until)
+        self.devices = ProcessDevices(
+            spec, self.record, self.children, lambda: self.now, lambda name: name in self.misfortunes.paused
+        )
 
     @property
     def now(self) -> float:
@@ -97,6 +101,7 @@ class ProcessFleet:
                 failure = await self.finish(job, request.job)
                 if failure:
                     break
+            self.devices.rouse()
             await self.counters()
         finally:
             await self.stop()
@@ -137,30 +142,26 @@ class ProcessFleet:
             if values is not None:
                 np.save(directory / f"{what}.npy", values, allow_pickle=False)
                 beside[what] = str(directory / f"{what}.npy")
-        return {
-            "name": peer.name,
-            "listen": addresses[peer.name],
-            "join": {name: address for name, address in addresses.items() if name != peer.name},
-            "overlay": self.spec.overlay,
-            "partial_view": self.spec.partial_view,
-            "bundle": str(keys / f"{peer.name}.bundle"),
-            "roster": str(keys / "roster.json"),
-            "data": str(directory / "data.npy"),
-            "state_dir": str(directory / "state"),
-            "timing": self.spec.timing,
-            "fitness": peer.fitness,
-            "faults": self.misfortunes.armed(peer.name),
-            "control": "stdio",
-            "n_clusters": peer.n_clusters,
-            "link": self._link(peer),
-        } | beside
-
-    def _link(self, peer: PeerSpec) -> dict[str, Any] | None:
-        """What a peer is told about its own link; the seed makes its losses the same in every run of a scenario."""
-        if peer.link is None:
-            return None
-        seed = [self.spec.seed, 4, [other.name for other in self.spec.peers].index(peer.name)]
-        return {"shape": peer.link.shape.to_dict(), "seed": seed, "rates": self.spec.up_rates()}
+        return (
+            {
+                "name": peer.name,
+                "listen": addresses[peer.name],
+                "join": {name: address for name, address in addresses.items() if name != peer.name},
+                "overlay": self.spec.overlay,
+                "partial_view": self.spec.partial_view,
+                "bundle": str(keys / f"{peer.name}.bundle"),
+                "roster": str(keys / "roster.json"),
+                "data": str(directory / "data.npy"),
+                "state_dir": str(directory / "state"),
+                "timing": self.spec.timing,
+                "fitness": peer.fitness,
+                "faults": self.misfortunes.armed(peer.name),
+                "control": "stdio",
+                "n_clusters": peer.n_clusters,
+            }
+            | beside
+            | device_settings(self.spec, peer)
+        )
 
     def _all_linked(self) -> bool:
         return not self._apart()
@@ -181,6 +182,7 @@ class ProcessFleet:
         """End every process; a second time does nothing."""
         self._ended = True
         self.misfortunes.cancel()
+        self.devices.cancel()
         ends = await asyncio.gather(*(child.end(_LEAVE_S) for child in self.children.values()), return_exceptions=True)
         await self._server.close()
         if self._ports is not None:
@@ -200,7 +202,8 @@ class ProcessFleet:
     async def submit(self, request: JobRequest) -> JobRecord:
         """Hand in a job at the first peer and wait until a majority has synced it."""
         before = set(self.record.jobs)
-        by = next(child for child in self.children.values() if child.alive)
+        await self._until(lambda: any(map(self._answers, self.children)), self.spec.give_up_s)  # or all are asleep
+        by = next(child for child in self.children.values() if self._answers(child.name) or child.alive)
         by.tell(
             {
                 "do": "submit",
@@ -218,6 +221,7 @@ class ProcessFleet:
         )
         if not before:
             self.misfortunes.plan()
+            self.devices.plan()
         await self._until(lambda: bool(set(self.record.jobs) - before or self.record.refused), _ANSWER_S)
         new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
         if not new:
@@ -237,15 +241,16 @@ class ProcessFleet:
             if came:
                 break
             silent_s = self.now - self.record.progress_at
-            living = sum(self.misfortunes.counts(name) for name in job.roster)
+            living = sum(self._counts(name) for name in job.roster)
             failure = self.record.minority(job, living)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self.spec.give_up_s:
-                lost = [name for name in job.roster if not self.misfortunes.counts(name)]
+                lost = [name for name in job.roster if not self._counts(name)]
                 return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, self.misfortunes.links())}"
-        name = sorted(job.digests)[0]
-        child = next((self.children[n] for n in sorted(job.digests) if self.children[n].alive), None)
+        sleeps = any(self.children[name].asleep for name in job.digests)
+        await self._until(lambda: any(map(self._answers, job.digests)), self.spec.give_up_s if sleeps else 0.0)
+        child = next((self.children[n] for n in sorted(job.digests) if self._answers(n)), None)
         if child is None:
             return "every peer that had finished is gone"
         name = child.name
@@ -260,13 +265,12 @@ class ProcessFleet:
 
     async def _collect_notes(self, job: JobRecord) -> None:
         """Ask every peer that finished what it kept for itself: its part of the result."""
-        asked = [
-            name for name in sorted(job.digests) if self.children[name].alive and name not in self.misfortunes.paused
-        ]
+        asked = [name for name in sorted(job.digests) if self._will_answer(name)]
         for name in asked:
             file = self._directory / name / f"{job.job_id}.note"
             self.children[name].tell({"do": "note", "job": job.job_id, "file": str(file)})
-        await self._until(lambda: all((name, job.job_id) in self._notes for name in asked), _ANSWER_S)
+        answer_s = _ANSWER_S + self.spec.quiet_s
+        await self._until(lambda: all((name, job.job_id) in self._notes for name in asked), answer_s)
         for name in asked:
             if note := self._notes.get((name, job.job_id)):
                 job.notes[name] = Arrays.decode(note)
@@ -275,7 +279,7 @@ class ProcessFleet:
         """Ask peers that finished for the blobs of the result, one after the other until one has it."""
         for digest in digests:
             for name in sorted(job.digests):
-                if digest in job.blobs or not self.children[name].alive or name in self.misfortunes.paused:
+                if digest in job.blobs or not self._will_answer(name):
                     continue
                 file = self._directory / name / f"{digest.hex()[:16]}.blob"
                 self._blobs.pop(digest, None)
@@ -285,16 +289,29 @@ class ProcessFleet:
                     job.blobs[digest] = data
 
     def _finished(self, job: JobRecord) -> bool:
-        expected = [name for name in job.roster if name not in job.digests and self.misfortunes.counts(name)]
+        expected = [name for name in job.roster if name not in job.digests and self._counts(name)]
         return bool(job.digests) and all(self.misfortunes.cut_off(name, list(job.digests)) for name in expected)
 
     async def counters(self) -> dict[str, dict[str, Any]]:
         """What every peer that answers has sent, received and used."""
-        asked = [child for child in self.children.values() if child.alive and child.name not in self.misfortunes.paused]
+        asked = [child for name, child in self.children.items() if self._answers(name)]
+        before, self._counters = self._counters, {}
         for child in asked:
             child.tell({"do": "counters"})
         await self._until(lambda: all(c.name in self._counters or not c.alive for c in asked), _ANSWER_S)
+        self._counters = before | self._counters
         return self._counters
+
+    def _counts(self, name: str) -> bool:
+        """Whether the peer is there, or will be back or awake."""
+        return self.misfortunes.counts(name) and not self.devices.gone(name)
+
+    def _answers(self, name: str) -> bool:
+        return self._will_answer(name) and not self.children[name].asleep
+
+    def _will_answer(self, name: str) -> bool:
+        """Whether the peer answers now, or when it wakes up."""
+        return self.children[name].alive and name not in self.misfortunes.paused and not self.devices.gone(name)
 
     # -- what children say --------------------------------------------------------------------------------------------
 
@@ -302,6 +319,7 @@ class ProcessFleet:
         verb = fields.pop("verb")
         if verb == "counters":
             self._counters[child.name] = fields
+            self.devices.heard(child.name, fields)
         elif verb == "suffers":
             self.misfortunes.heard(child.name, verb, fields)
         elif verb == "blob":
@@ -319,6 +337,7 @@ class ProcessFleet:
         t = fields.pop("t") - self._began
         if verb == "started":
             self._sees[name] = {}
+            self.devices.started(name)
         elif verb == "member":
             if fields["status"] == "alive":
                 self._sees[name][fields["member"]] = None
@@ -361,7 +380,9 @@ class ProcessFleet:
             lost = child.process is None or child.process.returncode != 0
             finished = last is not None and name in last.digests
             kept = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
+            lost = lost or self.devices.gone(name)
             peers[name] = {"finished": finished, "lost": lost} | {key: counters.get(key) for key in kept}
+            peers[name] |= self.devices.told(name)
         unfired = self.misfortunes.unfired()
         for name in self._failed:
             why = f"{name} ended by itself: {self.children[name].why()}"

@@ -101,7 +101,7 @@ class VirtualDevices:
     def told(self, name: str) -> dict[str, Any]:
         """Return what a result says of a device's energy, as of now."""
         if name in self._devices.metered:
-            self._devices.read(name, self._use(name))
+            self._read(name)
         return self._devices.told(name)
 
     def _follow(self, name: str) -> None:
@@ -111,8 +111,11 @@ class VirtualDevices:
 
     def _look(self) -> None:
         for name in self._devices.metered:
-            self._devices.read(name, self._use(name))
+            self._read(name)
         self._world.at(self._world.now + LOOK_S, self._look)
+
+    def _read(self, name: str) -> None:
+        self._devices.read(name, self._use(name), idle=self._world.peers[name].core is None)
 
     def _use(self, name: str) -> Use:
         counters, tasks = self._world.peers[name].counters, self._tasks

@@ -38,12 +38,13 @@ class Worker:
     """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen.
 
     `load` reads this peer's rows, in the worker's thread and before the first task: a peer answers others from the start,
-    however long its rows take.
+    however long its rows take. It has a `share` of one processor: after each task it rests, so that a task of so many seconds
+    of a processor takes that over the share.
     """
 
     def __init__(
         self, load: Callable[[], Local], store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
-        done: Callable[[Computed], None], failed: Callable[[BaseException], None],
+        done: Callable[[Computed], None], failed: Callable[[BaseException], None], share: float = 1.0,
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
@@ -55,6 +56,7 @@ class Worker:
         self._failed = failed
         #: How many times as long as its own time each task takes; more than 1 stands in for a slower processor.
         self.slowness = 1.0
+        self._share = share
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[Compute | _Rows | str] = queue.SimpleQueue()
         self._queue.put(_READ)
@@ -104,8 +106,9 @@ class Worker:
     def _slowly(self, effect: Compute) -> Computed:
         began_s = time.thread_time()
         event = self._perform(effect)
-        if self.slowness > 1.0:
-            self._closing.wait((self.slowness - 1.0) * (time.thread_time() - began_s))
+        longer = self.slowness / self._share
+        if longer > 1.0:
+            self._closing.wait((longer - 1.0) * (time.thread_time() - began_s))
         return event
 
     def _perform(self, effect: Compute) -> Computed:

@@ -14,6 +14,7 @@ import asyncio
 import base64
 import json
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -164,5 +165,6 @@ class Control:
                 "bytes_received": counters.bytes_received,
                 "dropped": counters.dropped,
                 "max_rss_mb": max_rss_mb(),
+                "cpu_s": time.process_time(),
             }
         )

@@ -36,7 +36,7 @@ from p2pclust.peer.shell import Shell, exit_code, explain
 from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.suffering import Suffering
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.timing import Limits, Timing, preset
 from p2pclust.protocols.local import Local
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.keys import load_bundle, load_roster
@@ -64,6 +64,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
         ``suffers`` (see `p2pclust.peer.suffering`). Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where
         peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this
         peer's columns of given first centers.
+        ``quiet_s``: how long any peer of the fleet may be silent by plan. ``cpu_share``: of one processor, for mathematics.
         For testbeds ``link``: the ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of
         others' up-links, see p2pclust.transport.shaping.
 
@@ -87,8 +88,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     if config["control"] == "stdio":
         die_with_parent()
     loop = asyncio.get_running_loop()
-    name, timing, limits = str(config["name"]), preset(config["timing"]), Limits()
-    lines = Lines(1) if config["control"] == "stdio" else None
+    name, timing, limits = str(config["name"]), _timing(config), Limits()
+    share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if config["control"] == "stdio" else None
     watch = _watcher(lines, config)
     bundle = load_bundle(config["bundle"])
     roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
@@ -108,7 +109,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     try:
         core = Core(_identity(config, links), store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
-        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.computed, shell.failed)
+        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.computed, shell.failed, share)
         watch("started", {"pid": os.getpid(), "address": links.address})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, shell.leave)
@@ -175,6 +176,10 @@ def die_with_parent() -> None:
         import ctypes  # noqa: PLC0415
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _timing(config: Mapping[str, Any]) -> Timing:
+    return preset(config["timing"]).allowing(float(config.get("quiet_s", 0.0)))
 
 
 def _identity(config: Mapping[str, Any], links: ZmqLinks) -> Identity:
