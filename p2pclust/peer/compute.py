@@ -38,8 +38,8 @@ class Worker:
     """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen.
 
     `load` reads this peer's rows, in the worker's thread and before the first task: a peer answers others from the start,
-    however long its rows take. It has a `share` of one processor: after each task it rests, so that a task of so many seconds
-    of a processor takes that over the share.
+    however long its rows take. It has a `share` of one processor: after each task it rests, so that a task of so many
+    seconds of a processor takes that over the share.
     """
 
     def __init__(

@@ -458,7 +458,7 @@ def test_backends_refuse_what_they_cannot_do(scenario_file: Write) -> None:
     check_backend(linked, "processes")
     with pytest.raises(UsageError) as error:
         check_backend(linked, "in-process")
-    assert str(error.value) == "meter-01: link: the in-process backend has no links: choose another backend"
+    assert str(error.value) == "meter: link: the in-process backend has no devices: choose another backend"
     faulty = load_scenario(scenario_file('[[faults]]\nat = { seconds = 1 }\ndo = "kill"\nwho = "peer"\n'))
     check_backend(faulty, "processes")
     with pytest.raises(UsageError) as error:
