@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["Chronicle", "Round", "Span", "Strike", "Term"]
+__all__ = ["ASLEEP", "Chronicle", "Round", "Span", "Strike", "Term"]
 
 Event = Mapping[str, Any]
 Link = tuple[str, str]
@@ -22,6 +22,8 @@ DONE: Final[Mapping[str, str]] = {
     "corrupt-data": "has corrupt data", "drain": "has an empty battery",
 }  # fmt: skip
 _AWAY: Final = ("kill", "restart", "pause", "leave", "drain")
+_TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data")
+ASLEEP: Final = "asleep"
 _BACK: Final = ("resume", "join")
 
 
@@ -87,7 +89,9 @@ class Chronicle:
     here : dict of str to Span
         From a peer's start until it left, or the end.
     away : dict of str to list of Span
-        When it was killed or paused.
+        When it was killed, paused or asleep; why an :data:`ASLEEP` one was stands behind the word.
+    troubled : dict of str to list of Span
+        When it was there, but cut off, slow, losing messages, or with damaged rows.
     terms, rounds, strikes, waits : list
         In order; `waits` are the times in which a majority was missing.
     finished : dict of (str, str) to float
@@ -111,6 +115,7 @@ class Chronicle:
     end: float = field(init=False, default=0.0)
     here: dict[str, Span] = field(init=False, default_factory=dict)
     away: dict[str, list[Span]] = field(init=False, default_factory=dict)
+    troubled: dict[str, list[Span]] = field(init=False, default_factory=dict)
     terms: list[Term] = field(init=False, default_factory=list)
     rounds: list[Round] = field(init=False, default_factory=list)
     strikes: list[Strike] = field(init=False, default_factory=list)
@@ -122,6 +127,7 @@ class Chronicle:
     def __post_init__(self) -> None:
         self.end = max((float(event["t"]) for event in self.events), default=0.0)
         self._gone: dict[str, tuple[float, str]] = {}
+        self._in_trouble: dict[tuple[str, str], float] = {}
         self._began: dict[str, float] = {}
         self._left: dict[str, float] = {}
         self._open: dict[str, Term] = {}
@@ -132,6 +138,7 @@ class Chronicle:
             "started": self._started, "exited": self._exited, "left": self._leaves, "fault": self._fault,
             "resumed": self._resumed, "submitted": self._submitted, "job": self._job, "elected": self._elected,
             "combined": self._combined, "finished": self._finishes, "waiting": self._waiting, "link": self._link,
+            "asleep": self._asleep, "awake": self._resumed, "drained": self._drained, "recovered": self._recovered,
         }  # fmt: skip
         for event in self.events:
             known = verbs.get(event["verb"])
@@ -142,6 +149,8 @@ class Chronicle:
     def _close(self) -> None:
         for peer, (since, what) in self._gone.items():
             self._add_away(peer, since, self.end, what)
+        for peer, do in list(self._in_trouble):
+            self._relieve(peer, do, self.end)
         for term in self._open.values():
             self._end_term(term, self.end)
         self.terms.sort(key=lambda term: (term.start, term.job))
@@ -169,8 +178,9 @@ class Chronicle:
 
     def _goes(self, peer: str, t: float, what: str) -> None:
         self._gone.setdefault(peer, (t, what))
-        # A paused aggregator may go on; a dead one does not.
-        for job in [job for job, term in self._open.items() if term.peer == peer and what != DONE["pause"]]:
+        # A paused or sleeping aggregator may go on; a dead one does not.
+        dead = what != DONE["pause"] and not what.startswith(ASLEEP)
+        for job in [job for job, term in self._open.items() if term.peer == peer and dead]:
             self._end_term(self._open.pop(job), t)
 
     def _exited(self, event: Event, t: float) -> None:
@@ -187,11 +197,33 @@ class Chronicle:
         done = DONE.get(do, do)
         number = event.get("round", event.get("planned"))
         when = f" while {event['phase']} round {number}" if event.get("phase") else ""
-        self.strikes.append(Strike(t, peer, do, f"{peer} {done}{when}".strip()))
+        who = [str(name) for name in event.get("who") or (peer,)]
+        self.strikes.append(Strike(t, peer, do, f"{', '.join(who)} {done}{when}".strip()))
         if do in _AWAY:
             self._goes(peer, t, done)
         elif do in _BACK:
             self._returns(peer, t)
+        for name in who if do in _TROUBLE else ():
+            self._in_trouble.setdefault((name, do), t)
+        for name in who if do == "heal" else ():
+            self._relieve(name, "cut", t)
+
+    def _recovered(self, event: Event, t: float) -> None:
+        # Of those that were cut off together one is named.
+        do = str(event["from"])
+        for name in [name for name, what in self._in_trouble if what == do and (do == "cut" or name == event["peer"])]:
+            self._relieve(name, do, t)
+
+    def _relieve(self, peer: str, do: str, t: float) -> None:
+        since = self._in_trouble.pop((peer, do), None)
+        if since is not None:
+            self.troubled.setdefault(peer, []).append(Span(since, t, DONE[do]))
+
+    def _asleep(self, event: Event, t: float) -> None:
+        self._goes(event["peer"], t, f"{ASLEEP}: {event['why']}")
+
+    def _drained(self, event: Event, t: float) -> None:
+        self.strikes.append(Strike(t, event["peer"], "drain", f"{event['peer']} {DONE['drain']}"))
 
     def _resumed(self, event: Event, t: float) -> None:
         self._returns(event["peer"], t)

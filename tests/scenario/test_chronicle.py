@@ -104,3 +104,30 @@ def test_what_is_not_known_changes_nothing() -> None:
     assert (told.end, told.away, told.terms) == (2.0, {}, [])
     assert told.strikes[0].told == "x dance"
     assert Chronicle([], []).end == 0.0
+
+
+def test_sleep_is_no_failure_and_trouble_is_no_absence() -> None:
+    told = Chronicle(
+        [
+            *STARTED, event(1.0, "a", "elected", job="j", term=1), event(2.0, "a", "asleep", why="duty cycle"),
+            event(3.0, "a", "awake"),
+            event(3.5, "b", "fault", do="cut", who=["b", "c"]), event(4.0, "b", "recovered", **{"from": "cut"}),
+            event(4.0, "c", "fault", do="slow"), event(5.0, "c", "recovered", **{"from": "slow"}),
+            event(5.5, "b", "fault", do="drop"),
+            event(6.0, "b", "drained", energy_j=1.0), event(6.0, "b", "asleep", why="battery empty"),
+            event(7.0, "a", "left"),
+        ],
+        "abc",
+    )  # fmt: skip
+    assert told.terms == [Term("j", 1, "a", 1.0, 7.0)], "it aggregates on when it wakes up"
+    assert told.away == {"a": [Span(2.0, 3.0, "asleep: duty cycle")], "b": [Span(6.0, 7.0, "asleep: battery empty")]}
+    assert told.troubled == {
+        "b": [Span(3.5, 4.0, "cut off"), Span(5.5, 7.0, "loses messages")],
+        "c": [Span(3.5, 4.0, "cut off"), Span(4.0, 5.0, "slowed down")],
+    }  # fmt: skip
+    assert [strike.told for strike in told.strikes] == [
+        "b, c cut off",
+        "c slowed down",
+        "b loses messages",
+        "b has an empty battery",
+    ]

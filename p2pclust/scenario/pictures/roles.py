@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.chronicle import Chronicle, Span, Term
+from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
 from p2pclust.scenario.pictures.canvas import COLOURS, INK, LINK, WRONG
 from p2pclust.scenario.pictures.inline import PAPER, Drawing
 from p2pclust.topology import Overlay
@@ -145,9 +145,14 @@ def _draw_peers(
         away = [(span.start, span.end) for span in told.away.get(name, ())]
         if away:
             veil = axes.scatter([x], [y], s=size * 0.62, color=PAPER, linewidths=0, alpha=0.85, zorder=4)
-            cross = axes.scatter([x], [y], s=size * 0.4, color=WRONG, marker="x", linewidths=2.6, zorder=5)
-            for part in (veil, cross):
-                drawing.mark(part, when=away)
+            drawing.mark(veil, when=away)
+            failed = [(span.start, span.end) for span in told.away[name] if not span.what.startswith(ASLEEP)]
+            if failed:
+                cross = axes.scatter([x], [y], s=size * 0.4, color=WRONG, marker="x", linewidths=2.6, zorder=5)
+                drawing.mark(cross, when=failed)
+            else:
+                asleep = axes.text(x, y, "z", ha="center", va="center", fontsize=11, color=INK, zorder=5)
+                drawing.mark(asleep, when=away)
     if len(names) <= _NAMED:
         _write_names(drawing, axes, place_of, terms_of, size)
 
@@ -194,10 +199,13 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
     marks = [dot(color=colour, label=f"{group} ({counts[group]})") for group, colour in class_colours(groups).items()]
     if any(not term.within for term in told.terms):
         marks.append(dot(color=PAPER, markeredgecolor=_CROWN, markeredgewidth=3, label="aggregated"))
-    if any(told.away.values()):
+    whys = [span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans]
+    if not all(whys):
         marks.append(
             dot(color=WRONG, marker="x", markeredgecolor=WRONG, markeredgewidth=2.5, label="failed, or was away")
         )
+    if any(whys):
+        marks.append(dot(color=INK, marker="$z$", markeredgecolor=INK, label="was asleep at times"))
     if any(not _steady(spans, told) for spans in told.linked.values()):
         marks.append(Line2D([], [], color=LINK, alpha=0.3, label="faint: linked for a short time"))
     if loaded:

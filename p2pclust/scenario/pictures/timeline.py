@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.chronicle import Chronicle, Term
+from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Term
 from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.roles import class_colours
@@ -98,6 +98,12 @@ def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: i
             [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2
         )
         drawing.mark(gap[0], peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
+    for span in told.troubled.get(name, ()):
+        stripe = axes.broken_barh(
+            [(span.start, span.end - span.start)], (lane + 0.22, 0.12), facecolors=WRONG, linewidth=0
+        )
+        stripe.set_zorder(4)
+        drawing.mark(stripe, peer=name, tip=f"{name}: {span.what}, {span.start:.2f} to {span.end:.2f} s")
     for term in told.terms:
         if term.peer == name:
             _draw_term(drawing, axes, term, lane, told.end)
@@ -160,8 +166,12 @@ def _legend(drawing: Drawing, told: Chronicle) -> None:
         marks.append(Patch(facecolor=_CROWN, label="aggregates"))
     if told.strikes:
         marks.append(Line2D([], [], linestyle="", marker="X", color=WRONG, markersize=9, label="a fault strikes"))
+    if any(span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans):
+        marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label="asleep, or away"))
+    if told.troubled:
+        marks.append(Patch(facecolor=WRONG, label="thin: cut off, slow, or with bad rows"))
     if told.finished:
         marks.append(Line2D([], [], linestyle="", marker="o", color=GOOD, markersize=5, label="finished"))
     if told.waits:
         marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting for somebody who is out of reach"))
-    drawing.figure.legend(handles=marks, loc="outside lower center", ncols=5, fontsize=9, frameon=False)
+    drawing.figure.legend(handles=marks, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
