@@ -15,7 +15,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from p2pclust.cli import choose, data, doctor, fleet, keys, operate, peer, protocols, reproduce, run, simulate, topology
+from p2pclust.cli import (
+    choose,
+    compare,
+    data,
+    doctor,
+    fleet,
+    keys,
+    operate,
+    peer,
+    protocols,
+    reproduce,
+    run,
+    simulate,
+    topology,
+)
 from p2pclust.cli.output import complain, put_json
 from p2pclust.errors import P2PClustError
 
@@ -107,6 +121,7 @@ def top(
 
 
 app.command("run", short_help="Run a scenario and check what it expects.")(run.run)
+app.command("compare", short_help="Put runs side by side.")(compare.compare)
 app.command("choose", short_help="Let the fleet choose the number of clusters.")(choose.choose)
 app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
 app.command("reproduce", short_help="Measure the papers' tables again, beside their numbers.")(reproduce.reproduce)

@@ -1,0 +1,281 @@
+"""Runs side by side: what each was, what it came to and what it cost, and where they differ.
+
+Everything is read from `result.json`, so runs of other days, machines and versions can be compared; what a result does not
+tell is left empty.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.errors import UsageError
+
+__all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
+
+Value = str | float | bool | None
+Result = Mapping[str, Any]
+
+_SAME: Final = 1e-12  # numbers that are nearer to each other, relatively, are the same
+
+
+@dataclass(frozen=True)
+class Run:
+    """A result, and what it is called beside others."""
+
+    name: str
+    result: Result
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing about all runs.
+
+    Attributes
+    ----------
+    part : str
+        What it is about: the run, a job, its cost, or what was expected.
+    what : str
+    values : tuple
+        One for each run; None where a result does not tell.
+    unit : str
+        ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
+    """
+
+    part: str
+    what: str
+    values: tuple[Value, ...]
+    unit: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all values are the same."""
+        first = self.values[0]
+        return any(not _same(first, value) for value in self.values[1:])
+
+    @property
+    def ratio(self) -> float | None:
+        """The largest number over the smallest, where all are positive; None elsewhere."""
+        numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numbers) < len(self.values) or min(numbers) <= 0:
+            return None
+        return max(numbers) / min(numbers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in plain values."""
+        told = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
+        return told | {"differs": self.differs, "ratio": self.ratio}
+
+
+def read_runs(paths: Sequence[Path]) -> list[Run]:
+    """Read results.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Output directories of ``p2pclust run``, or their ``result.json``.
+
+    Returns
+    -------
+    list of Run
+        Called by their folders, as short as they can be told apart.
+
+    Raises
+    ------
+    UsageError
+        If there are fewer than two, or one is no result: names it.
+    """
+    if len(paths) < 2:
+        raise UsageError(f"{len(paths)} result: expected two or more, to put them side by side")
+    files = [path / "result.json" if path.is_dir() else path for path in paths]
+    results = [_read(file, path) for file, path in zip(files, paths, strict=True)]
+    return [Run(name, result) for name, result in zip(_names(files), results, strict=True)]
+
+
+def _read(file: Path, given: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        missing = "has no result.json" if given.is_dir() else "no such file or folder"
+        raise UsageError(f"{given}: {missing}: expected an output directory of p2pclust run") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read as JSON ({error}): expected the result.json of a run") from None
+    sound = isinstance(result, dict) and isinstance(result.get("jobs"), list) and isinstance(result.get("peers"), dict)
+    if not sound or not all(isinstance(part, dict) for part in (*result["jobs"], *result["peers"].values())):
+        raise UsageError(f"{file}: is not the result of a run: it has no jobs and peers")
+    return dict(result)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """Return what runs are called: the end of each folder's path that tells it from the others, else their numbers.
+
+    Examples
+    --------
+    >>> _names([Path("/x/one/result.json"), Path("/x/two/result.json")])
+    ['one', 'two']
+    >>> _names([Path("/a/out/result.json"), Path("/b/out/result.json")])
+    ['a/out', 'b/out']
+    >>> _names([Path("/a/result.json"), Path("/a/result.json")])
+    ['a (1)', 'a (2)']
+    """
+    folders = [file.resolve().parent.parts if file.name == "result.json" else file.resolve().parts for file in files]
+    for depth in range(1, max(map(len, folders)) + 1):
+        names = ["/".join(parts[-depth:]) for parts in folders]
+        if len(dict.fromkeys(names)) == len(names):
+            return names
+    short = ["/".join(parts[-1:]) for parts in folders]
+    return [f"{name} ({number})" for number, name in enumerate(short, start=1)]
+
+
+def compare(runs: Sequence[Run]) -> list[Line]:
+    """Put runs side by side.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+
+    Returns
+    -------
+    list of Line
+        In an order that people read; a line that no run tells anything for is left out.
+
+    Examples
+    --------
+    >>> one, two = ({"jobs": [], "peers": {}, "seed": seed, "backend": "simulated"} for seed in (1, 2))
+    >>> [(line.what, line.values, line.differs) for line in compare([Run("one", one), Run("two", two)])][:2]
+    [('backend', ('simulated', 'simulated'), False), ('seed', (1, 2), True)]
+    """
+    lines = [_line(runs, "run", what, get, unit) for what, get, unit in _OF_RUN]
+    n_jobs = max(len(run.result["jobs"]) for run in runs)
+    for number in range(n_jobs):
+        part = "job" if n_jobs == 1 else f"job {number + 1}"
+        entries = [run.result["jobs"][number] if number < len(run.result["jobs"]) else {} for run in runs]
+        asked = [_dict(entry, "parameters") for entry in entries]
+        for key in dict.fromkeys(key for parameters in asked for key in parameters):
+            values = tuple(_plain(parameters.get(key)) for parameters in asked)
+            lines.append(Line(f"{part}, as asked for", key, values))
+        lines += [Line(part, what, tuple(_plain(get(entry)) for entry in entries), unit) for what, get, unit in _OF_JOB]
+    lines += [_line(runs, "cost", what, get, unit) for what, get, unit in _OF_COST]
+    lines += _expectations(runs)
+    return [line for line in lines if any(value not in (None, "") for value in line.values)]
+
+
+def _line(runs: Sequence[Run], part: str, what: str, get: Callable[[Result], Any], unit: str) -> Line:
+    return Line(part, what, tuple(_plain(get(run.result)) for run in runs), unit)
+
+
+def _expectations(runs: Sequence[Run]) -> list[Line]:
+    """What was expected of any of them, and whether it held; several runs may expect other things."""
+    told: list[dict[str, Any]] = []
+    for run in runs:
+        items = run.result.get("expectations") or []
+        told.append({item["what"]: bool(item["held"]) for item in items if isinstance(item, dict) and "held" in item})
+    every = dict.fromkeys(what for held in told for what in held)
+    return [Line("expected", what, tuple(held.get(what) for held in told)) for what in every]
+
+
+def _dict(entry: Result, key: str) -> Mapping[str, Any]:
+    found = entry.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(value: Any) -> Value:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return json.dumps(value)
+
+
+def _same(one: Value, other: Value) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, int | float):
+        return one is other or (type(one) is type(other) and one == other)
+    return isinstance(other, int | float) and math.isclose(one, other, rel_tol=_SAME)
+
+
+def _total(key: str) -> Callable[[Result], float | None]:
+    """Return what adds up over all peers: None where nobody tells."""
+    return lambda result: sum(_of_peers(result, key)) if _of_peers(result, key) else None
+
+
+def _most(key: str) -> Callable[[Result], float | None]:
+    return lambda result: max(_of_peers(result, key), default=None)
+
+
+def _of_peers(result: Result, key: str) -> list[float]:
+    values = [peer.get(key) for peer in result["peers"].values()]
+    return [value for value in values if isinstance(value, int | float)]
+
+
+def _finished(result: Result) -> str:
+    return f"{sum(bool(peer.get('finished')) for peer in result['peers'].values())} of {len(result['peers'])}"
+
+
+def _identical(entry: Result) -> bool | None:
+    digests = _dict(entry, "digests")
+    return len(dict.fromkeys(digests.values())) == 1 if digests else None
+
+
+def mark(line: Line) -> str:
+    """Return by how much values differ: how many times, where they are numbers; empty where they do not.
+
+    Examples
+    --------
+    >>> mark(Line("cost", "bytes", (100, 250))), mark(Line("run", "seed", (1, 1))), mark(Line("job", "a", ("x", "y")))
+    ('× 2.5', '', 'yes')
+    """
+    if not line.differs:
+        return ""
+    # Seeds are numbers by chance only.
+    return "yes" if line.ratio is None or line.what == "seed" else f"× {line.ratio:.3g}"
+
+
+def shown(value: Value, unit: str = "") -> str:
+    """Return a value for people.
+
+    Examples
+    --------
+    >>> shown(1234567, "B"), shown(True), shown(None), shown(0.591566), shown(2.0, "s")
+    ('1.2 MB', 'yes', '-', '0.592', '2 s')
+    """
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if unit == "B":
+        scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if value >= f), (1.0, "B"))
+        return f"{value / scale:.1f} {unit}" if scale > 1 else f"{value} B"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+_Get = tuple[str, Callable[[Result], Any], str]
+_OF_RUN: Final[tuple[_Get, ...]] = (
+    ("scenario", lambda r: r.get("scenario"), ""), ("backend", lambda r: r.get("backend"), ""),
+    ("seed", lambda r: r.get("seed"), ""),
+    ("peers finished", _finished, ""), ("virtual time", lambda r: r.get("virtual_seconds"), "s"),
+    ("time", lambda r: r.get("wall_seconds"), "s"), ("failure", lambda r: r.get("failure"), ""),
+)  # fmt: skip
+_OF_JOB: Final[tuple[_Get, ...]] = (
+    ("protocol", lambda e: e.get("protocol"), ""), ("rounds", lambda e: e.get("rounds"), ""),
+    ("converged", lambda e: e.get("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
+    ("job's time", lambda e: e.get("seconds"), "s"), ("adjusted Rand index", lambda e: _dict(e, "metrics").get("ari"), ""),
+    ("accuracy", lambda e: _dict(e, "metrics").get("accuracy"), ""),
+    ("wrong links", lambda e: _dict(e, "metrics").get("wrong_links"), ""),
+    ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
+    ("from the pooled result", lambda e: _dict(e, "pooled").get("relative_difference"), ""),
+    ("gap to the pooled result", lambda e: _dict(e, "gap").get("center_distance"), ""),
+    ("same bits at all", _identical, ""), ("suppressed", lambda e: e.get("suppressed"), ""),
+    ("failure", lambda e: e.get("failure"), ""),
+)  # fmt: skip
+_OF_COST: Final[tuple[_Get, ...]] = (
+    ("messages sent", _total("messages_sent"), ""), ("bytes sent", _total("bytes_sent"), "B"),
+    ("bytes sent by the busiest", _most("bytes_sent"), "B"), ("energy", _total("energy_j"), "J"),
+    ("energy of the hungriest", _most("energy_j"), "J"), ("memory of the largest", _most("max_rss_mb"), "MB"),
+)  # fmt: skip
