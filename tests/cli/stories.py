@@ -47,6 +47,7 @@ STORIES: dict[str, Story] = {
         )
         + _set("jobs.0.hidden=[8, 4, 8]", "jobs.0.max_refinements=1", "expect.finished_at_least=4")
     ),
+    "broken-tablet": Story(short=_set("jobs.0.max_rounds=8", "expect.ari_at_least=0.4")),
     "fedcref-digits": Story(),
     "fedcref-mnist": Story(
         short=_set("fleet.peers=3", "data.partition.rows_per_class=30", "jobs.0.epochs=2", "jobs.0.max_refinements=1")
@@ -55,6 +56,7 @@ STORIES: dict[str, Story] = {
     "gossip-ring": Story(short=_set("fleet.peers=9", "jobs.0.max_rounds=8", "expect.finished_at_least=8")),
     "hidden-cluster": Story(),
     "iris-kmeans": Story(),
+    "late-motes": Story(),
     "library-nodes": Story(short=_set("jobs.0.max_rounds=24")),
     "library-sensors": Story(short=_set("jobs.0.max_rounds=15")),
     "lost-majority": Story(ends=3),
