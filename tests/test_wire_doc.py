@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from p2pclust.peer import codec
+from p2pclust.peer.asked import VERBS
 from p2pclust.peer.messages import Digest, Frame, Message, Name, Update
 from p2pclust.transport import wire
 
@@ -68,3 +69,11 @@ def test_the_page_has_the_limits() -> None:
     }
     for what, value in limits.items():
         assert f"| {what} | {value} |" in PAGE, f"docs/wire.md: {what} is {value}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_page_has_what_may_be_asked_at_the_door(verb: str) -> None:
+    told = {str: "text", bytes: "bytes", int: "int", float: "float", list: "texts"}
+    fields = ", ".join(f"`{name}` {told[kind]}" for name, (kind, _) in VERBS[verb].fields.items())
+    row = f"| `{verb}` | {'with ' + fields if fields else 'nothing'} | {VERBS[verb].meaning} |"
+    assert row in PAGE, f"docs/wire.md: the row of {verb} is: {row}"

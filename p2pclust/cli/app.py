@@ -26,8 +26,10 @@ from p2pclust.cli import (
     peer,
     protocols,
     reproduce,
+    result,
     run,
     simulate,
+    submit,
     topology,
 )
 from p2pclust.cli.output import complain, put_json
@@ -131,5 +133,12 @@ app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
 app.command("peer", short_help="Run one peer beside this device's data.")(peer.peer)
 app.command("status", short_help="Show what a running peer knows.")(operate.status)
+app.command("peers", short_help="Show who sees whom, and why not.")(operate.peers)
+app.command("submit", short_help="Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)(submit.submit)
+app.command("jobs", short_help="List the jobs of a running peer.")(operate.jobs)
+app.command("watch", short_help="Show what happens to a job until it ends.")(submit.watch)
+app.command("result", short_help="Show or write what came of a job.")(result.result)
+app.command("assign", short_help="Label rows with what the fleet agreed on.")(result.assign)
+app.command("cancel", short_help="End a job in the whole fleet.")(submit.cancel)
 app.add_typer(fleet.app, name="fleet", short_help="Start, keep and end the peers of an inventory.")
 app.command("doctor", short_help="Check that this machine can run peers.")(doctor.doctor)

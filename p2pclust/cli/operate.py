@@ -1,42 +1,43 @@
-"""``p2pclust status`` and the other commands that ask a running peer."""
+"""What all commands that ask a running peer share, and those that only show: ``status``, ``peers``, ``jobs``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.output import people, put_json
 
-__all__ = ["BundleOption", "JsonOption", "PeerOption", "RosterOption", "door_of", "status"]
+if TYPE_CHECKING:
+    from p2pclust.fleet.asking import Door
 
-PeerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--peer",
-        metavar="ADDRESS",
-        help="Which peer to ask: its state directory or the socket in it, or NAME@HOST:PORT of its door on the network. "
-        "Default $P2PCLUST_DOOR, or state/door.",
-    ),
-]
+__all__ = [
+    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "peers",
+    "status", "table_of",
+]  # fmt: skip
+
+_ADDRESS = (
+    "Which peer to ask: its state directory or the socket in it, or NAME@HOST:PORT of its door on the network. "
+    "Default $P2PCLUST_DOOR, or state/door."
+)
+PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS)]
 BundleOption = Annotated[
     Path | None,
-    typer.Option(
-        "--bundle", metavar="FILE", help="Your key, where the door is on the network; default $P2PCLUST_BUNDLE."
-    ),
+    typer.Option("--bundle", metavar="FILE", help="Your key, for a door on the network; default $P2PCLUST_BUNDLE."),
 ]
 RosterOption = Annotated[
     Path | None,
     typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or as much of it as is unique.")]
 
 
-def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Any:
-    """Return the door that the options name: `p2pclust.fleet.asking.Door`."""
+def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
+    """Return the door that the options name."""
     from p2pclust.fleet.asking import DEFAULT, ENVIRONMENT, Door  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
@@ -60,28 +61,101 @@ def status(
     if as_json:
         put_json(told)
         return
-    _show(told)
-
-
-def _show(told: Mapping[str, Any]) -> None:
-    console, fleet = people(), told["fleet"]
+    console, fleet, data = people(), told["fleet"], told["data"]
     console.print(
-        f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {_duration(told['uptime_s'])}, "
-        f"{told['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})"
+        f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {duration_of(told['uptime_s'])}, "
+        f"{told['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
+        soft_wrap=True,
     )
+    console.print(
+        f"its data cannot be used: {data['problem']}" if data["problem"] else
+        f"its data: {data['rows']} rows of {data['columns']} columns",
+        soft_wrap=True,
+    )  # fmt: skip
     if told["waiting"]:
-        console.print(f"no majority: {told['waiting']}, {fleet['majority']} are needed")
-    console.print(_table(["peer", "status", "heard", "why"], [_member_row(member) for member in told["members"]]))
-    jobs = [job for job in told["jobs"] if not job["within"]]
-    if jobs:
-        console.print(_table(["job", "protocol", "round", "phase", "aggregator", "waits for"], map(_job_row, jobs)))
+        console.print(f"no majority: {told['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
+    console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, told["members"])))
+    _show_jobs(_own(told["jobs"]))
+
+
+def peers(
+    peer: Annotated[
+        list[str] | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS + " May be repeated.")
+    ] = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show whom a running peer sees, and why not the others; of several peers, who sees whom.
+
+    A peer knows its own view only. Give --peer several times to see the views of several peers side by side.
+
+    \b
+    Examples:
+      p2pclust peers
+      p2pclust peers --peer a/state --peer b/state
+    """
+    views = []
+    addresses: list[str | None] = [*peer] if peer else [None]
+    for address in addresses:
+        with door_of(address, bundle, roster) as door:
+            views.append(door.ask("status"))
+    if as_json:
+        put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
+        return
+    console = people()
+    if len(views) > 1:
+        console.print(_matrix(views))
+    for view in views:
+        if len(views) == 1:
+            console.print(
+                f"as {view['peer']} sees it; each peer has a view of its own (--peer shows another's)", soft_wrap=True
+            )
+            columns = ["peer", "status", "incarnation", "address", "heard", "why"]
+            console.print(table_of(columns, ([*_row(m)] for m in view["members"])))
+            continue
+        for member in view["members"]:
+            if member["why"]:
+                console.print(
+                    f"{view['peer']} about {member['name']}: {member['status']}: {member['why']}", soft_wrap=True
+                )
+
+
+def jobs(
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that a round of another job wants.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the jobs that a running peer takes part in: where each stands, for whom it waits, how it ended.
+
+    \b
+    Examples:
+      p2pclust jobs
+      p2pclust jobs --peer meter-02@10.0.0.2:7400 --bundle me.bundle
+    """
+    with door_of(peer, bundle, roster) as door:
+        told = door.ask("status")
+    listed = told["jobs"] if every else _own(told["jobs"])
+    if as_json:
+        put_json({"peer": told["peer"], "jobs": listed})
     else:
+        _show_jobs(listed)
+
+
+def _own(listed: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [job for job in listed if not job["within"]]
+
+
+def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
+    console = people()
+    if not listed:
         console.print("no jobs")
-
-
-def _member_row(member: Mapping[str, Any]) -> list[str]:
-    heard = "never" if member["heard_s"] is None else f"{_duration(member['heard_s'])} ago"
-    return [member["name"], member["status"], heard, member["why"]]
+        return
+    console.print(
+        table_of(["job", "protocol", "round", "phase", "aggregator", "waits for, or why"], map(_job_row, listed))
+    )
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:
@@ -89,7 +163,31 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
     return [job["job"], job["protocol"], str(job["round"]), job["phase"], job["aggregator"], job["reason"] or waits]
 
 
-def _table(columns: list[str], rows: Any) -> Any:
+def _heard(member: Mapping[str, Any]) -> str:
+    return "never" if member["heard_s"] is None else f"{duration_of(member['heard_s'])} ago"
+
+
+def _member_row(member: Mapping[str, Any]) -> list[str]:
+    return [member["name"], member["status"], _heard(member), member["why"]]
+
+
+def _row(member: Mapping[str, Any]) -> list[str]:
+    name, state, why = member["name"], member["status"], member["why"]
+    return [name, state, str(member["incarnation"]), member["address"], _heard(member), why]
+
+
+def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
+    """One row for each peer that was asked; a dot is the peer itself."""
+    names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
+    rows = []
+    for view in views:
+        sees = {member["name"]: member["status"] for member in view["members"]}
+        rows.append([view["peer"], *("." if name == view["peer"] else sees.get(name, "?") for name in names)])
+    return table_of(["sees", *names], rows)
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
+    """Return a table as people read it, whose cells are never cut."""
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -100,12 +198,12 @@ def _table(columns: list[str], rows: Any) -> Any:
     return table
 
 
-def _duration(seconds: float) -> str:
+def duration_of(seconds: float) -> str:
     """Say a duration in the unit that fits it.
 
     Examples
     --------
-    >>> _duration(0.4), _duration(75), _duration(7300), _duration(200_000)
+    >>> duration_of(0.4), duration_of(75), duration_of(7300), duration_of(200_000)
     ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
     """
     if seconds < 60:

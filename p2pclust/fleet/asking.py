@@ -128,18 +128,22 @@ class Door:
             raise FleetError(f"the peer at {self.address} does not answer within {within_s:g} s: is it very busy?")
         return answer[0]
 
-    def follow(self, verb: str, /, within_s: float = float("inf"), **fields: Any) -> Iterator[dict[str, Any]]:
+    def follow(
+        self, verb: str, /, within_s: float = float("inf"), *, in_all_s: float = float("inf"), **fields: Any
+    ) -> Iterator[dict[str, Any]]:
         """Ask a question that has several answers, and yield them as they come, until the last.
 
         Parameters
         ----------
         within_s : float
             How long each may take; then the iteration ends.
+        in_all_s : float
+            How long all of them together may take.
         """
         self._send(verb, fields)
-        last = False
+        until, last = time.monotonic() + in_all_s, False
         while not last:
-            answer = self._receive(within_s)
+            answer = self._receive(min(within_s, until - time.monotonic()))
             if answer is None:
                 return
             fields, last = answer
@@ -188,6 +192,11 @@ class Door:
             self._socket = self._here() if self._where is None else self._far(*self._where)
             self._socket.sndtimeo = 1000
         return self._socket
+
+    @property
+    def state_dir(self) -> Path | None:
+        """The state directory of the peer, if its door is on this device."""
+        return self._path().parent if self._where is None else None
 
     def _path(self) -> Path:
         path = Path(self.address)

@@ -1,7 +1,7 @@
 """What operators may ask a running peer: each verb of the door, checked, and answered from the shell.
 
 A field that is missing, of another type or not known is refused in one line. Nobody who asks can stop the peer: whatever a
-verb raises that is meant for people becomes the answer.
+verb raises that is meant for people becomes the answer. What this peer keeps for itself is told on this device only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError
-from p2pclust.peer.door import Asker
+from p2pclust.peer.door import HERE, Asker
+from p2pclust.peer.events import Cancel, Submit
+from p2pclust.peer.job import Job
+from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.shell import Shell
-from p2pclust.peer.status import snapshot
+from p2pclust.peer.status import job_snapshot, snapshot
 
-__all__ = ["VERBS", "Asked", "Verb"]
+__all__ = ["PART_BYTES", "VERBS", "Asked", "Verb"]
 
+#: Of what is read in parts; a whole number of a blob's chunks.
+PART_BYTES: Final = 512 * 1024
+_MOST_WAITING: Final = 256  # who wait for something to happen
 _REQUIRED: Final = object()
+_JOB: Final = {"job": (str, _REQUIRED)}
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,25 @@ class Verb:
 
 
 VERBS: Final[dict[str, Verb]] = {
-    "status": Verb({}, "What this peer knows of itself, the fleet and its jobs."),
-}
+    "status": Verb({}, "What this peer knows of itself, the fleet and its jobs"),
+    "submit": Verb(
+        {
+            "mathematics": (bytes, _REQUIRED), "roster": (list, []), "missing": (str, "wait"), "patience_s": (float, 0.0),
+            "deadline_s": (float, 0.0), "aggregator": (str, ""), "collect": (str, ""), "tolerance": (float, 0.0),
+            "mixing": (str, ""), "ticks": (int, 0),
+        },
+        "Hand in a job. Two answers: its id and roster; then, when a majority of the roster has its document on disk, "
+        "`accepted`",
+    ),
+    "job": Verb(_JOB, "All about one job but its state: where it stands, its mathematics, the state's digest and size"),
+    "read": Verb(
+        {**_JOB, "what": (str, "state"), "digest": (bytes, b""), "part": (int, 0)},
+        "One part of 512 KiB of a job's `state`, of a `blob` that its result names, or of the `note` that this peer keeps "
+        "for itself, which is told on this device only; `last` with the last part",
+    ),
+    "watch": Verb(_JOB, "Where the job stands, then each report of this peer on it as it comes, the last with `outcome`"),
+    "cancel": Verb(_JOB, "End the job. Two answers: at once, and at its end with `outcome`, which may still be `done`"),
+}  # fmt: skip
 
 
 class Asked:
@@ -56,9 +80,20 @@ class Asked:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
+        self._n_asked = 0
+        self._submitting: dict[str, Asker] = {}  # by what comes back in the report
+        self._accepting: dict[str, Asker] = {}  # by job, as all that follow
+        self._ending: dict[str, list[Asker]] = {}
+        self._watching: dict[str, list[Asker]] = {}
         self._answers: dict[str, Callable[[Asker, dict[str, Any]], None]] = {
             "status": self._status,
+            "submit": self._submit,
+            "job": self._job,
+            "read": self._read,
+            "watch": self._watch,
+            "cancel": self._cancel,
         }
+        shell.listen(self._reported)
 
     def take(self, asker: Asker, verb: str, fields: dict[str, Any]) -> None:
         """A question came."""
@@ -69,5 +104,138 @@ class Asked:
         except P2PClustError as error:
             asker.refuse(str(error), error.exit_code)
 
+    # -- jobs -----------------------------------------------------------------------------------------------------------
+
+    def _find(self, named: str) -> Job | LeaderlessJob:
+        """The job of that id, or of the only one that begins so."""
+        jobs = self._shell.core.jobs.jobs
+        found = [job_id for job_id in jobs if job_id == named] or [
+            job_id for job_id in jobs if named and job_id.removeprefix("job-").startswith(named.removeprefix("job-"))
+        ]
+        if len(found) != 1:
+            why = "knows several jobs of that name" if found else "does not know the job"
+            raise UsageError(
+                f"{self._shell.core.identity.name} {why}: {named!r:.80}: `p2pclust jobs` lists what it knows"
+            )
+        return jobs[found[0]]
+
     def _status(self, asker: Asker, fields: dict[str, Any]) -> None:
         asker.answer(snapshot(self._shell))
+
+    def _submit(self, asker: Asker, fields: dict[str, Any]) -> None:
+        if not all(isinstance(name, str) for name in fields["roster"]):
+            raise UsageError("submit: roster: expected names")
+        self._room()
+        self._n_asked += 1
+        tag = str(self._n_asked)
+        self._submitting[tag] = asker
+        mathematics, roster = fields.pop("mathematics"), tuple(fields.pop("roster"))
+        self._shell.step(Submit(mathematics, roster, **fields, asked=tag))
+
+    def _cancel(self, asker: Asker, fields: dict[str, Any]) -> None:
+        job = self._find(fields["job"])
+        if job.ledger.finished:
+            told = job_snapshot(self._shell, job.id)
+            asker.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
+            return
+        self._room()
+        by = self._shell.core.identity.name if asker.name == HERE else asker.name
+        self._n_asked += 1
+        tag = str(self._n_asked)
+        self._submitting[tag] = asker
+        self._ending.setdefault(job.id, []).append(asker)
+        asker.answer({"job": job.id, "by": by}, last=False)
+        self._shell.step(Cancel(job.id, by, tag))
+        if self._submitting.pop(tag, None) is None:  # refused
+            self._ending[job.id].remove(asker)
+
+    def _job(self, asker: Asker, fields: dict[str, Any]) -> None:
+        job = self._find(fields["job"])
+        ref = job.ledger.register.ref
+        asker.answer({
+            **job_snapshot(self._shell, job.id), "finished": job.ledger.finished, "mathematics": job.document.job,
+            "digest": b"" if ref is None else ref.digest, "size_bytes": 0 if ref is None else ref.size_bytes,
+            "terms": [[term, name] for term, name in sorted(job.terms.items())],
+            "features": self._shell.worker.rows["features"],
+        })  # fmt: skip
+
+    def _read(self, asker: Asker, fields: dict[str, Any]) -> None:
+        job, part = self._find(fields["job"]), fields["part"]
+        if part < 0:
+            raise UsageError("read: part: expected 0 or more")
+        match fields["what"]:
+            case "state":
+                ref = job.ledger.register.ref
+                if ref is None:
+                    raise UsageError(f"{job.id} has no state yet")
+                data = self._blob(ref.digest, part) if ref.payload is None else _cut(ref.payload, part)
+            case "blob":
+                if not self._shell.core.blobs.has(fields["digest"]):
+                    raise UsageError("read: this peer does not have that blob: ask another of the roster")
+                data = self._blob(fields["digest"], part)
+            case "note" if asker.name != HERE:
+                raise UsageError("read: what a peer keeps for itself is told on its own device only")
+            case "note":
+                data = _cut(job.desk.note, part)
+            case what:
+                raise UsageError(f"read: what = {what!r:.40}: expected state, blob or note")
+        asker.answer({"data": data, "last": len(data) < PART_BYTES})
+
+    def _blob(self, digest: bytes, part: int) -> bytes:
+        chunk_bytes = self._shell.core.limits.chunk_bytes
+        each = PART_BYTES // chunk_bytes
+        chunks = (self._shell.store.chunk(digest, index) for index in range(part * each, (part + 1) * each))
+        return b"".join(chunk for chunk in chunks if chunk is not None)
+
+    def _watch(self, asker: Asker, fields: dict[str, Any]) -> None:
+        job = self._find(fields["job"])
+        over = job.ledger.finished
+        told = job_snapshot(self._shell, job.id)
+        asker.answer({"verb": "standing", **told, **({"outcome": told["phase"]} if over else {})}, last=over)
+        if not over:
+            self._room()
+            self._watching.setdefault(job.id, []).append(asker)
+
+    def _room(self) -> None:
+        waiting = [asker for askers in (*self._ending.values(), *self._watching.values()) for asker in askers]
+        if len(waiting) + len(self._submitting) + len(self._accepting) >= _MOST_WAITING:
+            raise UsageError("too many others wait at this door: ask another peer")
+
+    # -- what happens ---------------------------------------------------------------------------------------------------
+
+    def _reported(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """The core reports something: somebody may wait for it."""
+        tag = fields.get("asked", "")
+        if isinstance(tag, str) and tag in self._submitting and verb in ("submitted", "refused"):
+            asker = self._submitting.pop(tag)
+            if verb == "refused":
+                asker.refuse(str(fields["reason"]), 3)
+            else:
+                self._accepting[fields["job"]] = asker
+                asker.answer({"job": fields["job"], "roster": fields["roster"], "accepted": False}, last=False)
+        elif verb == "accepted" and fields["job"] in self._accepting:
+            self._accepting.pop(fields["job"]).answer({"job": fields["job"], "accepted": True})
+        job_id = fields.get("job", "")
+        if isinstance(job_id, str) and (self._watching or self._ending):
+            self._tell(job_id, verb, fields)
+
+    def _tell(self, job_id: str, verb: str, fields: Mapping[str, Any]) -> None:
+        over = verb == "finished"
+        told: dict[str, Any] = {"verb": verb, **fields}
+        if over and (job_id in self._watching or job_id in self._ending):
+            standing = job_snapshot(self._shell, job_id)
+            told |= {"outcome": standing["phase"], "reason": standing["reason"]}
+        elif verb == "phase" and job_id in self._watching:
+            told["aggregator"] = self._shell.core.jobs.jobs[job_id].standing()[1]
+        for watched in (job_id, str(fields.get("within", ""))):
+            last = over and watched == job_id
+            stay = [asker for asker in self._watching.pop(watched, []) if asker.answer(told, last=last) and not last]
+            if stay:
+                self._watching[watched] = stay
+        if over:
+            for asker in self._ending.pop(job_id, []):
+                asker.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
+
+
+def _cut(data: bytes, part: int) -> bytes:
+    return data[part * PART_BYTES : (part + 1) * PART_BYTES]

@@ -8,8 +8,9 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,8 @@ class Worker:
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
+        #: What operators may know of the rows: how many, of which columns, and what is wrong with them.
+        self.rows: Mapping[str, Any] = {"rows": 0, "columns": 0, "features": [], "problem": "not read yet"}
         self._store = store
         self._limits = limits
         self._memories = Memories()
@@ -96,6 +99,10 @@ class Worker:
                     self._local = self._local.with_rows(item.X)
                 else:
                     self._local = self._load()
+                    self.rows = {
+                        "rows": self._local.n_samples, "columns": self._local.n_features,
+                        "features": list(self._local.feature_names), "problem": self._local.problem,
+                    }  # fmt: skip
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
                 self._tell(self._failed, error)
 

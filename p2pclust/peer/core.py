@@ -83,6 +83,7 @@ class Core:
         self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
     ) -> None:
         self.identity = identity
+        self.limits = limits
         self.routing = Routing(identity.name, identity.overlay, identity.links)
         self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, self.routing)
         # One above the last life: a "dead" of that life never buries this one.

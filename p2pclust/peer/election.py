@@ -60,6 +60,7 @@ class Election:
         self._heard_at = float("-inf")  # when this term's aggregator was last heard
         self.role = Role.FOLLOWER
         self.aggregator = ""
+        self.terms: dict[int, str] = {}  # who aggregated, as far as this life of the peer has heard
         # A peer whose store was lost since the submission counts for no majority, so it does not stand either.
         self._stands = document.counts(context.me, context.store_id)
 
@@ -78,7 +79,7 @@ class Election:
     def follow(self, aggregator: str, term: int) -> None:
         """The aggregator of `term`, which is not below the ledger's, was heard."""
         self.step_down(term)
-        self.aggregator = aggregator
+        self.aggregator = self.terms[term] = aggregator
         self._heard_at = self._ctx.now
         self._arm()
 
@@ -217,7 +218,7 @@ class Election:
 
     def _become_aggregator(self) -> None:
         self.role = Role.AGGREGATOR
-        self.aggregator = self._ctx.me
+        self.aggregator = self.terms[self._ledger.term] = self._ctx.me
         self._ctx.timers.cancel(self._timer)
         fields = {**self._document.told, "term": self._ledger.term, "round": self._ledger.register.round}
         self._ctx.report("elected", **fields, votes=len(self._votes), of=len(self._document.roster))

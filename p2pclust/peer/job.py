@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
@@ -195,6 +197,11 @@ class Job:
             self._gathering.look()
         if name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
             self.election.aggregator_lost()
+
+    @property
+    def terms(self) -> Mapping[int, str]:
+        """Who aggregated in which term, as far as this life of the peer has heard."""
+        return self.election.terms
 
     def standing(self) -> tuple[str, str, list[str]]:
         """Say for people what this job is at here, who aggregates as far as known, and for whom is waited."""

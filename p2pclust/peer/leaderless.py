@@ -20,6 +20,7 @@ Nothing of a tick is on disk. Who restarts has no masses and so no place in the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,11 @@ class LeaderlessJob:
         """Membership changed its mind about a roster peer."""
         if not self.ledger.finished:
             self.circles.look()
+
+    @property
+    def terms(self) -> Mapping[int, str]:
+        """Nobody aggregates."""
+        return {}
 
     def standing(self) -> tuple[str, str, list[str]]:
         """Say for people what this job is at here, that nobody aggregates, and for whom is waited."""

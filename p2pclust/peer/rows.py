@@ -67,4 +67,6 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
         # What is wrong with it is told as in every backend.
         return Local(np.load(path, allow_pickle=False), **more), 0
     data = read_source(config, cancelled)
-    return Local(data.X, **{"ids": data.id, **more}), data.dropped
+    local = Local(data.X, **{"ids": data.id, **more})
+    local.feature_names = data.feature_names
+    return local, data.dropped

@@ -6,7 +6,7 @@ Everything here is one peer's view, and says so: nobody has a better one. Nothin
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.events import Ref
 from p2pclust.peer.membership import Member
 from p2pclust.peer.quorum import majority
+from p2pclust.protocols.engine import CANCELLED
 from p2pclust.protocols.job import JobState
+from p2pclust.protocols.pieces import Stored
 
 if TYPE_CHECKING:
     from p2pclust.peer.job import Job
@@ -35,7 +37,8 @@ def snapshot(shell: Shell) -> dict[str, Any]:
     dict
         ``peer``, ``version``, ``address``, ``incarnation``, ``uptime_s``; ``fleet`` (``id``, ``serial``, ``enrolled``,
         ``alive`` with this peer, ``majority``); ``members`` and ``jobs``, a list each; ``waiting``: one line if fewer than a
-        majority of the enrolled are here, else empty; ``counters``; ``rss_mb`` and ``max_rss_mb``.
+        majority of the enrolled are here, else empty; ``data`` (``rows``, ``columns``, and the ``problem`` that keeps them
+        out, or empty); ``counters``; ``rss_mb`` and ``max_rss_mb``.
 
         A member: ``name``, ``status``, ``incarnation``, ``address``, ``linked`` (whether it is a neighbour of this peer),
         ``heard_s`` (seconds since it was last heard; None: never), ``why`` (why it is not alive, or why nothing can be
@@ -59,6 +62,7 @@ def snapshot(shell: Shell) -> dict[str, Any]:
         "waiting": f"{len(alive)} of {n_enrolled} enrolled peers are here" if short else "",
         "members": [_member(shell, name) for name in membership.members],
         "jobs": [job_snapshot(shell, job_id) for job_id in core.jobs.jobs],
+        "data": {name: value for name, value in shell.worker.rows.items() if name != "features"},
         "counters": _counters(shell),
         "rss_mb": round(rss_mb(), 1),
         "max_rss_mb": round(max_rss_mb(), 1),
@@ -163,18 +167,21 @@ def _outcome(shell: Shell, job: Job | LeaderlessJob) -> tuple[str, str]:
     assert ref is not None
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
-        known = (ref.digest, *outcome_of(ref, lambda: b"".join(shell.store.read_blob(ref.digest))))
+        known = (ref.digest, *outcome_of(ref, lambda: shell.store.read_blob(ref.digest)))
         shell.outcomes[job.id] = known
     return known[1], known[2]
 
 
-def outcome_of(ref: Ref, read: Callable[[], bytes]) -> tuple[str, str]:
+def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]:
     """Return ``done``, ``failed`` or ``cancelled``, and the reason, of a final state."""
     try:
-        state = JobState.decode(ref.payload if ref.payload is not None else read())
+        stored = ref.payload is None
+        state = JobState.decode_stored(Stored(read, ref.size_bytes)) if stored else JobState.decode(ref.payload or b"")
     except P2PClustError as error:
         return "failed", f"its final state cannot be read here: {error}"
-    return ("done" if state.status == "done" else "failed"), state.reason
+    if state.status == "failed" and state.reason.startswith(CANCELLED):
+        return "cancelled", state.reason
+    return state.status, state.reason
 
 
 def _counters(shell: Shell) -> dict[str, Any]:

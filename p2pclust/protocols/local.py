@@ -69,6 +69,7 @@ class Local:
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self.labels = None if labels is None else np.asarray(labels)
         self.n_clusters = n_clusters
+        self.feature_names: tuple[str, ...] = ()  # where somebody told them; nothing is computed with them
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
         self._points: tuple[bytes, Points] | None = None

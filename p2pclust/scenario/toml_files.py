@@ -9,7 +9,7 @@ from typing import Any
 
 from p2pclust.errors import UsageError
 
-__all__ = ["apply_override", "read_toml"]
+__all__ = ["apply_override", "read_toml", "toml_value"]
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -47,9 +47,9 @@ def apply_override(document: dict[str, Any], override: str) -> None:
         elif isinstance(place, dict):
             place = place.setdefault(step, {})
     if isinstance(place, list):
-        place[_position(override, steps[:-1], steps[-1], place)] = _value(text)
+        place[_position(override, steps[:-1], steps[-1], place)] = toml_value(text)
     elif isinstance(place, dict):
-        place[steps[-1]] = _value(text)
+        place[steps[-1]] = toml_value(text)
     else:
         raise UsageError(f"--set {override}: {'.'.join(steps[:-1])} is a value, not a table")
 
@@ -63,7 +63,7 @@ def _position(override: str, before: Sequence[str], step: str, place: Sequence[A
     )
 
 
-def _value(text: str) -> Any:
+def toml_value(text: str) -> Any:
     """Return the TOML value that a text writes, or the text itself if it writes none."""
     try:
         parsed = tomllib.loads(f"value = {text}")

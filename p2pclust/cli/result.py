@@ -1,0 +1,181 @@
+"""``p2pclust result`` and ``assign``: what a fleet of running peers agreed on, and the labels that follow from it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.columns import columns as columns_of
+from p2pclust.cli.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.output import people, put_json
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.fleet.handing_in import Finished
+    from p2pclust.fleet.labels import Labelled
+
+__all__ = ["assign", "result"]
+
+_SUFFIXES = (".csv", ".json", ".npz")
+
+
+def result(
+    job: JobArgument,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the centers here: .csv, .json or .npz.")
+    ] = None,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what came of a job: the centers in the data's own units, who contributed, the terms, what was kept back.
+
+    The file has the same centers with all digits; a CSV file is written as `p2pclust run` writes centers.csv.
+
+    \b
+    Examples:
+      p2pclust result job-3f2a
+      p2pclust result job-3f2a -o centers.csv
+    """
+    from p2pclust.fleet.handing_in import result_of  # noqa: PLC0415
+
+    if out is not None and out.suffix not in _SUFFIXES:
+        raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
+    with door_of(peer, bundle, roster) as door:
+        found = result_of(door, job)
+    told = _told(found)
+    if out is not None:
+        _write(out, found, told)
+    if as_json:
+        put_json(told)
+        return
+    _show(told)
+    if out is not None:
+        people().print(f"written to {out}", soft_wrap=True)
+
+
+def _told(found: Finished) -> dict[str, Any]:
+    """What is known of a result, in plain values."""
+    from p2pclust.protocols import readings  # noqa: PLC0415
+    from p2pclust.scenario.report import plain  # noqa: PLC0415
+
+    state = found.state
+    rounds = [record for record in state.log if record.stage == state.stage]
+    told: dict[str, Any] = {
+        "job": found.job_id, "protocol": found.job.stages[-1].protocol, "parameters": found.job.stages[-1].parameters,
+        "roster": found.told["roster"], "rounds": len(rounds), "converged": state.converged,
+        "features": found.features, "centers": None, "terms": found.told["terms"],
+        "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
+        "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
+        "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
+        "suppressed": readings.suppressed(state),
+    }  # fmt: skip
+    if "centers" in state.arrays and "origin" in state.arrays:
+        told["centers"] = readings.raw_centers(state).tolist()
+    whole: dict[str, Any] = plain(told)
+    return whole
+
+
+def _show(told: Mapping[str, Any]) -> None:
+    from p2pclust.cli.operate import table_of  # noqa: PLC0415
+
+    console = people()
+    how = "converged" if told["converged"] else "stopped at its limit of rounds"
+    console.print(f"{told['job']}: {told['protocol']}, {told['rounds']} rounds, {how}", soft_wrap=True)
+    console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
+    for name, why in told["abstained"].items():
+        console.print(f"{name} abstained: {why}", soft_wrap=True)
+    if told["suppressed"]:
+        console.print(f"kept back by privacy rules: {told['suppressed']} times", soft_wrap=True)
+    if told["terms"]:
+        told_terms = ", ".join(f"{term} {name}" for term, name in told["terms"])
+        console.print(f"terms that this peer saw: {told_terms}", soft_wrap=True)
+    if told["centers"] is None:
+        console.print("this protocol ends without centers; `p2pclust assign` gives each row's label", soft_wrap=True)
+        return
+    rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
+    console.print(table_of(["label", *told["features"]], rows))
+
+
+def _write(out: Path, found: Finished, told: Mapping[str, Any]) -> None:
+    if told["centers"] is None:
+        raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
+    if out.suffix == ".json":
+        _put(out, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
+    elif out.suffix == ".csv":
+        rows = [[repr(float(value)) for value in center] for center in told["centers"]]
+        _put(out, _table([told["features"], *rows]))
+    else:
+        import numpy as np  # noqa: PLC0415
+
+        data = io.BytesIO()
+        np.savez(data, centers=np.array(told["centers"]), features=np.array(told["features"]))
+        _put(out, data.getvalue())
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _put(out: Path, data: bytes) -> None:
+    """Write a file whole, beside its place and then into it."""
+    beside = out.with_name(f".{out.name}.tmp")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, out)
+    except OSError as error:
+        raise UsageError(f"-o {out}: cannot be written ({error.strerror})") from None
+
+
+def assign(
+    job: JobArgument,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Other rows to label; default this device's, as its peer reads them."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="The features in that file; default those of the peer's data, by name."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
+    ] = None,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+) -> None:
+    """Label rows with the agreed result: CSV in, the same CSV with the label and the memberships of each row out.
+
+    Without --data it labels the rows of the device that it runs on, which never leave it; with --data those of a file,
+    with whatever peer's help. Rows are scaled as the job agreed. Protocols over columns label this device's own rows only.
+    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best.
+
+    \b
+    Examples:
+      p2pclust assign job-3f2a -o labelled.csv
+      p2pclust assign job-3f2a --data new-rows.csv > labelled.csv
+    """
+    from p2pclust.fleet.labels import label_file, label_own  # noqa: PLC0415
+
+    with door_of(peer, bundle, roster) as door:
+        found: Labelled = (
+            label_own(door, job) if data is None else label_file(door, job, data, columns_of(columns))
+        )  # fmt: skip
+    table = _table([found.header, *found.rows()])
+    if out is None:
+        sys.stdout.write(table.decode())
+        sys.stdout.flush()
+    else:
+        _put(out, table)
+        people().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)

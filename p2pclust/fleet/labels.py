@@ -1,0 +1,195 @@
+"""Label rows with what a fleet agreed on: this device's rows, or those of a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import memberships
+from p2pclust.data.readers import read
+from p2pclust.data.sources import read_source
+from p2pclust.errors import DataError, UsageError
+from p2pclust.fleet.asking import Door
+from p2pclust.fleet.handing_in import Finished, result_of
+from p2pclust.protocols import engine
+from p2pclust.protocols.job import JobState
+from p2pclust.protocols.local import Local, in_working_coordinates
+from p2pclust.protocols.verbs import Desk
+
+if TYPE_CHECKING:
+    from p2pclust.data import DataSet
+
+__all__ = ["Labelled", "label_file", "label_own", "labelled"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows with labels, and memberships where the protocol has them."""
+
+    columns: tuple[str, ...]  # of the rows as they are written again
+    cells: Sequence[Sequence[str]] = field(repr=False)
+    labels: NDArray[np.int64]
+    memberships: Floats | None = None  # (n, C)
+
+    @property
+    def header(self) -> list[str]:
+        """The names of all columns; where a name is taken, an underscore makes it another."""
+        n = 0 if self.memberships is None else self.memberships.shape[1]
+        names = list(self.columns)
+        for name in ["label", *(f"membership_{number}" for number in range(n))]:
+            while name in names:
+                name += "_"  # noqa: PLW2901
+            names.append(name)
+        return names
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yield the cells of each row, with what was found behind them."""
+        for number, row in enumerate(self.cells):
+            more = [] if self.memberships is None else [repr(float(value)) for value in self.memberships[number]]
+            yield [*row, str(int(self.labels[number])), *more]
+
+
+def label_own(door: Door, job_id: str) -> Labelled:
+    """Label the rows of the device whose peer is asked, read again from their source as its configuration says.
+
+    Raises
+    ------
+    UsageError
+        If the peer is not on this device: no row leaves its own.
+    """
+    if door.state_dir is None:
+        raise UsageError(
+            f"{door.address}: a device's rows are labelled on that device, for they never leave it: run this there, or "
+            "name a file with --data"
+        )
+    file = door.state_dir / "peer.json"
+    try:
+        config: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(
+            f"{file}: the peer's configuration cannot be read: was it started by `p2pclust peer`?"
+        ) from None
+    found = result_of(door, job_id, own=True)
+    data = read_source(config)
+    local = Local(data.X, ids=data.id)
+    _check_columns(found, data)
+    me = found.told["roster"].index(config["name"]) if config["name"] in found.told["roster"] else -1
+    return _with_cells(config["data"], data, *labelled(found, local, own=me))
+
+
+def label_file(door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None) -> Labelled:
+    """Label the rows of a file; its features are found by the names that the peer's data have, unless they are named."""
+    found = result_of(door, job_id)
+    if found.job.by_columns:
+        raise UsageError(
+            f"{found.job_id}: in {found.job.stages[-1].protocol} each peer holds other columns and nobody whole centers, so "
+            "only rows of the job have labels: ask each peer on its own device, without --data"
+        )
+    given = columns if columns is not None else _by_name(path, found)
+    data = read(path, columns=given)
+    _check_columns(found, data)
+    return _with_cells(str(path), data, *labelled(found, Local(data.X)))
+
+
+def labelled(found: Finished, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
+    """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
+
+    Parameters
+    ----------
+    found : Finished
+    local : Local
+        The rows.
+    own : int
+        The roster index of the peer whose rows these are; -1 for other rows.
+    """
+    job, state = found.job, found.state
+    if problem := local.problem:
+        raise DataError(problem)
+    if job.at_desk and own < 0:
+        return _by_models(found, local), None
+    desk = Desk(own, found.note, found.blobs.get) if job.at_desk else None
+    kept = engine.conclude(job, state, local, desk)
+    if "labels" not in kept:
+        raise DataError(f"{found.job_id}: these rows have no labels in this job: are they those that it was done with?")
+    fuzzifier = getattr(job.protocols[-1], "fuzzifier", None)
+    if fuzzifier is None or "centers" not in state.arrays:
+        return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None
+    points = in_working_coordinates(local.X, *_coordinates(state))
+    return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier)
+
+
+def _coordinates(state: JobState) -> tuple[Floats, Floats]:
+    return state.arrays["origin"], state.arrays["scale"]
+
+
+def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
+    """FedCRef's label of a row that no peer held: the group whose model reconstructs it best."""
+    from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
+    from p2pclust.clustering.stacks import reconstruction_errors  # noqa: PLC0415
+    from p2pclust.protocols.fedcref import FedCRefProtocol  # noqa: PLC0415
+    from p2pclust.protocols.fedcref_agreed import Agreed  # noqa: PLC0415
+
+    protocol = found.job.protocols[-1]
+    if not isinstance(protocol, FedCRefProtocol):
+        raise UsageError(f"{found.job_id}: {protocol.id} labels a device's own rows only: leave --data out")
+    agreed = Agreed.of(found.state.arrays)
+    digests = [agreed.group_model(group) for group in agreed.alive.tolist()]
+    groups = np.flatnonzero([digest in found.blobs for digest in digests])
+    if not groups.size:
+        return np.full(local.n_samples, -1, np.int64)
+    data = [found.blobs[digest] for digest in digests if digest in found.blobs]
+    models = ModelStack.decode(protocol.architecture(found.state.arrays), data, protocol.encoding)
+    rows = in_working_coordinates(local.X, *_coordinates(found.state)).X
+    errors = reconstruction_errors(models, rows, device=protocol.device)
+    return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
+
+
+def _by_name(path: Path, found: Finished) -> list[str] | None:
+    """The job's features, if the file has a column of each name; otherwise all its columns are taken."""
+    if path.suffix != ".csv":
+        return None
+    header = _header(path)
+    return list(found.features) if set(found.features) <= set(header) else None
+
+
+def _header(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [name.strip() for name in next(csv.reader(file), [])]
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
+
+
+def _check_columns(found: Finished, data: DataSet) -> None:
+    n_features = len(found.features)
+    if not found.job.by_columns and n_features and data.X.shape[1] != n_features:
+        raise DataError(
+            f"{data.name}: {data.X.shape[1]} columns, but the job has {n_features} features "
+            f"({', '.join(found.features[:8])}): name them with --columns"
+        )
+
+
+def _with_cells(
+    source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None
+) -> Labelled:  # fmt: skip
+    """Put labels beside the rows as they stood in a CSV file, or else beside the numbers that were read."""
+    written = Labelled(tuple(data.feature_names), [[repr(float(v)) for v in row] for row in data.X], labels, degrees)
+    path = Path(source) if isinstance(source, str) else None
+    if path is None or path.suffix != ".csv" or data.dropped or not path.is_file():
+        return written
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = [row for row in csv.reader(file) if row]
+    if len(lines) == len(labels) + 1:
+        return replace(written, columns=tuple(name.strip() for name in lines[0]), cells=lines[1:])
+    return written  # without a header, say

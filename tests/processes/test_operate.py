@@ -1,0 +1,185 @@
+"""All commands for operators, one after another, against three real peers that `p2pclust peer` started."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from p2pclust.cli.app import app
+from p2pclust.errors import FleetError
+from p2pclust.fleet.asking import Door
+from p2pclust.fleet.children import ReservedPorts
+from p2pclust.transport.keys import throwaway_fleet, write_fleet
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+NAMES = ("a", "b", "c")
+CENTERS = ((0.0, 0.0), (4.0, 4.0), (0.0, 5.0))
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Fleet:
+    """Three peers and a command line."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.peers: dict[str, subprocess.Popen[bytes]] = {}
+        rng = np.random.default_rng(0)
+        write_fleet(home / "fleet", *throwaway_fleet([*NAMES, "z"]))
+        self.ports = ReservedPorts(len(NAMES) + 1)
+        self.address = {
+            name: f"127.0.0.1:{port}" for name, port in zip((*NAMES, "door"), self.ports.numbers, strict=True)
+        }
+        for name in NAMES:
+            rows = np.concatenate([rng.normal(center, 0.3, (20, 2)) for center in CENTERS])
+            lines = [f"{name}{number},{x!r},{y!r}" for number, (x, y) in enumerate(rows.tolist())]
+            (home / f"{name}.csv").write_text("who,x,y\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+    def start(self, name: str) -> None:
+        join = [word for other in NAMES if other != name for word in ("--join", f"{other}@{self.address[other]}")]
+        door = ["--door", self.address["door"]] if name == "b" else []
+        words = [
+            "peer", "--name", name, "--listen", self.address[name], *join, *door, "--roster", "fleet/roster.json",
+            "--bundle", f"fleet/{name}.bundle", "--data", f"{name}.csv", "--columns", "x,y", "--state-dir", name,
+            "--timing", "fast",
+        ]  # fmt: skip
+        with (self.home / f"{name}.log").open("ab") as log:
+            command = [sys.executable, "-m", "p2pclust", *words]
+            self.peers[name] = subprocess.Popen(command, cwd=self.home, stdout=log, stderr=log)
+
+    def end(self, name: str, number: int = signal.SIGTERM) -> None:
+        peer = self.peers.pop(name)
+        peer.send_signal(number)
+        peer.wait(20)
+
+    def run(self, *words: str, code: int = 0) -> Ran:
+        """Run a command in this process: each would take a second to start."""
+        out, err = io.StringIO(), io.StringIO()
+        ended = pytest.raises(SystemExit)
+        with (
+            contextlib.chdir(self.home),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            ended as end,
+        ):
+            app(list(words))
+        ran = Ran(int(end.value.code or 0), out.getvalue(), err.getvalue())
+        assert ran.code == code, f"{words}: {ran}"
+        assert "Traceback" not in ran.err
+        return ran
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self.run(*words, "--json", code=code).out)
+
+    def until_alive(self, *names: str, at: str = "a") -> None:
+        """Wait until the peer is there, has read its rows, and sees these alive."""
+        until, told = time.monotonic() + 60, {}
+        while time.monotonic() < until:
+            with contextlib.chdir(self.home), contextlib.suppress(FleetError), Door(at) as door:
+                told = door.ask("status")
+                alive = {member["name"] for member in told["members"] if member["status"] == "alive"}
+                if alive == set(names) and told["data"]["rows"]:
+                    return
+            threading.Event().wait(0.1)
+        raise AssertionError(told)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    monkeypatch.setenv("P2PCLUST_DOOR", "a")
+    monkeypatch.delenv("P2PCLUST_BUNDLE", raising=False)
+    made = Fleet(tmp_path)
+    try:
+        for name in NAMES:
+            made.start(name)
+        yield made
+    finally:
+        for name in list(made.peers):
+            made.end(name, signal.SIGKILL)
+        made.ports.release()
+
+
+def test_a_walk_through_all_commands(fleet: Fleet) -> None:
+    fleet.until_alive("b", "c")
+    assert "z" in {m["name"]: m["why"] for m in fleet.json("peers")["views"][0]["members"]}
+    matrix = fleet.run("peers", "--peer", "a", "--peer", "b").err
+    assert "nobody has told its address yet" in matrix
+
+    # A job from its beginning to its end, asked over the network and on the device.
+    done = fleet.json(
+        "submit", "llf-fcm", "--clusters", "3", "--scaling", "minmax", "--fuzzifier", "1.5", "--tol", "0", "--max-rounds",
+        "8", "--wait", "--peer", f"b@{fleet.address['door']}", "--bundle", "fleet/c.bundle",
+    )  # fmt: skip
+    assert done["outcome"] == "done"
+    job = done["job"]
+    assert [told["phase"] for told in fleet.json("jobs")["jobs"]] == ["done"]
+    assert fleet.json("watch", job[:10])["outcome"] == "done"
+    told = fleet.json("result", job, "-o", "centers.csv", "--peer", "c")
+    assert told["contributors"] == list(NAMES)
+    assert (told["rounds"], told["features"]) == (8, ["x", "y"])
+    near = [min(np.hypot(x - p, y - q) for p, q in told["centers"]) for x, y in CENTERS]
+    assert max(near) < 0.3
+    header, *rows = (fleet.home / "centers.csv").read_text().splitlines()
+    assert header == "x,y"
+    assert [[float(cell) for cell in row.split(",")] for row in rows] == told["centers"]
+
+    # Labels: of the device's own rows as they stand in the file, and of others.
+    header, *rows = fleet.run("assign", job).out.splitlines()
+    assert header == "who,x,y,label,membership_0,membership_1,membership_2"
+    assert len(rows) == 60
+    first = rows[0].split(",")
+    assert (first[0], first[3]) == ("a0", str(int(np.argmax([float(cell) for cell in first[4:]]))))
+    assert sum(map(float, first[4:])) == pytest.approx(1.0)
+    (fleet.home / "new.csv").write_text("y,note,x\n5.1,up,0.1\n", encoding="utf-8")
+    fleet.run("assign", job, "--data", "new.csv", "-o", "labelled.csv")
+    header, row = (fleet.home / "labelled.csv").read_text().splitlines()
+    assert header == "y,note,x,label,membership_0,membership_1,membership_2"
+    x, y = told["centers"][int(row.split(",")[3])]
+    assert np.hypot(x - 0.1, y - 5.1) < 0.5
+    network = ("--peer", f"b@{fleet.address['door']}", "--bundle", "fleet/c.bundle")
+    assert "never leave it" in fleet.run("assign", job, *network, code=2).err
+
+    # Who is offline learns of a job when it returns; it is cancelled by a peer that did not hand it in.
+    fleet.end("c")
+    slow = fleet.run(
+        "submit", "llf-cm", "--clusters", "3", "--tol", "0", "--max-rounds", "100000", "--missing", "all", "--roster",
+        "a,b,c",
+    ).out.strip()  # fmt: skip
+    assert "llf-cm, round" in fleet.run("watch", slow, "--within", "0.5", code=3).err
+    (standing,) = [told for told in fleet.json("jobs")["jobs"] if told["job"] == slow]
+    assert standing["absent"] == ["c"]
+    fleet.start("c")
+    fleet.until_alive("a", "b", at="c")
+    assert "c" in fleet.json("cancel", slow, "--peer", "c")["reason"]
+    for name in NAMES:
+        (standing,) = [told for told in fleet.json("jobs", "--peer", name)["jobs"] if told["job"] == slow]
+        assert (standing["phase"], standing["reason"]) == ("cancelled", "cancelled by c")
+    assert "too late" in fleet.run("cancel", slow, code=3).err
+    assert "cancelled by c" in fleet.run("result", slow, code=3).err
+
+    # What is wrong is said in one line.
+    for words, code, line in [
+        (("submit", "llf-cm"), 2, "submit: protocol 'llf-cm' needs clusters"),
+        (("submit", "llf-cm", "--clusters", "3", "--fuzzifier", "2"), 2, "submit: protocol 'llf-cm' has no fuzzifier"),
+        (("submit", "llf-cm", "--clusters", "3", "--roster", "a,q"), 3, "not enrolled, or never seen by this peer: q"),
+        (("watch", "job-x"), 2, "a does not know the job: 'job-x'"),
+        (("status", "--peer", "nowhere"), 3, "no peer listens at nowhere: is it running?"),
+    ]:
+        assert fleet.run(*words, code=code).err.startswith(f"error: {line}")
