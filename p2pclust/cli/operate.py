@@ -135,16 +135,21 @@ def jobs(
       p2pclust jobs
       p2pclust jobs --peer meter-02@10.0.0.2:7400 --bundle me.bundle
     """
+    from p2pclust.fleet.handing_in import drift, result_of  # noqa: PLC0415
+
     with door_of(peer, bundle, roster) as door:
         told = door.ask("status")
-    listed = told["jobs"] if every else _own(told["jobs"])
+        listed = told["jobs"] if every else _own(told["jobs"])
+        for job in listed:
+            if job["series"] and job["number"] and job["phase"] == "done":
+                job["drift"] = drift(result_of(door, job["job"]))
     if as_json:
         put_json({"peer": told["peer"], "jobs": listed})
     else:
         _show_jobs(listed)
 
 
-def _own(listed: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [job for job in listed if not job["within"]]
 
 
@@ -160,7 +165,16 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:
     waits = ", ".join(job["waits_for"][:4]) + (f" and {len(job['waits_for']) - 4} more" if job["waits_for"][4:] else "")
-    return [job["job"], job["protocol"], str(job["round"]), job["phase"], job["aggregator"], job["reason"] or waits]
+    turn = f"turn {job['number'] + 1} of every {duration_of(job['every_s'])}" if job["series"] else ""
+    if job["next_s"] is not None:
+        turn += f", the next in {duration_of(job['next_s'])}"
+    why = "; ".join(filter(None, [job["reason"] or waits, turn, drift_of(job)]))
+    return [job["job"], job["protocol"], str(job["round"]), job["phase"], job["aggregator"], why]
+
+
+def drift_of(job: Mapping[str, Any]) -> str:
+    """Say how far the centers of a repeated job moved since the turn before."""
+    return f"centers moved {job['drift']['frobenius']:.3g} since the last" if job.get("drift") else ""
 
 
 def _heard(member: Mapping[str, Any]) -> str:

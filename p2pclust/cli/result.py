@@ -65,6 +65,7 @@ def result(
 
 def _told(found: Finished) -> dict[str, Any]:
     """What is known of a result, in plain values."""
+    from p2pclust.fleet.handing_in import drift  # noqa: PLC0415
     from p2pclust.protocols import readings  # noqa: PLC0415
     from p2pclust.scenario.report import plain  # noqa: PLC0415
 
@@ -73,7 +74,7 @@ def _told(found: Finished) -> dict[str, Any]:
     told: dict[str, Any] = {
         "job": found.job_id, "protocol": found.job.stages[-1].protocol, "parameters": found.job.stages[-1].parameters,
         "roster": found.told["roster"], "rounds": len(rounds), "converged": state.converged,
-        "features": found.features, "centers": None, "terms": found.told["terms"],
+        "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
@@ -81,6 +82,7 @@ def _told(found: Finished) -> dict[str, Any]:
     }  # fmt: skip
     if "centers" in state.arrays and "origin" in state.arrays:
         told["centers"] = readings.raw_centers(state).tolist()
+        told["drift"] = drift(found)
     whole: dict[str, Any] = plain(told)
     return whole
 
@@ -102,6 +104,12 @@ def _show(told: Mapping[str, Any]) -> None:
     if told["centers"] is None:
         console.print("this protocol ends without centers; `p2pclust assign` gives each row's label", soft_wrap=True)
         return
+    if told["drift"]:
+        each = ", ".join(f"{moved:.3g}" for moved in told["drift"]["each"])
+        console.print(
+            f"since the turn before the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}",
+            soft_wrap=True,
+        )
     rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
     console.print(table_of(["label", *told["features"]], rows))
 

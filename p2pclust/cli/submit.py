@@ -45,6 +45,13 @@ def submit(
     collect: Annotated[
         str | None, typer.Option(metavar="star|tree|gossip", help="How contributions come together.")
     ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Again so long after each end (90s, 15m, 1h), from the last centers, on rows read anew.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of all chance in the job; default 0.")] = None,
     within: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How long a majority may take to have the job on disk.")
@@ -65,6 +72,7 @@ def submit(
     Examples:
       p2pclust submit llf-fcm --clusters 3 --scaling minmax
       p2pclust submit llf-cm --clusters 10 --tol 1e-4 --missing all --wait
+      p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
     from p2pclust.fleet import handing_in  # noqa: PLC0415
@@ -72,7 +80,7 @@ def submit(
 
     options = {
         "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience, "deadline_s": deadline,
-        "collect": collect, "seed": seed,
+        "collect": collect, "every": every, "seed": seed,
     }  # fmt: skip
     given: dict[str, Any] = {
         "protocol": protocol,
@@ -87,7 +95,7 @@ def submit(
         def submitted(job_id: str, names: Sequence[str]) -> None:
             console.print(f"handed in {job_id} for {len(names)} peers: {', '.join(names)}", soft_wrap=True)
 
-        job_id = handing_in.submit(door, request, spec.roster or (), within, submitted)
+        job_id = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         ended = _watched(door, job_id, None, quiet=as_json) if wait else None
     if as_json:
@@ -246,7 +254,7 @@ def cancel(
     """End a job in the whole fleet: the peers agree on it, as on any other end.
 
     Waits for that end. Exits with 3 if the job ended otherwise before, or if there is no majority to agree; in that case
-    the peers keep the wish, and end the job when a majority is back.
+    the peers keep the wish, and end the job when a majority is back. Of a job that is repeated it ends the whole series.
 
     \b
     Example:

@@ -7,21 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+import numpy as np
 
 from p2pclust.errors import FleetError, WireError
 from p2pclust.fleet.asking import Door
 from p2pclust.fleet.spec import JobRequest
-from p2pclust.protocols import engine
+from p2pclust.protocols import engine, readings
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.verbs import digest_of
 
-__all__ = ["Finished", "fetch", "result_of", "submit"]
+__all__ = ["Finished", "drift", "fetch", "result_of", "submit"]
 
 
 def submit(
     door: Door, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
-    on_submitted: Callable[[str, list[str]], None] = lambda job_id, roster: None,
+    on_submitted: Callable[[str, list[str]], None] = lambda job_id, roster: None, *, every_s: float = 0.0,
 ) -> str:  # fmt: skip
     """Hand in a job and return its id when a majority of its roster has the document on disk.
 
@@ -35,6 +36,8 @@ def submit(
         How long the fleet may take.
     on_submitted : callable
         Told the id and the roster as soon as these are known.
+    every_s : float
+        If above 0, the job is done again so long after each end, from the centers that it ended with.
 
     Raises
     ------
@@ -45,6 +48,7 @@ def submit(
         "mathematics": msgpack.packb(request.job.to_dict()), "roster": list(roster), "missing": request.missing,
         "patience_s": request.patience_s, "deadline_s": request.deadline_s, "aggregator": request.aggregator,
         "collect": request.collect, "tolerance": request.tolerance, "mixing": request.mixing, "ticks": request.ticks,
+        "every_s": every_s,
     }  # fmt: skip
     job_id = ""
     for answer in door.follow("submit", within_s=within_s, **fields):
@@ -106,6 +110,29 @@ class Finished:
     def named(self, peers: Any) -> list[str]:
         """Return the names of roster indices."""
         return [self.told["roster"][peer] for peer in peers]
+
+
+def drift(found: Finished) -> dict[str, Any] | None:
+    """Return how far the centers of a repeated job moved since the turn before, in the data's own units.
+
+    Returns
+    -------
+    dict or None
+        ``each``: of each center, from the one that it is matched with; ``frobenius``: of all of them together. Centers are
+        matched so that the sum of squares is the least. None for a first turn.
+    """
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
+
+    if not found.told["number"] or "centers" not in found.state.arrays:
+        return None
+    given = next((s.parameters["centers"] for s in found.job.stages if s.parameters.get("init") == "given"), None)
+    centers = readings.raw_centers(found.state)
+    if given is None or np.shape(given) != centers.shape:
+        return None
+    squared = ((np.array(given)[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+    before, now = linear_sum_assignment(squared)
+    moved = np.sqrt(squared[before, now][np.argsort(now)])
+    return {"frobenius": float(np.sqrt((moved**2).sum())), "each": moved.tolist()}
 
 
 def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:

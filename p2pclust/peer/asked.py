@@ -59,7 +59,7 @@ VERBS: Final[dict[str, Verb]] = {
         {
             "mathematics": (bytes, _REQUIRED), "roster": (list, []), "missing": (str, "wait"), "patience_s": (float, 0.0),
             "deadline_s": (float, 0.0), "aggregator": (str, ""), "collect": (str, ""), "tolerance": (float, 0.0),
-            "mixing": (str, ""), "ticks": (int, 0),
+            "mixing": (str, ""), "ticks": (int, 0), "every_s": (float, 0.0),
         },
         "Hand in a job. Two answers: its id and roster; then, when a majority of the roster has its document on disk, "
         "`accepted`",
@@ -134,7 +134,8 @@ class Asked:
 
     def _cancel(self, asker: Asker, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
-        if job.ledger.finished:
+        turn = job.document.turn
+        if job.ledger.finished and turn is None:
             told = job_snapshot(self._shell, job.id)
             asker.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
             return
@@ -143,11 +144,24 @@ class Asked:
         self._n_asked += 1
         tag = str(self._n_asked)
         self._submitting[tag] = asker
-        self._ending.setdefault(job.id, []).append(asker)
-        asker.answer({"job": job.id, "by": by}, last=False)
+        running = self._running(job)
+        if running is not None:
+            self._ending.setdefault(running.id, []).append(asker)
+        asker.answer({"job": job.id if running is None else running.id, "by": by}, last=False)
         self._shell.step(Cancel(job.id, by, tag))
+        if running is None:
+            reason = f"cancelled by {by}: no further job of {turn.series if turn else job.id} begins"
+            asker.answer({"job": job.id, "outcome": "cancelled", "reason": reason, "late": False})
+            self._submitting.pop(tag, None)
+            return
         if self._submitting.pop(tag, None) is None:  # refused
-            self._ending[job.id].remove(asker)
+            self._ending[running.id].remove(asker)
+
+    def _running(self, job: Job | LeaderlessJob) -> Job | LeaderlessJob | None:
+        """What a cancel ends: the job itself, or the newest of its series if it has not ended."""
+        turn, jobs = job.document.turn, self._shell.core.jobs
+        turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.turns(turn.series) if d.id in jobs.jobs]
+        return next((one for one in turns if not one.ledger.finished and not one.document.census), None)
 
     def _job(self, asker: Asker, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])

@@ -100,6 +100,7 @@ class Core:
             "blob": self.blobs,
             "job": self.jobs,
             "submit": self.jobs,
+            "series": self.jobs,
         }
 
     @property

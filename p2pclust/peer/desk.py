@@ -55,6 +55,18 @@ class Children(Protocol):
     def cancelled_by(self, job_id: str) -> str:
         """Who wants a job ended; empty if nobody does."""
 
+    def continues(self, census: Document) -> Task | None:
+        """The task that makes the mathematics of the next job of a series; none if the last one is not here any more."""
+
+    def next_document(self, census: Document, mathematics: bytes) -> bytes | None:
+        """What this peer would have as the next document of a series; None as long as it cannot say."""
+
+    def elected(self, document: Document) -> None:
+        """This peer aggregates that job."""
+
+    def ended(self, job_id: str) -> None:
+        """A job has finished here."""
+
     def note_for(self, parent: str, round_: int) -> bytes:
         """The note that a contribution of the parent to that round finds."""
 

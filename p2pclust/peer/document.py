@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 import numpy as np
@@ -15,7 +15,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.averaging import tolerance_flaw
 from p2pclust.protocols.push_sum import Links
 
-__all__ = ["COLLECT", "MISSING", "Document", "pack_links"]
+__all__ = ["CENSUS", "COLLECT", "MISSING", "Document", "Turn", "pack_links"]
 
 #: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -23,10 +23,30 @@ MISSING: Final = ("all", "wait", "drop")
 #: How contributions come together (docs/architecture.md, "Sums along a tree").
 COLLECT: Final = ("star", "tree", "gossip")
 
+#: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/series.py).
+CENSUS: Final = b"census"
+
 _MAX_PEERS: Final = 4096
 _FOREVER_S: Final = 1e9
+_MAX_NAME: Final = 64
 _MAX_BYTES: Final = 56 * 1024
 _MOST_TICKS: Final = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which job of a series a document is: the next one begins so long after it has ended."""
+
+    series: str
+    number: int  # from 0
+    every_s: float
+    fixed: bool  # whether a person named the roster; otherwise it is whoever is there when the next one begins
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.series) <= _MAX_NAME or type(self.number) is not int or self.number < 0:
+            raise UsageError("series: expected a name and a number from 0")
+        if type(self.every_s) is not float or not 0 < self.every_s < _FOREVER_S or type(self.fixed) is not bool:
+            raise UsageError(f"every_s = {self.every_s!r}: expected seconds above 0")
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,7 @@ class Document:
     mixing: str = ""  # push-sum | metropolis-hastings
     links: bytes = b""  # see `pack_links`: who talks with whom, as the submitter knew the overlay
     ticks: int = 0  # of a round after which each goes on from its own mixture, in stages that allow it; 0: never
+    turn: Turn | None = None  # of a job that is repeated
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
@@ -114,6 +135,11 @@ class Document:
         return "" if self.submitter else self.nonce.split("/")[0]
 
     @property
+    def census(self) -> bool:
+        """Whether it only agrees on the next document of a series."""
+        return self.job == CENSUS
+
+    @property
     def parent_round(self) -> int:
         """Which round of the parent wants it."""
         return int(self.nonce.split("/")[1])
@@ -156,6 +182,9 @@ class Document:
         ]  # fmt: skip
         if self.collect == "gossip":
             fields += [self.tolerance, self.mixing, self.links, self.ticks]
+        if self.turn is not None:
+            turn = self.turn
+            fields.append([turn.series, turn.number, turn.every_s, turn.fixed])
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -175,7 +204,9 @@ class Document:
         try:
             fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
             job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
-            tolerance, mixing, links, ticks = fields[10:] if collect == "gossip" else (0.0, "", b"", 0, *fields[10:])
+            rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
+            turn = _turn(*rest.pop()) if len(rest) == 5 else None
+            tolerance, mixing, links, ticks = rest
             if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
                 raise WireError("job document: wrong types")
             if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect, mixing)):
@@ -186,10 +217,16 @@ class Document:
                 raise WireError("job document: wrong types")
             return cls(
                 job, tuple(roster), tuple(stores), missing, patience_s, deadline_s, aggregator,
-                submitter, nonce, collect, tolerance, mixing, links, ticks,
+                submitter, nonce, collect, tolerance, mixing, links, ticks, turn,
             )  # fmt: skip
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
+
+
+def _turn(series: Any, number: Any, every_s: Any, fixed: Any) -> Turn:
+    if type(series) is not str:
+        raise WireError("job document: wrong types")
+    return Turn(series, number, every_s, fixed)
 
 
 def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:

@@ -14,8 +14,8 @@ from p2pclust.peer.messages import Message
 from p2pclust.protocols.averaging import Answer
 
 __all__ = [
-    "CheckLink", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Report", "Send", "SendChunk",
-    "StoreChunk", "Task",
+    "CheckLink", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report", "Send",
+    "SendChunk", "StoreChunk", "Task",
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ class DropBlob(Effect):
 class Task:
     """Mathematics to be done by a worker: a name of `p2pclust.peer.compute` and its inputs."""
 
-    kind: str  # begin | describe | contribute | add | combine | cancel | verify
+    kind: str  # begin | describe | contribute | add | combine | cancel | continue | verify
     job: bytes  # the job's mathematics, as the document holds it
     n_peers: int
     me: int = -1  # this peer's index in the roster
@@ -122,6 +122,11 @@ class Compute(Effect):
 
     token: tuple[str, ...]
     task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Reload(Effect):
+    """Read this peer's rows again before the next task: a job begins that wants them as they are now."""
 
 
 @dataclass(frozen=True, slots=True)

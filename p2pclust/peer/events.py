@@ -106,6 +106,7 @@ class Submit(Event):
     tolerance: float = 0.0  # of collect = "gossip"; by default 1e-9
     mixing: str = ""  # of collect = "gossip"; by default push-sum, with ticks metropolis-hastings
     ticks: int = 0  # of collect = "gossip": after which each goes on from its own mixture
+    every_s: float = 0.0  # above 0: again so long after each end
     asked: str = ""  # comes back in the reports `submitted` and `refused`, so that whoever asked knows its own
 
 

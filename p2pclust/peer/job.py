@@ -402,10 +402,12 @@ class Job:
 
     def elected(self) -> None:
         """This peer aggregates now."""
+        self._children.elected(self.document)
         self._leave_place()
         self._term = Aggregating(
             self._ctx, self._membership, self._blobs, self.document, self.ledger, self
         )  # fmt: skip
+        self._term.begin()
 
     def deposed(self) -> None:
         """This peer aggregates no longer."""
@@ -420,6 +422,14 @@ class Job:
     def cancelled_by(self) -> str:
         """Who wants this job ended."""
         return self._children.cancelled_by(self.id)
+
+    def continues(self) -> Task | None:
+        """The task that makes the mathematics of the job that follows in a series."""
+        return self._children.continues(self.document)
+
+    def next_document(self, mathematics: bytes) -> bytes | None:
+        """What this peer proposes as the next document of a series."""
+        return self._children.next_document(self.document, mathematics)
 
     def cancelled(self) -> None:
         """Somebody wants this job ended; whoever aggregates it sees to that."""
@@ -462,6 +472,7 @@ class Job:
         self.desk.finish()
         self._pending = self._final = None
         self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
+        self._children.ended(self.id)
 
     def _close_message(self, *, with_state: bool) -> Close:
         register = self.ledger.register

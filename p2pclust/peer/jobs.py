@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from p2pclust.errors import UsageError, WireError
@@ -10,8 +10,9 @@ from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.cancels import PREFIX as CANCEL
 from p2pclust.peer.cancels import Cancels
 from p2pclust.peer.context import Context, TimerKey
-from p2pclust.peer.document import Document, pack_links
-from p2pclust.peer.events import Cancel, Computed, Submit
+from p2pclust.peer.document import Document, Turn, pack_links
+from p2pclust.peer.effects import Task
+from p2pclust.peer.events import Cancel, Computed, Ref, Submit
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
@@ -19,6 +20,8 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, Synced
 from p2pclust.peer.quorum import has_majority, majority
+from p2pclust.peer.series import PREFIX as SERIES
+from p2pclust.peer.series import Series
 from p2pclust.protocols.push_sum import usual_mixing
 
 __all__ = ["Jobs"]
@@ -56,6 +59,7 @@ class Jobs:
             tuple[str, str], Message
         ] = {}  # the last word of each peer on a job that is not known here yet
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
+        self.series = Series(context, membership, facts, self)
         self.jobs: dict[str, Job | LeaderlessJob] = {}
         for job_id, data in sorted(stored.get("job", {}).items()):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
@@ -73,13 +77,17 @@ class Jobs:
         """
         for job_id, document in list(self._documents.items()):
             parent = self.jobs.get(document.parent)
-            if not document.parent:
+            if document.turn is not None:
+                pass  # see `Series.start`
+            elif not document.parent:
                 self._facts.publish(_PREFIX + job_id, document.encode())
             elif parent is None or parent.ledger.finished:
                 self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
-        self._cancels.start(lambda job_id: job_id in self.jobs and not self.jobs[job_id].ledger.finished)
-        for job in self.jobs.values():
+        self._cancels.start(self._may_be_cancelled)
+        for job in list(self.jobs.values()):
             job.start(fresh=False)
+        turns = [document.turn for document in self._documents.values() if document.turn and not document.census]
+        self.series.start(list(dict.fromkeys(turn.series for turn in turns)))
 
     def submit(self, event: Submit) -> None:
         """A person hands in a job at this peer; first it must know who everybody is."""
@@ -124,6 +132,9 @@ class Jobs:
                 float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
                 f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect, **self._averaging(event, roster),
             )  # fmt: skip
+            if event.every_s:
+                turn = Turn(f"series-{document.nonce}", 0, float(event.every_s), bool(event.roster))
+                document = replace(document, turn=turn)
             data = document.encode()
         except UsageError as error:
             self._refuse(event.asked, str(error))
@@ -134,7 +145,7 @@ class Jobs:
         self._keep(document, data)
         self._tell(document.id)
 
-    def _averaging(self, event: Submit, roster: tuple[str, ...]) -> dict[str, Any]:
+    def _averaging(self, event: Submit | Document, roster: tuple[str, ...]) -> dict[str, Any]:
         """What the document of a job without an aggregator has besides: the overlay above all, as this peer knows it."""
         if event.collect != "gossip":
             return {"tolerance": event.tolerance, "mixing": event.mixing, "ticks": event.ticks}
@@ -149,30 +160,51 @@ class Jobs:
     def _tell(self, job_id: str) -> None:
         """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
         if job_id in self._synced:
-            self._facts.publish(_PREFIX + job_id, self._documents[job_id].encode())
+            if self._documents[job_id].turn is not None:
+                self.series.tell(self._documents[job_id])
+            else:
+                self._facts.publish(_PREFIX + job_id, self._documents[job_id].encode())
             self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
 
     def cancel(self, event: Cancel) -> None:
-        """A person wants a job ended."""
+        """A person wants a job ended, and the series that it is one of."""
         document, job = self._documents.get(event.job), self.jobs.get(event.job)
         reason = ""
         if document is None:
             reason = f"this peer does not know the job {event.job}"
         elif document.parent:
             reason = f"a round of {document.parent} wants this job: cancel that one"
-        elif job is not None and job.ledger.finished:
+        elif job is not None and job.ledger.finished and document.turn is None:
             reason = "too late: the job has ended"
-        if reason:
+        if reason or document is None:
             self._refuse(event.asked, reason)
             return
-        self._cancels.ask(event.job, event.by)
-        self._ctx.report("cancel", job=event.job, by=event.by)
-        if job is not None:
+        named = event.job if document.turn is None else document.turn.series
+        self._cancels.ask(named, event.by)
+        self._cancelled(named)
+
+    def _cancelled(self, named: str) -> None:
+        """It is known here now that a job, or a series, shall end."""
+        self._ctx.report("cancel", job=named, by=self._cancels.by(named))
+        for job in (
+            [self.jobs[named]]
+            if named in self.jobs
+            else [self.jobs[d.id] for d in self.turns(named) if d.id in self.jobs]
+        ):
             job.cancelled()
+        self.series.cancelled(named)
+
+    def _may_be_cancelled(self, named: str) -> bool:
+        """Whether that name is of a job that goes on here, or of a series."""
+        return bool(self.turns(named)) or (named in self.jobs and not self.jobs[named].ledger.finished)
 
     def cancelled_by(self, job_id: str) -> str:
         """Who wants a job ended; empty if nobody does."""
-        return self._cancels.by(job_id)
+        document = self._documents.get(job_id)
+        if document is not None and document.census:
+            return ""  # it agrees on that itself
+        by = self._cancels.by(job_id)
+        return by if by or document is None or document.turn is None else self._cancels.by(document.turn.series)
 
     def _refuse(self, asked: str, reason: str) -> None:
         self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
@@ -180,11 +212,10 @@ class Jobs:
     def learn(self, fact: Fact) -> None:
         """A job's document came by gossip, or that somebody wants it ended."""
         if fact.key.startswith(CANCEL):
-            job_id = self._cancels.learn(fact, known=fact.key.removeprefix(CANCEL) in self._documents)
-            if job_id and job_id in self.jobs and not self.jobs[job_id].ledger.finished:
-                self._ctx.report("cancel", job=job_id, by=self._cancels.by(job_id))
-                self.jobs[job_id].cancelled()
-        if not fact.key.startswith(_PREFIX):
+            named = fact.key.removeprefix(CANCEL)
+            if self._cancels.learn(fact, known=named in self._documents or bool(self.turns(named))):
+                self._cancelled(named)
+        if not fact.key.startswith((_PREFIX, SERIES)):
             return
         try:
             document = Document.decode(fact.value)
@@ -193,8 +224,10 @@ class Jobs:
             self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
             return
         # A document without a submitter is derived from what was agreed on, and never told.
-        if fact.key == _PREFIX + named and document.submitter:
+        if fact.key == _PREFIX + named and document.submitter and document.turn is None:
             self._keep(document, fact.value)
+        elif document.turn is not None and fact.key == SERIES + document.turn.series and document.submitter:
+            self.series.learn(document)
 
     def _keep(self, document: Document, data: bytes) -> None:
         job_id, takes_part = document.id, self._ctx.me in document
@@ -214,6 +247,9 @@ class Jobs:
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
         self._cancels.begun(document.id)
+        if document.turn is not None:
+            self._cancels.begun(document.turn.series)
+        self.series.begins(document)
         job.start(fresh=True)
         for name in document.roster:
             early = self._early.pop((document.id, name), None)
@@ -239,7 +275,11 @@ class Jobs:
 
     def running(self, parent: str) -> list[Job]:
         """The jobs within that job that this peer has."""
-        return [job for job in self.jobs.values() if isinstance(job, Job) and job.document.parent == parent]
+        return [
+            job
+            for job in self.jobs.values()
+            if isinstance(job, Job) and job.document.parent == parent and not job.document.census
+        ]
 
     def drop(self, job_id: str) -> None:
         """Forget a job within another one."""
@@ -258,6 +298,63 @@ class Jobs:
             if isinstance(job, Job) and job.desk.busy:
                 job.look()
 
+    # -- series (Documents) ---------------------------------------------------------------------------------------------
+
+    def turns(self, series: str) -> list[Document]:
+        """The documents of that series that are kept here, censuses among them."""
+        return [d for d in self._documents.values() if d.turn is not None and d.turn.series == series]
+
+    def state_of(self, job_id: str) -> tuple[Ref | None, bool]:
+        """The state in the register of a job, and whether it is finished."""
+        job = self.jobs.get(job_id)
+        return (None, False) if job is None else (job.ledger.register.ref, job.ledger.finished)
+
+    def series_cancelled_by(self, series: str) -> str:
+        """Who ended the series."""
+        return self._cancels.by(series)
+
+    def idle(self, but: str) -> bool:
+        """Whether no job goes on here beside that one."""
+        return all(job.ledger.finished or job.id == but or job.document.census for job in self.jobs.values())
+
+    def take_up(self, document: Document) -> None:
+        """Keep a document, and begin the job if this peer is in it."""
+        self._keep(document, document.encode())
+
+    def hold_census(self, document: Document) -> None:
+        """Begin a census."""
+        self.run(document)
+
+    def forget(self, job_id: str) -> None:
+        """Drop a job and its document."""
+        job = self.jobs.pop(job_id, None)
+        if job is not None:
+            job.forget()
+        else:
+            self._ctx.persist("job", job_id, None, sync=False)
+        del self._documents[job_id]
+
+    def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
+        """Return a document for another roster."""
+        averaging = self._averaging(document, roster)
+        return replace(document, roster=roster, store_ids=store_ids, **averaging)
+
+    def continues(self, census: Document) -> Task | None:
+        """The task that makes the mathematics of the next job of a series."""
+        return self.series.continues(census)
+
+    def next_document(self, census: Document, mathematics: bytes) -> bytes | None:
+        """What this peer would have as the next document of a series."""
+        return self.series.propose(census, mathematics)
+
+    def elected(self, document: Document) -> None:
+        """This peer aggregates that job: whoever has not heard of it learns of it."""
+        self.series.tell(document)
+
+    def ended(self, job_id: str) -> None:
+        """A job has finished here."""
+        self.series.ended(self._documents[job_id])
+
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
@@ -266,6 +363,8 @@ class Jobs:
         if isinstance(message, Synced):
             self._on_synced(source, job_id)
             return
+        if job_id not in self.jobs:
+            self.series.expects(job_id)
         job = self.jobs.get(job_id)
         if job is None:
             self._facts.greet(source)  # it speaks of a job whose document has not reached us yet
@@ -288,6 +387,8 @@ class Jobs:
             self._hand_in(again=True)
         elif key[0] == "submit":
             self._tell(key[1])
+        elif key[0] == "series":
+            self.series.fire(key[1])
         elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)
 

@@ -421,6 +421,7 @@ class LeaderlessJob:
         self._round = None
         self._handover.forget()
         self._ctx.report("finished", **self.document.told, term=epoch, round=round_, digest=ref.digest.hex())
+        self._children.ended(self.id)
 
     def _on_close(self, source: str, message: Close) -> None:
         """Somebody finished, so a majority has this state."""

@@ -26,6 +26,7 @@ from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
 from p2pclust.peer.quorum import has_majority
 from p2pclust.protocols.engine import LEFT_OUT
+from p2pclust.protocols.verbs import digest_of
 
 __all__ = ["NOT_ASKED", "Aggregating", "Hooks", "Opened", "open_message"]
 
@@ -33,6 +34,8 @@ __all__ = ["NOT_ASKED", "Aggregating", "Hooks", "Opened", "open_message"]
 NOT_ASKED: Final = "not asked"
 
 _RELAYS: Final = 3
+#: What there is to be known of the only state of a census.
+_AGREED: Final = {"final": True, "asked": (), "one": False}
 
 
 @dataclass
@@ -102,6 +105,12 @@ class Hooks(Protocol):
     def cancelled_by(self) -> str:
         """Who wants the job ended; empty if nobody does."""
 
+    def continues(self) -> Task | None:
+        """Of a census: the task that makes the mathematics of the next job; none if its job is not here any more."""
+
+    def next_document(self, mathematics: bytes) -> bytes | None:
+        """Of a census: what this peer proposes as the next document; None as long as it cannot."""
+
     def unable(self) -> None:
         """This peer cannot aggregate this job at all."""
 
@@ -124,9 +133,13 @@ class Aggregating:
         self._busy: dict[str, float] = {}  # who said that it computes or fetches, and when
         self._astray: dict[str, None] = {}  # to whom no way led when they were left out
         self._round: Opened | None = None
+        self._mathematics: bytes | None = None  # of a census that cannot be opened yet
         self._timer: TimerKey = ("job", document.id, "tick")
+
+    def begin(self) -> None:
+        """Begin the term; the job knows of it by now, and hears at once what this peer adopts itself."""
         self._describe()
-        context.set_timer(self._timer, context.timing.heartbeat_s)
+        self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         self._heartbeat()
 
     def end(self) -> None:
@@ -167,12 +180,31 @@ class Aggregating:
     def _describe(self) -> None:
         """Before anything else this term opens the newest state again; a worker says whom that state asks."""
         ref = self._ledger.register.ref
+        if self._document.census:
+            self._take_census(ref)
+            return
         kind = "begin" if ref is None else "describe"
         self._compute(kind, Task(kind, self._document.job, len(self._document.roster), state=ref))
+
+    def _take_census(self, ref: Ref | None) -> None:
+        """A census has one state, the last: what an earlier term may have agreed on, or what this peer proposes."""
+        if ref is not None:
+            self._open(ref, self._ledger.register.round, _AGREED)
+        elif (task := self._hooks.continues()) is not None:  # else a newer turn is known here, and this one goes
+            self._compute("continue", task)
+
+    def _propose(self, mathematics: bytes) -> None:
+        data = self._hooks.next_document(mathematics)
+        self._mathematics = mathematics if data is None else None
+        if data is not None:
+            self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
     def computed(self, event: Computed) -> None:
         """A task of this term ended."""
         if event.token[3] != str(self.term):
+            return
+        if event.token[2] == "continue":
+            self._propose(event.info.get("mathematics", b""))
             return
         if event.result is None:
             # This peer cannot work with the state or the job (another version of the software, say); another may.
@@ -458,6 +490,8 @@ class Aggregating:
             self._hooks.no_majority()
             return
         self._heartbeat()
+        if self._mathematics is not None:
+            self._propose(self._mathematics)
         if self._round is not None:
             self._repeat(self._round)
             self._lose_patience(self._round)

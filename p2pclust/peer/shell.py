@@ -25,6 +25,7 @@ from p2pclust.peer.effects import (
     DropBlob,
     Effect,
     Persist,
+    Reload,
     Report,
     Send,
     SendChunk,
@@ -194,8 +195,8 @@ class Shell:
                 self._send(effect)
             case Report():
                 self._report(effect)
-            case Compute():
-                self.worker.submit(effect)
+            case Compute() | Reload():
+                self._employ(effect)
             case CheckLink():
                 task = self._loop.create_task(self._check(effect.peer))
                 self._checks[task] = None
@@ -216,6 +217,12 @@ class Shell:
                 self.store.drop_blob(effect.digest)
             case _:
                 raise AssertionError(f"unknown effect {effect}")
+
+    def _employ(self, effect: Compute | Reload) -> None:
+        if isinstance(effect, Compute):
+            self.worker.submit(effect)
+        else:
+            self.worker.reload()
 
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:  # a state is opened at everybody with one and the same message

@@ -122,9 +122,10 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
         ``job``, ``protocol``, ``clusters`` (or None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within``
         (the job in one of whose rounds it is wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none
         is known), ``waits_for`` (names), ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot
-        go on). ``phase``: ``electing``, ``describing``, ``gathering``, ``combining`` and ``closing`` at the aggregator;
-        ``fetching``, ``computing`` and ``following`` at the others; ``joining`` and ``mixing`` where nobody aggregates; and
-        in the end ``done``, ``failed`` or ``cancelled``.
+        go on); and ``series``, ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in
+        how many seconds this peer sees to the next one at the latest. ``phase``: ``electing``, ``describing``,
+        ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``, ``computing`` and ``following`` at the
+        others; ``joining`` and ``mixing`` where nobody aggregates; and in the end ``done``, ``failed`` or ``cancelled``.
     """
     job = shell.core.jobs.jobs[job_id]
     document, register = job.document, job.ledger.register
@@ -141,8 +142,16 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
         "job": job_id, **_asked(document.job), "roster": list(document.roster), "submitter": document.submitter,
         "missing": document.missing, "collect": document.collect, "within": document.parent, "term": job.ledger.term,
         "round": register.round, "phase": phase, "aggregator": aggregator, "waits_for": waits_for, "absent": absent,
-        "reason": reason,
+        "reason": reason, **_turn(shell, job),
     }  # fmt: skip
+
+
+def _turn(shell: Shell, job: Job | LeaderlessJob) -> dict[str, Any]:
+    turn, until = job.document.turn, shell.core.jobs.series.waits_until.get(job.id)
+    if turn is None or job.document.census:
+        return {"series": "", "number": 0, "every_s": 0.0, "next_s": None}
+    next_s = None if until is None else round(max(0.0, until - shell.now), 3)
+    return {"series": turn.series, "number": turn.number, "every_s": turn.every_s, "next_s": next_s}
 
 
 @lru_cache(maxsize=64)

@@ -27,6 +27,7 @@ from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.pieces import Pieces, Stored
+from p2pclust.protocols.repeated import continued
 from p2pclust.protocols.verbs import Desk, digest_of
 
 __all__ = ["Memories", "Outcome", "StoreBlob", "perform", "settle"]
@@ -143,7 +144,7 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
     assert task.state is not None
     state = engine.decode_state(job, _source(job, task.state, read))
     memories.outlived(task.job, task.state.digest)
-    if task.kind in ("describe", "cancel"):
+    if task.kind in ("describe", "cancel", "continue"):
         return _described(job, state, task)
     if task.circle:
         return _offer(job, state, task, local) if task.kind == "contribute" else _close(job, state, task)
@@ -154,6 +155,8 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
 
 
 def _described(job: Job, state: JobState, task: Task) -> Outcome:
+    if task.kind == "continue":
+        return Outcome(None, info={"mathematics": bytes(msgpack.packb(continued(job, state).to_dict()))})
     if task.kind == "cancel":
         return _state_outcome(job, engine.cancelled(state, task.why), task.n_peers)
     if task.state is not None and task.state.payload is None:

@@ -24,6 +24,7 @@ from p2pclust.peer.effects import (
     DropBlob,
     Effect,
     Persist,
+    Reload,
     Report,
     Send,
     SendChunk,
@@ -122,6 +123,8 @@ class World:
         self._trace = hashlib.blake2b(digest_size=16)
         self.n_events = 0
         self.crash_point: CrashPoint = lambda peer, effect: False
+        #: What a peer finds when it reads its rows again; by default nothing new.
+        self.reload: Callable[[Peer], Local] = lambda peer: peer.local
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
         self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
         self.cpu_share: dict[str, float] = {}  # of devices that have less than one processor for their mathematics
@@ -367,7 +370,7 @@ class World:
                 peer.disk.write(effect.table, effect.key, effect.value)
                 peer.must_sync = peer.must_sync or effect.sync
                 self._mark(b"persist", peer.name, effect.table, effect.key)
-            case Compute():
+            case Compute() | Reload():
                 self._compute(peer, effect)
             case CheckLink():
                 self._check_link(peer, effect.peer)
@@ -444,7 +447,10 @@ class World:
         there_and_back = sum(end.up.latency_s + end.down.latency_s for end in ends)
         self.at(self.now + 2 * self.network.conditions.delay_s[1] + there_and_back, answer)
 
-    def _compute(self, peer: Peer, effect: Compute) -> None:
+    def _compute(self, peer: Peer, effect: Compute | Reload) -> None:
+        if isinstance(effect, Reload):
+            peer.local = self.reload(peer)
+            return
         self._mark(b"compute", peer.name, *effect.token)
 
         def read(digest: bytes) -> Iterator[bytes]:

@@ -88,9 +88,8 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
     As the real worker (`p2pclust.peer.tasks`): an unreadable state, or one that was dropped meanwhile, has no result; a
     contribution that cannot be read is not combined.
     """
-    if task.kind == "verify":
-        assert task.state is not None
-        return None, "", {"good": digest_of(read(task.state.digest)) == task.state.digest}
+    if task.kind in ("verify", "continue"):
+        return None, "", _looked(task, read)
     job = _job(task.job)
     state = b"s0" if task.state is None else _bytes(task.state, read)
     if job is None or not _STATE.fullmatch(state):
@@ -112,6 +111,15 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
     elif task.kind == "combine":
         state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
     return state, "", _toy_info(job, state, task.n_peers) | ended
+
+
+def _looked(task: Task, read: Callable[[bytes], bytes]) -> dict[str, Any]:
+    """What the core may know of a blob; or the next job of a series, of one round more."""
+    assert task.state is not None
+    if task.kind == "verify":
+        return {"good": digest_of(read(task.state.digest)) == task.state.digest}
+    rounds, *rest = msgpack.unpackb(task.job)
+    return {"mathematics": bytes(msgpack.packb([rounds + 1, *rest]))}
 
 
 def _job(data: bytes) -> list[Any] | None:

@@ -100,6 +100,16 @@ class Fleet:
             threading.Event().wait(0.1)
         raise AssertionError(told)
 
+    def until_turn(self, number: int) -> Any:
+        """Wait until such a turn of a series has ended, and return what is known of it."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for job in self.json("jobs")["jobs"]:
+                if job["series"] and job["number"] >= number and job["phase"] == "done":
+                    return job
+            threading.Event().wait(0.2)
+        raise AssertionError(self.json("jobs", "--all"))
+
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
@@ -173,6 +183,20 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
         assert (standing["phase"], standing["reason"]) == ("cancelled", "cancelled by c")
     assert "too late" in fleet.run("cancel", slow, code=3).err
     assert "cancelled by c" in fleet.run("result", slow, code=3).err
+
+    # A job that is repeated, on rows that grow, until somebody ends it.
+    first = fleet.run(
+        "submit", "llf-cm", "--clusters", "3", "--every", "1s", "--max-rounds", "5", "--peer", "b"
+    ).out.strip()
+    with (fleet.home / "a.csv").open("a", encoding="utf-8") as rows:
+        rows.writelines(f"new{number},9,9\n" for number in range(20))
+    turn = fleet.until_turn(2)
+    told = fleet.json("result", turn["job"])
+    assert told["drift"]["frobenius"] == pytest.approx(sum(moved**2 for moved in told["drift"]["each"]) ** 0.5)
+    assert fleet.json("status")["data"]["rows"] == 80
+    ended = fleet.json("cancel", turn["job"], "--peer", "c")
+    assert ended["outcome"] == "cancelled"
+    assert first not in [told["job"] for told in fleet.json("jobs", "--all")["jobs"]]  # only the last turns are kept
 
     # What is wrong is said in one line.
     for words, code, line in [

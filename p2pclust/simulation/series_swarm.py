@@ -1,0 +1,146 @@
+"""Swarm testing of jobs that are repeated: the same misfortunes while turns follow each other, on data that grow.
+
+Each turn is one job, whoever reached for it; its mathematics begins with the centers that the turn before it ended with.
+After everything healed the turns must go on, with everybody; and when somebody ends the series, they must stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgpack
+import numpy as np
+
+from p2pclust.peer.document import Document
+from p2pclust.peer.effects import Effect, Report
+from p2pclust.peer.events import Cancel, Submit
+from p2pclust.protocols import readings
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+from p2pclust.simulation.overlays import laid_out
+from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Plan, Swarm, draw
+from p2pclust.simulation.world import Observer, Peer, World
+
+__all__ = ["SeriesSwarm", "run"]
+
+_EVERY_S: Final = 4.0
+_MORE_TURNS: Final = 2  # after everything healed
+_MOST_ROWS: Final = 60
+_QUIET_S: Final = 30.0
+
+
+class _Turns(Observer):
+    """Remembers the documents and the ends of all turns."""
+
+    def __init__(self) -> None:
+        self.documents: dict[int, Document] = {}
+        self.finals: dict[int, dict[str, bytes]] = {}
+        self.series = ""
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if not isinstance(effect, Report) or effect.verb not in ("job", "finished") or peer.core is None:
+            return
+        job = peer.core.jobs.jobs.get(str(effect.fields["job"]))
+        if job is None or job.document.turn is None or job.document.census:
+            return
+        turn = job.document.turn
+        self.series = turn.series
+        known = self.documents.setdefault(turn.number, job.document)
+        assert known.id == job.id, f"turn {turn.number} is two jobs: {known.id} and {job.id}"
+        if effect.verb == "finished":
+            ref = job.ledger.register.ref
+            assert ref is not None
+            state = ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
+            self.finals.setdefault(turn.number, {})[peer.name] = state
+
+
+class SeriesSwarm(Swarm):
+    """One run."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.turns = _Turns()
+        self.world.watch(self.turns)
+        self.world.reload = self._grown
+
+    def _grown(self, peer: Peer) -> Local:
+        """More rows of the same kind, up to a limit."""
+        rows = peer.local.X
+        return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))
+
+    def _request(self, data: bytes, named: str) -> Submit:
+        return replace(super()._request(data, named), every_s=_EVERY_S)
+
+    def _newest(self) -> int:
+        return max(self.turns.documents, default=-1)
+
+    def _heal(self) -> None:
+        super()._heal()  # the first turn has ended, or been dropped for a newer one, if anybody has it at all
+        until = self._newest() + _MORE_TURNS
+        self.world.run_until(self.world.now + DEADLINE_S, lambda: self._step() or self._all_at(until))
+
+    def _all_at(self, number: int) -> bool:
+        ended = self.turns.finals.get(number, {})
+        return all(name in ended for name in self.names)
+
+    def _has_finished(self, peer: Peer) -> bool:
+        """Whether the peer is past the first turn."""
+        assert peer.core is not None
+        return bool(self.turns.documents) and 0 in self.turns.finals
+
+    def _judge(self) -> None:
+        if not self.turns.documents:
+            self.marks.counts["submission lost with its peer"] += 1
+            return
+        whole = [number for number, ended in self.turns.finals.items() if len(ended) == len(self.names)]
+        story = "\n".join(self.invariants.story)
+        assert whole, f"L3: no turn was ended by everybody\n{story}"
+        self.marks.counts["turns"] += len(self.turns.finals)
+        for number, ended in self.turns.finals.items():
+            assert len(set(ended.values())) == 1, f"S5: turn {number} ended with different bits"
+        for number, document in self.turns.documents.items():
+            self._judge_start(number, document)
+        assert self._newest() >= _MORE_TURNS, f"L3: only {self._newest() + 1} turns in the whole run\n{story}"
+        self._judge_memory()
+        self._judge_cancel()
+        self.marks.counts["finished"] += 1
+
+    def _judge_start(self, number: int, document: Document) -> None:
+        """A turn begins where the one before it ended."""
+        before = self.turns.finals.get(number - 1)
+        if before is None:
+            return
+        state = JobState.decode(next(iter(before.values())))
+        job = Job.from_dict(msgpack.unpackb(document.job))
+        given = [stage.parameters["centers"] for stage in job.stages if stage.parameters.get("init") == "given"]
+        if state.status == "done":
+            assert given == [readings.raw_centers(state).tolist()], f"turn {number} begins elsewhere"
+            self.marks.counts["warm start"] += 1
+
+    def _judge_memory(self) -> None:
+        """Nobody keeps more than the present turn, the one before, and a census or two."""
+        for peer in self.world.peers.values():
+            assert peer.core is not None
+            kept = peer.disk.load().tables["job"]
+            assert len(kept) <= 4, f"L6: {peer.name} keeps {len(kept)} documents of one series"
+
+    def _judge_cancel(self) -> None:
+        """Somebody ends the series: what runs ends, and nothing more begins."""
+        peer = self.world.peers[self.names[self.plan.seed % len(self.names)]]
+        assert peer.core is not None
+        job = next(d.id for d in peer.core.jobs.turns(self.turns.series) if not d.census)
+        self.world.step(peer, Cancel(job, "admin"))
+        self.world.run_until(self.world.now + _QUIET_S)
+        last = self._newest()
+        self.world.run_until(self.world.now + _QUIET_S)
+        assert self._newest() == last, "a turn began after the series was ended"
+        assert all(p.core is not None and not p.core.jobs.unfinished() for p in self.world.peers.values()), "it goes on"
+        self.marks.counts["series ended"] += 1
+
+
+def run(seed: int, *, overlay: str | None = None) -> Outcome:
+    """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
+    plan = replace(draw(seed), participation=1.0)
+    missing = "wait" if plan.missing == "all" else plan.missing
+    return SeriesSwarm(laid_out(replace(plan, missing=missing), overlay)).go()
