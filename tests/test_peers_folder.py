@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.cli.peer_config import PeerConfig, load_config
-from p2pclust.transport.keys import add_device, init_fleet, load_bundle, load_roster
+from p2pclust.transport.keys import add_devices, init_fleet, load_bundle, newest_roster
 
 FOLDER = Path(__file__).parents[1] / "peers"
 
@@ -21,7 +21,7 @@ def device(tmp_path: Path) -> Path:
     document = tomllib.loads((FOLDER / "device.toml").read_text(encoding="utf-8"))
     names = [document["name"], *(neighbour.partition("@")[0] for neighbour in document["join"])]
     init_fleet(tmp_path / "fleet")
-    bundles = {name: add_device(tmp_path / "fleet", name) for name in names}
+    bundles = dict(zip(names, add_devices(tmp_path / "fleet", names), strict=True))
     folder = tmp_path / "device"
     folder.mkdir()
     shutil.copy(FOLDER / "device.toml", folder)
@@ -35,9 +35,8 @@ def test_a_device_with_its_keys_takes_the_configuration(device: Path) -> None:
     config = load_config(device / "device.toml", {})
     assert config["name"] == "meter-01"
     assert sorted(config["join"]) == ["meter-02", "meter-03"]
-    assert config["roster"] == str(device / "roster.json")
     bundle = load_bundle(config["bundle"])
-    assert config["name"] in load_roster(config["roster"], bundle.fleet_public).names
+    assert config["name"] in newest_roster(bundle, config["bundle"], config.get("roster")).names
     assert not (device / "state").exists()  # checking starts nothing
 
 

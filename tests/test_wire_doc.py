@@ -11,7 +11,7 @@ import pytest
 
 from p2pclust.peer import codec
 from p2pclust.peer.asked import VERBS
-from p2pclust.peer.messages import Digest, Frame, Message, Name, Update
+from p2pclust.peer.messages import Digest, Frame, Later, Message, Name, Update
 from p2pclust.transport import wire
 
 PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ KINDS = list({cls.kind: cls for cls in Message.__subclasses__()}.values())
 #: What the page calls the types of fields.
 WORDS: dict[Any, str] = {
     int: "int", bool: "bool", str: "text", bytes: "bytes", Name: "name", Digest: "digest", Update: "update",
-    Frame: "frame",
+    Frame: "frame", Later: "later",
 }  # fmt: skip
 
 
@@ -60,7 +60,8 @@ def test_the_page_has_the_parts_of_an_update() -> None:
 
 def test_the_page_has_the_limits() -> None:
     limits = {
-        "version": wire.WIRE_VERSION,
+        "major version": wire.WIRE_VERSION,
+        "minor version": wire.WIRE_MINOR,
         "frames behind the header": wire.MAX_FRAMES,
         "header, bytes": wire.MAX_HEADER_BYTES,
         "control message, bytes": wire.MAX_CONTROL_BYTES,

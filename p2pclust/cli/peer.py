@@ -27,7 +27,9 @@ def peer(
     join: Annotated[
         list[str] | None, typer.Option(metavar="NAME@HOST:PORT", help="A peer to join; may be repeated.")
     ] = None,
-    roster: Annotated[Path | None, typer.Option(metavar="FILE", help="The fleet's roster.json.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A newer roster.json than the one in the bundle.")
+    ] = None,
     bundle: Annotated[Path | None, typer.Option(metavar="FILE", help="This device's secret NAME.bundle.")] = None,
     data: Annotated[
         Path | None,
@@ -64,7 +66,7 @@ def peer(
       p2pclust peer --config peer.toml
       p2pclust peer --config peer.toml --set log=json --set 'missing={fill=0}' --check
       p2pclust peer --name meter-01 --listen 10.0.0.1:7000 --join meter-02@10.0.0.2:7000 --data rows.csv \\
-          --roster fleet/roster.json --bundle fleet/meter-01.bundle --state-dir state
+          --bundle fleet/meter-01.bundle --state-dir state
     """
     from p2pclust.cli.peer_config import load_config  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ from p2pclust.peer.device import fitness
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.toml_files import apply_override, read_toml
-from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, load_roster
+from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
 __all__ = ["PeerConfig", "load_config"]
 
@@ -39,8 +39,9 @@ class PeerConfig(BaseModel):
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
     #: Whether it announces itself on the local network, and tries whoever does.
     mdns: bool = False
-    roster: Annotated[str, Field(min_length=1)]
     bundle: Annotated[str, Field(min_length=1)]
+    #: A newer fleet roster than the one in the bundle, if there is one.
+    roster: Annotated[str, Field(min_length=1)] | None = None
     #: A file, a folder, or a table with a command.
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
     #: The features among the columns, and what is done where a value of them is missing.
@@ -143,7 +144,7 @@ def _links(config: PeerConfig, roster: Roster, where: str) -> dict[str, Any]:
         return {} if overlay is None else {"overlay": overlay}
     for name in config.links:
         if name not in roster.names or name == config.name:
-            what = "is this peer itself" if name == config.name else f"is not on the fleet roster {config.roster}"
+            what = "is this peer itself" if name == config.name else f"is not on fleet roster {roster.serial}"
             raise UsageError(f"{where}: links: {name!r} {what}")
     own = sorted(dict.fromkeys(config.links))
     return {"overlay": {config.name: own} if overlay is None else overlay, "links": own}
@@ -170,11 +171,11 @@ def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
 
 def _check_keys(config: PeerConfig, where: str) -> Roster:
     bundle = load_bundle(config.bundle)
-    roster = load_roster(config.roster, bundle.fleet_public)
+    roster = newest_roster(bundle, config.bundle, config.roster)
     if bundle.name != config.name:
         raise UsageError(f"{where}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}")
     check_enrolled(bundle, roster)
-    for name in _joins(config)["join"]:
-        if name not in roster.names:
-            raise UsageError(f"{where}: join: {name!r} is not on the fleet roster {config.roster}")
+    joins = list(_joins(config)["join"])
+    if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
+        raise UsageError(f"{where}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
     return roster

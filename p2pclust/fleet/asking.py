@@ -18,7 +18,7 @@ import zmq
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.peer.door import DOOR
 from p2pclust.transport.channel import set_common_options
-from p2pclust.transport.keys import Bundle, Roster, load_bundle, load_roster
+from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address
 from p2pclust.transport.wire import pack, unpack
 
@@ -44,7 +44,7 @@ class Door:
     bundle : path or Bundle, optional
         Who asks; needed, and used, on TCP only.
     roster : path or Roster, optional
-        The fleet roster, by default ``roster.json`` beside the bundle.
+        The fleet roster, by default the newer one of that in the bundle and ``roster.json`` beside it.
 
     Raises
     ------
@@ -77,12 +77,12 @@ class Door:
         self._bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
         if isinstance(roster, Roster):
             self._roster = roster
-        elif roster is not None or not isinstance(bundle, Bundle):
-            path = Path(bundle).parent / "roster.json" if roster is None and not isinstance(bundle, Bundle) else roster
-            assert path is not None
-            self._roster = load_roster(path, self._bundle.fleet_public)
         else:
-            raise UsageError(f"{self.address}: say where the fleet's roster.json is")
+            where = self.address if isinstance(bundle, Bundle) else bundle
+            beside = None if isinstance(bundle, Bundle) else Path(bundle).parent / "roster.json"
+            if roster is None and beside is not None and beside.exists():
+                roster = beside
+            self._roster = newest_roster(self._bundle, where, roster)
         if at and self._roster.curve_key(self._name) is None:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 

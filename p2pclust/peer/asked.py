@@ -54,6 +54,7 @@ class Verb:
 
 
 VERBS: Final[dict[str, Verb]] = {
+    "roster": Verb({"data": (bytes, _REQUIRED)}, "Take this fleet roster, if it is newer and the fleet signed it"),
     "status": Verb({}, "What this peer knows of itself, the fleet and its jobs"),
     "submit": Verb(
         {
@@ -86,6 +87,7 @@ class Asked:
         self._ending: dict[str, list[Asker]] = {}
         self._watching: dict[str, list[Asker]] = {}
         self._answers: dict[str, Callable[[Asker, dict[str, Any]], None]] = {
+            "roster": self._roster,
             "status": self._status,
             "submit": self._submit,
             "job": self._job,
@@ -103,6 +105,13 @@ class Asked:
             self._answers[verb](asker, VERBS[verb].check(verb, fields))
         except P2PClustError as error:
             asker.refuse(str(error), error.exit_code)
+
+    def _roster(self, asker: Asker, fields: dict[str, Any]) -> None:
+        allow_list = self._shell.allow_list
+        if allow_list is None:
+            raise UsageError("this peer has no fleet roster that could change")
+        newer = allow_list.take(fields["data"])
+        asker.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
 
     # -- jobs -----------------------------------------------------------------------------------------------------------
 

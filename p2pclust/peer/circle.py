@@ -113,7 +113,7 @@ class Circles:
     def _ask(self) -> None:
         self._asked_at = self._ctx.now
         for other in self._all.near[self._me]:
-            if self._membership.status(self._document.roster[other]) not in ("dead", "left"):
+            if not self._membership.gone(self._document.roster[other]):
                 self._ctx.send(self._document.roster[other], Join(self._document.id, self._highest))
 
     # -- what others say --------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Circles:
             self._ctx.report("waiting", **self._document.told, present=present, of=len(self._document.roster))
 
     def _gone(self, member: int) -> bool:
-        return self._membership.status(self._document.roster[member]) in ("dead", "left")
+        return self._membership.gone(self._document.roster[member])
 
     def _enough(self, members: Collection[int]) -> bool:
         """Whether these may be a majority of the roster, with the stores that they had when the job was handed in.

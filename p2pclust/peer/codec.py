@@ -1,7 +1,8 @@
 """Messages as bytes, and the check that received ones must pass.
 
-The annotations of a message are its schema: `decode` accepts exactly these fields, of exactly these types, within these
-limits, and raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header.
+The annotations of a message are its schema: `decode` wants these fields, of exactly these types, within these limits, and
+raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header. Between minor versions of the
+wire format, a field that has a default may be missing, and one that is not known here is passed over.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
-from p2pclust.peer.messages import Digest, Frame, Message, Name, Update
+from p2pclust.peer.messages import Digest, Frame, Later, Message, Name, Update
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = ["decode", "encode"]
@@ -76,19 +77,30 @@ def _tuple_of(check: _Check) -> _Check:
 
 
 def _update(value: Any) -> Update:
-    if type(value) is not list or len(value) != len(_UPDATE):
+    if type(value) is not list or len(value) < len(_UPDATE):
         raise WireError("expected a member update")
-    return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=True)))
+    # What follows was added by a later minor version.
+    return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=False)))
 
 
 _UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _short, _short, _short)
 _CHECKS: Final[dict[Any, _Check]] = {
-    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update,
+    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update, Later: _int,
 }  # fmt: skip
 
 
 def _is_frames(hint: Any) -> bool:
     return get_origin(hint) is tuple and get_args(hint)[0] is Frame
+
+
+def _later(cls: type[Message]) -> frozenset[str]:
+    """The fields that are sent only where they say something."""
+    return frozenset(name for name, hint in get_type_hints(cls, include_extras=True).items() if hint is Later)
+
+
+def _optional(cls: type[Message]) -> frozenset[str]:
+    """The fields that a peer of an older minor version may not send."""
+    return frozenset(f.name for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING)
 
 
 def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | None]:
@@ -109,6 +121,8 @@ def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | N
 
 _KINDS: Final[dict[str, type[Message]]] = {cls.kind: cls for cls in Message.__subclasses__()}
 _SCHEMAS: Final = {kind: _schema(cls) for kind, cls in _KINDS.items()}
+_LATER: Final = {kind: _later(cls) for kind, cls in _KINDS.items() if _later(cls)}
+_OPTIONAL: Final = {kind: _optional(cls) for kind, cls in _KINDS.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -133,6 +147,9 @@ def encode(message: Message) -> list[bytes]:
     for name, _ in fields:
         value = getattr(message, name)
         header[name] = _plain(value) if type(value) is tuple else value
+    for name in _LATER.get(message.kind, ()):
+        if not header[name]:
+            del header[name]
     return pack(message.kind, header, getattr(message, frames) if frames else ())
 
 
@@ -148,13 +165,12 @@ def decode(parts: Sequence[bytes]) -> Message:
     if kind not in _KINDS:
         raise WireError("unknown kind of message")
     fields, frames_name = _SCHEMAS[kind]
-    if len(values) != len(fields):
-        raise WireError(f"{kind}: {len(values)} fields, expected {len(fields)}")
     checked: dict[str, Any] = {}
     for name, check in fields:
-        if name not in values:
+        if name in values:
+            checked[name] = check(values[name])
+        elif name not in _OPTIONAL[kind]:
             raise WireError(f"{kind}: field {name} is missing")
-        checked[name] = check(values[name])
     if frames_name is not None:
         checked[frames_name] = tuple(frames)
     elif frames:

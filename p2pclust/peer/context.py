@@ -87,6 +87,8 @@ class Context:
     rng: np.random.Generator
     store_id: str
     routing: Routing = field(default_factory=lambda: Routing(""))
+    serial: int = 0  # of the fleet roster; 0 where there is none
+    barred: dict[str, None] = field(default_factory=dict)  # who was revoked: nothing is sent to them
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)
     effects: list[Effect] = field(default_factory=list)
@@ -107,6 +109,8 @@ class Context:
 
         Where no way is known nothing is sent: whoever waits for an answer asks again.
         """
+        if to in self.barred:
+            return
         if self.routing.whole:
             via = self.way_to(to)
             relays = (via,) if via else ()
@@ -125,7 +129,7 @@ class Context:
             relays = self.choose([name for name in alive if name not in (to, self.me)], n_ways)
         else:
             relays = self.routing.others(to)[:n_ways]
-        if relays:
+        if relays and to not in self.barred:
             self.effects.append(Send(to, message, False, tuple(relays)))
         return relays
 
@@ -151,7 +155,7 @@ class Context:
     def way_to(self, name: str) -> str:
         """The relay that a peer was last heard over, as long as that is remembered; empty otherwise."""
         via, until = self._routes.get(name, ("", 0.0))
-        return via if self.now < until else ""
+        return via if self.now < until and via not in self.barred else ""
 
     def persist(self, table: str, key: str, value: bytes | None, *, sync: bool = True) -> None:
         """Write one row."""

@@ -4,8 +4,9 @@ It knows no socket, clock, disk, thread or global random state. The shell perfor
 simulator in virtual time; both run this very class. Effects are performed in order, and a `Persist` with `sync` is on disk
 before the next one: so no message can reveal what a crash could take back.
 
-Machines, from the bottom up: membership (who is there), facts (what everybody shall know), blobs (what is large), jobs (one
-`Job` each: election, follower, and while this peer aggregates, the rounds of its term).
+Machines, from the bottom up: enrolment (who belongs to the fleet), membership (who is there), facts (what everybody shall
+know), blobs (what is large), jobs (one `Job` each: election, follower, and while this peer aggregates, the rounds of its
+term).
 """
 
 from __future__ import annotations
@@ -19,7 +20,21 @@ from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context
 from p2pclust.peer.effects import Compute, Effect
-from p2pclust.peer.events import Arrived, Cancel, Computed, Event, Hinted, Leave, LinkChecked, Linked, Started, Submit
+from p2pclust.peer.enrolment import Enrolment
+from p2pclust.peer.events import (
+    Arrived,
+    Cancel,
+    Computed,
+    Event,
+    Expired,
+    Hinted,
+    Leave,
+    LinkChecked,
+    Linked,
+    RosterRead,
+    Started,
+    Submit,
+)  # fmt: skip
 from p2pclust.peer.facts import Fact, Facts
 from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import adopted_blobs
@@ -37,14 +52,19 @@ from p2pclust.peer.messages import (
     PingRequest,
     Refusal,
     Relay,
+    RosterCopy,
+    RosterOffer,
+    RosterRequest,
 )  # fmt: skip
 from p2pclust.peer.routing import LINKS, Routing
 from p2pclust.peer.timing import Limits, Timing
+from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "Stored"]
 
 _MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 _FACTS = (FactDigest, FactDelta)
+_ROSTERS = (RosterOffer, RosterRequest, RosterCopy)
 _BLOBS = (BlobRequest, BlobChunk, BlobMissing)
 
 
@@ -62,6 +82,8 @@ class Identity:
     partial_view: bool = (
         False  # whether it may link to whom it likes, and puts another in the place of a dead neighbour
     )
+    serial: int = 0  # of the fleet roster; 0 where there is none that could change
+    keys: Mapping[str, str] = field(default_factory=dict)  # of everybody enrolled, whatever changes with its keys
 
 
 @dataclass(frozen=True)
@@ -93,8 +115,13 @@ class Core:
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
+        keys = identity.keys or dict.fromkeys(identity.roster, "")
+        self._ctx.serial = identity.serial
+        self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
+        self._minors: dict[str, int] = {}  # of whom the wire format is of another minor version, or was
         self._running: dict[tuple[str, ...], None] = {}  # tasks that were asked for and have not ended
-        self._machines: dict[str, Membership | Facts | Blobs | Jobs] = {
+        self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
+            "roster": self.enrolment,
             "member": self.membership,
             "fact": self.facts,
             "blob": self.blobs,
@@ -143,6 +170,10 @@ class Core:
                 self.jobs.submit(event)
             case Cancel():
                 self.jobs.cancel(event)
+            case RosterRead():
+                self.enrolment.read(event)
+            case Expired():
+                self.enrolment.expired(event.names)
             case Leave():
                 self.membership.leave()
         self._fire_due()
@@ -167,16 +198,25 @@ class Core:
 
     def _arrived(self, event: Arrived) -> None:
         message = event.message
-        if event.source not in self.membership.members:
+        members = self.membership.members
+        if event.source not in members or (event.via and event.via not in members):
             return  # not enrolled, or this peer itself
         if self.identity.partial_view and not event.via and not self.routing.linked(event.source):
             self._linked(event.source, up=True)  # it has linked to this peer
         if isinstance(message, Relay):
-            if message.target in self.membership.members:  # the shell opens those that are for this peer
-                self._ctx.carry(message, event.source, len(self.membership.members))
+            if (
+                message.target in members and message.origin not in self._ctx.barred
+            ):  # the shell opens those that are for this peer
+                self._ctx.carry(message, event.source, len(members))
             return
         self._ctx.heard(event.source, event.via)
-        if isinstance(message, _MEMBERSHIP):
+        if isinstance(message, MemberSync | FactDigest) and not event.via:
+            self.enrolment.heard(event.source, message.serial)
+        if isinstance(message, FactDigest) and self._minors.get(event.source, WIRE_MINOR) != message.minor:
+            self._tell_version(event.source, message.minor)
+        if isinstance(message, _ROSTERS):
+            self.enrolment.receive(event.source, message)
+        elif isinstance(message, _MEMBERSHIP):
             self.membership.receive(event.source, message)
         elif isinstance(message, _FACTS):
             self.facts.receive(event.source, message)
@@ -184,6 +224,13 @@ class Core:
             self.blobs.receive(event.source, message)
         else:
             self.jobs.receive(event.source, message)
+
+    def _tell_version(self, name: str, minor: int) -> None:
+        """A peer of another minor version, or one that speaks ours now: each understands the other."""
+        self._minors[name] = minor
+        if self._ctx.serial:
+            own = f"{WIRE_VERSION}.{WIRE_MINOR}"
+            self._ctx.report("wire-version", member=name, theirs=f"{WIRE_VERSION}.{minor}", ours=own)
 
     def _linked(self, name: str, *, up: bool) -> None:
         """A link of this peer's own appeared or vanished: first it acts accordingly, then it tells everybody."""
@@ -221,8 +268,9 @@ class Core:
         """Let what one machine learnt reach the others: changed members, new facts."""
         for name, before in self.membership.take_changes():
             status = self.membership.status(name)
-            self._ctx.routing.carries(name, status not in ("dead", "left"))
-            if self.identity.partial_view and status in ("dead", "left") and self.routing.linked(name):
+            gone = self.membership.gone(name)
+            self._ctx.routing.carries(name, not gone)
+            if self.identity.partial_view and gone and self.routing.linked(name):
                 self._replace(name)
             if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
                 self.facts.greet(name)
@@ -232,6 +280,23 @@ class Core:
                 self._learn_links(fact)
             else:
                 self.jobs.learn(fact)
+
+    # -- what a new roster changes (Changes) --------------------------------------------------------------------------
+
+    def enrolled(self, name: str) -> None:
+        """That peer belongs to the fleet from now on."""
+        self.membership.enrol(name)
+
+    def renewed(self, name: str) -> None:
+        """That peer has other keys from now on."""
+        self.membership.renew(name)
+
+    def revoked(self, name: str) -> None:
+        """That peer belongs to the fleet no more."""
+        self.membership.expel(name)
+        self.blobs.link_vanished(name)
+        self.facts.forget(name)
+        self.jobs.revoked(name)
 
     def _replace(self, lost: str) -> None:
         """A neighbour died: link to another that lost it too, so that everybody keeps as many links as before."""

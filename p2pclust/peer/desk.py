@@ -230,7 +230,7 @@ class Desk:
         return self._ctx.now - since >= self._ctx.timing.election_max_s
 
     def _present(self, name: str) -> bool:
-        return name == self._ctx.me or self._membership.status(name) not in ("dead", "left")
+        return name == self._ctx.me or not self._membership.gone(name)
 
     def _counts(self, document: Document, name: str) -> bool:
         """Whether the peer's word counts in that job; who lost its store answers, and yet adopts for no majority."""

@@ -27,7 +27,7 @@ from p2pclust.transport.channel import CURVE_OVERHEAD, set_common_options
 from p2pclust.transport.keys import Bundle, Roster
 from p2pclust.transport.links import parse_address
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack
-from p2pclust.transport.zap import DOMAIN
+from p2pclust.transport.zap import DOOR_DOMAIN
 
 __all__ = ["DOOR", "HERE", "MAX_QUESTION_BYTES", "Asker", "Door"]
 
@@ -132,7 +132,7 @@ class Door:
         socket.curve_server = True
         socket.curve_secretkey = bundle.curve_secret
         # Both are needed: without either of them libzmq admits any key when no handler answers.
-        socket.zap_domain = DOMAIN
+        socket.zap_domain = DOOR_DOMAIN
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
         socket.ipv6 = ":" in host
         try:
@@ -143,7 +143,8 @@ class Door:
             raise UsageError(f"door = {address!r}: cannot listen there ({why}): choose another address") from None
 
         def who(head: zmq.Frame) -> str:
-            return roster().name_of(str(head.get("User-Id")).encode()) or ""
+            entry = roster().entry_of(str(head.get("User-Id")).encode())
+            return "" if entry is None else entry.name
 
         self._entrances.append(_Entrance(self._loop, socket, who, self._on_question, self._on_malformed))
         return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")

@@ -14,8 +14,8 @@ from p2pclust.peer.messages import Message
 from p2pclust.protocols.averaging import Answer
 
 __all__ = [
-    "CheckLink", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report", "Send",
-    "SendChunk", "StoreChunk", "Task",
+    "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report",
+    "Send", "SendChunk", "SendRoster", "StoreChunk", "TakeRoster", "Task",
 ]  # fmt: skip
 
 
@@ -90,6 +90,28 @@ class DropBlob(Effect):
     """Nobody needs this blob any more."""
 
     digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRoster(Effect):
+    """Verify the fleet's signature of a roster that a peer sent, and say in `RosterRead` what it holds."""
+
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TakeRoster(Effect):
+    """From now on the roster of that serial, read last, says who may speak here."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendRoster(Effect):
+    """Send the fleet roster in force to a peer, as it was signed."""
+
+    to: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,14 @@ class Election:
             self._heard_at = float("-inf")
             self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
 
+    def revoked(self, name: str) -> None:
+        """A roster peer was revoked: its votes count no more, and an election that it won has ended."""
+        self._votes.pop(name, None)
+        self._prevotes.pop(name, None)
+        if name == self.aggregator:
+            self.aggregator = ""
+            self.aggregator_lost()
+
     def stop(self) -> None:
         """The job is finished."""
         self._ctx.timers.cancel(self._timer)

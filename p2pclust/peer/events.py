@@ -13,11 +13,13 @@ __all__ = [
     "Cancel",
     "Computed",
     "Event",
+    "Expired",
     "Hinted",
     "Leave",
     "LinkChecked",
     "Linked",
     "Ref",
+    "RosterRead",
     "Started",
     "Submit",
     "Woken",
@@ -89,6 +91,25 @@ class Computed(Event):
     result: Ref | None
     abstains: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RosterRead(Event):
+    """A fleet roster came, from a peer or, without a source, from a person; the shell has checked the fleet's signature."""
+
+    source: str
+    data: bytes  # the roster itself, opaque to the core
+    valid: bool
+    serial: int = 0
+    peers: Mapping[str, str] = field(default_factory=dict)  # name -> whatever changes with its keys
+    reason: str = ""  # why it is not valid
+
+
+@dataclass(frozen=True, slots=True)
+class Expired(Event):
+    """The last day of these keys is over, by the clock on the wall, which only the shell reads."""
+
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from zlib import crc32
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import FactDelta, FactDigest, Message
-from p2pclust.transport.wire import MAX_FRAMES
+from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
 
 __all__ = ["Fact", "Facts"]
 
@@ -88,6 +88,11 @@ class Facts:
         news, self._news = self._news, []
         return news
 
+    def forget(self, owner: str) -> None:
+        """That peer was revoked: others that know it take nothing of it either, and would be offered it for ever."""
+        self._known.pop(owner, None)
+        self._highest.pop(owner, None)
+
     def greet(self, name: str) -> None:
         """A member appeared: compare at once instead of at the next turn."""
         self._ctx.send(name, self._digest(answer=False))
@@ -109,7 +114,12 @@ class Facts:
     def _digest(self, *, answer: bool) -> FactDigest:
         owners = tuple(sorted(self._highest))
         prints = tuple(self._print(owner) for owner in owners)
-        return FactDigest(answer, owners, tuple(self._highest[owner] for owner in owners), prints)
+        versions = tuple(self._highest[owner] for owner in owners)
+        serial = self._ctx.serial
+        return FactDigest(answer, owners, versions, prints, serial, WIRE_MINOR if serial else 0)
+
+    def _is_owner(self, name: str) -> bool:
+        return name in self._membership.members or name == self._ctx.me
 
     def _print(self, owner: str) -> int:
         """A number that differs, but for rare accidents, where two peers hold different facts of an owner.
@@ -131,7 +141,9 @@ class Facts:
         }
         for owner in sorted(self._known):
             self._send_newer(source, owner, 0 if owner in differ else theirs.get(owner, 0))
-        behind = any(version > self._highest.get(owner, 0) for owner, version in theirs.items())
+        behind = any(
+            version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
+        )
         if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(answer=True))
 
@@ -156,7 +168,7 @@ class Facts:
         if delta.owner == self._ctx.me:
             self._remember(delta)
             return
-        if delta.owner not in self._membership.members:
+        if not self._is_owner(delta.owner):
             return
         if delta.after > self._highest.get(delta.owner, 0):
             self._ctx.send(source, self._digest(answer=True))

@@ -291,7 +291,7 @@ class Gathering:
         """From which children more may come; of those below one that is gone the aggregator asks itself."""
         parts, roster = self._branches.parts, self._document.roster
         waited = [child for child in self._branches.children if child not in parts or not parts[child].done]
-        return [child for child in waited if self._membership.status(roster[child]) not in ("dead", "left")]
+        return [child for child in waited if not self._membership.gone(roster[child])]
 
     def _hand_on(self) -> None:
         """Say what is here, unless that was said, or is being added up."""

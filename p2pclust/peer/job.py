@@ -186,6 +186,18 @@ class Job:
         if task is not None:
             self._compute(task)
 
+    def revoked(self, name: str) -> None:
+        """A roster peer was revoked."""
+        self._unconfirmed.pop(name, None)
+        if self._pending is not None and self._pending[0] == name:
+            self._pending = None
+        if self._final is not None and self._final[0] == name:
+            self._final = None
+        if not self.ledger.finished:
+            self.election.revoked(name)
+            if self._term is not None:
+                self._term.revoked(name)
+
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
         if self.ledger.finished:
@@ -195,7 +207,7 @@ class Job:
             return
         if self._gathering is not None:
             self._gathering.look()
-        if name == self.election.aggregator and self._membership.status(name) in ("dead", "left"):
+        if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
 
     @property

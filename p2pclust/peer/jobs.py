@@ -411,6 +411,19 @@ class Jobs:
             if job.id in self.jobs:  # the end of one drops the jobs within it
                 job.blob_ready(digest)
 
+    def revoked(self, name: str) -> None:
+        """A peer was revoked: its word on any job counts no more, and what it handed in is told by others from now on."""
+        for key in [key for key in self._early if key[1] == name]:
+            del self._early[key]
+        for synced in self._synced.values():
+            synced.pop(name, None)
+        for job_id, document in list(self._documents.items()):
+            if document.submitter == name:
+                self._facts.publish(_PREFIX + job_id, document.encode())
+        for job in list(self.jobs.values()):
+            if isinstance(job, Job) and name in job.document:
+                job.revoked(name)
+
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about somebody."""
         for job in list(self.jobs.values()):

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import P2PClustError
+from p2pclust.peer.allow_list import AllowList, begin
 from p2pclust.peer.armed import Armed, ArmedFault
 from p2pclust.peer.beside import Beside
 from p2pclust.peer.compute import Worker
@@ -39,7 +40,6 @@ from p2pclust.peer.suffering import Suffering
 from p2pclust.peer.timing import Limits, Timing, preset
 from p2pclust.protocols.local import Local
 from p2pclust.transport.breaking import BreakableLinks
-from p2pclust.transport.keys import load_bundle, load_roster
 from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -49,7 +49,6 @@ _GOODBYE_S = 0.5
 _SWITCH_S = (
     0.0005  # how long the loop waits before it asks a worker that runs Python for its turn; usually ten times that
 )
-_MAX_STRANGERS = 100
 
 
 def run_peer(config: Mapping[str, Any]) -> int:
@@ -58,8 +57,8 @@ def run_peer(config: Mapping[str, Any]) -> int:
     Parameters
     ----------
     config : mapping
-        ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and ``roster`` (paths; the
-        roster's signature was verified by whoever made this configuration), ``data`` (see `load_rows`), ``state_dir``,
+        ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps ``roster`` (paths),
+        ``data`` (see `load_rows`), ``state_dir``,
         ``timing`` (a preset), ``fitness`` (0 to 1), ``control`` ("stdio" or ""); for testbeds ``faults`` (a list) and
         ``suffers`` (see `p2pclust.peer.suffering`). Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where
         peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this
@@ -91,9 +90,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     name, timing, limits = str(config["name"]), _timing(config), Limits()
     share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if config["control"] == "stdio" else None
     watch = _watcher(lines, config)
-    bundle = load_bundle(config["bundle"])
-    roster = load_roster(config["roster"], bundle.fleet_public, verified=True)
     store = _open_store(config, watch)
+    bundle, allow_list = begin(config, store, watch)
     armed = Armed(name, tuple(ArmedFault.from_dict(fault) for fault in config["faults"]))
     # Entropy is right here: these draws only spread instants, and two peers must not draw alike.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
@@ -103,16 +101,15 @@ async def _live(config: Mapping[str, Any]) -> int:
         shell.receive(source, frames, lane)
 
     breakable = BreakableLinks(receive, rng)
-    links = ZmqLinks(bundle, roster, config["listen"], receive if lines is None else breakable.take)
-    links.on_stranger = _strangers(watch)
+    links = ZmqLinks(bundle, allow_list.admitted, config["listen"], receive if lines is None else breakable.take)
+    links.on_stranger = allow_list.stranger
     _shape(links, config.get("link"))
     try:
-        core = Core(_identity(config, links), store.load(), timing, limits, rng)
-        shell = Shell(core, store, RosterSigner(bundle, roster), armed, watch)
+        core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
+        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), armed, watch, allow_list)
         worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.computed, shell.failed, share)
         watch("started", {"pid": os.getpid(), "address": links.address})
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, shell.leave)
+        _on_signals(config, shell, allow_list)
         _settle_down()
         beside = None
         if lines is None:
@@ -122,6 +119,7 @@ async def _live(config: Mapping[str, Any]) -> int:
             suffering = Suffering(breakable.wrap(links), worker, shell, armed, config.get("suffers", {}))
             shell.start(breakable, worker)
             Control(shell, lines, suffering.take).serve(0)
+        allow_list.follow(shell, links, shell.signer)
         error = await shell.ended
         if beside is not None:
             await beside.close()
@@ -164,6 +162,13 @@ def _open_store(config: Mapping[str, Any], watch: Any) -> Store:
     return store
 
 
+def _on_signals(config: Mapping[str, Any], shell: Shell, allow_list: AllowList) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, shell.leave)
+    loop.add_signal_handler(signal.SIGHUP, allow_list.read_again, config["bundle"], config.get("roster") or None)
+
+
 def _settle_down() -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.collect()
@@ -182,11 +187,12 @@ def _timing(config: Mapping[str, Any]) -> Timing:
     return preset(config["timing"]).allowing(float(config.get("quiet_s", 0.0)))
 
 
-def _identity(config: Mapping[str, Any], links: ZmqLinks) -> Identity:
+def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList) -> Identity:
     own = config.get("links")
     return Identity(
         str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
         config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
+        allow_list.roster.serial, allow_list.keys,
     )  # fmt: skip
 
 
@@ -208,19 +214,6 @@ def _watcher(lines: Lines | None, config: Mapping[str, Any]) -> Any:
 
 def _log(config: Mapping[str, Any]) -> Log:
     return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))
-
-
-def _strangers(watch: Any) -> Callable[[bytes], None]:
-    """Say who is refused: each key once, and no more keys than a log can bear."""
-    told: dict[bytes, None] = {}
-
-    def refused(curve_public: bytes) -> None:
-        if curve_public not in told and len(told) < _MAX_STRANGERS:
-            told[curve_public] = None
-            hint = "it is not on this peer's roster.json"
-            watch("refused-stranger", {"key": curve_public.decode("ascii", "replace"), "hint": hint})
-
-    return refused
 
 
 def main() -> int:

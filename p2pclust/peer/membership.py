@@ -1,7 +1,8 @@
 """Who is there: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
 
 State of one member: `unknown` (on the fleet's roster, never heard of), `alive`, `suspect`, `dead`, `left`, with the
-incarnation that only its owner raises. A claim of a higher incarnation wins; of equal ones `alive < suspect < dead`.
+incarnation that only its owner raises. A claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. Who is
+not on the fleet's roster (any more) is no member: `revoked`.
 
 Two departures, each measured before it was made:
 
@@ -96,7 +97,11 @@ class Membership:
         """The status of a member; this peer itself is always alive."""
         if name == self._ctx.me:
             return "alive"
-        return self.members[name].status if name in self.members else "unknown"
+        return self.members[name].status if name in self.members else "revoked"
+
+    def gone(self, name: str) -> bool:
+        """Whether the member will not answer, as far as is known: dead, left, or revoked."""
+        return self.status(name) in ("dead", "left", "revoked")
 
     def present(self, name: str) -> bool:
         """Whether the member is worth waiting for: alive or suspect."""
@@ -196,7 +201,7 @@ class Membership:
             case MemberSync():
                 self._merge(message.updates)
                 if not message.answer:
-                    self._ctx.send(source, MemberSync(True, self._table()))
+                    self._ctx.send(source, MemberSync(True, self._table(), self._ctx.serial))
             case Refusal():
                 self._refusal(message.name, message.incarnation, source)
 
@@ -242,7 +247,7 @@ class Membership:
         """
         if self.members[name].address:
             self._link(name, self.members[name].address)
-        self._ctx.send(name, MemberSync(False, self._table()))
+        self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     def link_vanished(self, name: str) -> None:
         """This peer can reach that one no more. That is no death, so its silence from now on proves nothing.
@@ -262,6 +267,38 @@ class Membership:
         if self._ctx.routing.whole:
             return list(self.members.values())
         return [self.members[name] for name in self._ctx.routing.own if name in self.members]
+
+    # -- who is a member ----------------------------------------------------------------------------------------------
+
+    def enrol(self, name: str) -> None:
+        """That peer belongs to the fleet from now on."""
+        if name not in self.members and name != self._ctx.me:
+            self.members[name] = Member(name)
+            self.members = dict(sorted(self.members.items()))
+            self._news.resize(len(self.members) + 1)
+
+    def renew(self, name: str) -> None:
+        """That peer has other keys now: a link that was opened with the old ones leads nowhere."""
+        if name in self.members and self.members[name].address:
+            self._ctx.effects.append(Disconnect(name))
+            self._link(name, self.members[name].address)
+
+    def expel(self, name: str) -> None:
+        """That peer belongs to the fleet no more."""
+        member = self.members.pop(name, None)
+        if member is None:
+            return
+        self._end_suspicion(member)
+        self.link_vanished(name)
+        for seq in [seq for seq, (asker, _) in self._helping.items() if asker == name]:
+            self._ctx.timers.cancel(("member", "helping", str(seq)))
+            del self._helping[seq]
+        self._news.forget(name)
+        self._news.resize(len(self.members) + 1)
+        for other in self.members.values():
+            other.refused_by.pop(name, None)
+            other.confirmed_by.pop(name, None)
+        self._changes.append((name, member.status))
 
     # -- probing ----------------------------------------------------------------------------------------------------
 
@@ -295,13 +332,15 @@ class Membership:
         if member.greetings % _COMPLAIN_AFTER == 0:
             self._ctx.report(
                 "no-answer", member=member.name, address=member.address,
-                hint="is it running there, and is the same roster.json on both?",
+                hint="is it running there, and is it on the newest fleet roster?",
             )  # fmt: skip
             if self._ctx.routing.mapped:
                 self._accept(Update(member.name, "dead", 0, "", "", ""))  # others hold it alive, unless told
 
     def _greet(self, name: str) -> None:
         """Ping somebody of whom nothing is expected yet."""
+        if name not in self.members:
+            return
         self._seq += 1
         self._ctx.send(name, Ping(self._seq, self._piggyback(name)))
 
@@ -312,7 +351,7 @@ class Membership:
         if not self._ctx.routing.whole:
             # On a full mesh everybody else tells it the news. Elsewhere this peer may be its only link, and what came
             # by before it appeared is told no more.
-            self._ctx.send(name, MemberSync(False, self._table()))
+            self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     def _ask_helpers(self, seq: int) -> None:
         target, _ = self._probes[seq]
@@ -492,8 +531,8 @@ class Membership:
 
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
-        member = self.members[name]
-        if not refused or not self.present(name) or not self._ctx.routing.linked(name):
+        member = self.members.get(name)
+        if member is None or not refused or not self.present(name) or not self._ctx.routing.linked(name):
             return
         for other in self._witnesses(name):
             if self.present(other):
@@ -549,9 +588,9 @@ class Membership:
     def _sync(self) -> None:
         self._ctx.set_timer(("member", "sync"), self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
         for name in self._ctx.choose(self.neighbours(), 1):
-            self._ctx.send(name, MemberSync(False, self._table()))
+            self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     def _try_dead(self) -> None:
         self._ctx.set_timer(("member", "dead"), self._ctx.timing.dead_probe_s * self._ctx.uniform(0.9, 1.1))
         for name in self._ctx.choose(self._near("dead"), 1):
-            self._ctx.send(name, MemberSync(False, self._table()))
+            self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))

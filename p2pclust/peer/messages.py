@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Final
 __all__ = [
     "MOST_HOPS", "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
     "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "MemberSync", "Message", "Mix",
-    "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "StaleTerm",
-    "Synced", "Update", "VoteReply",
+    "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "RosterCopy",
+    "RosterOffer", "RosterRequest", "StaleTerm", "Synced", "Update", "VoteReply",
 ]  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
@@ -20,6 +20,8 @@ Frame = Annotated[bytes, "frame"]
 Name = Annotated[str, "name"]
 #: A blake2b-256 digest.
 Digest = Annotated[bytes, "digest"]
+#: A number that a later minor version of the wire format added: not sent where it is 0, and 0 where it did not come.
+Later = Annotated[int, "later"]
 
 #: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
 MOST_HOPS: Final = 1024
@@ -91,6 +93,7 @@ class MemberSync(Message):
     kind = "member-sync"
     answer: bool
     updates: tuple[Update, ...]
+    serial: Later = 0  # of the sender's fleet roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class FactDigest(Message):
     owners: tuple[str, ...]
     versions: tuple[int, ...]
     prints: tuple[int, ...]  # of all keys and versions of an owner together
+    serial: Later = 0  # of the sender's fleet roster
+    minor: Later = 0  # of the wire format that the sender speaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,33 @@ class FactDelta(Message):
     keys: tuple[str, ...]
     versions: tuple[int, ...]
     values: tuple[Frame, ...]
+
+
+# -- the fleet roster --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RosterOffer(Message):
+    """My fleet roster is newer than what you told of yours; or I have just got it."""
+
+    kind = "roster-offer"
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class RosterRequest(Message):
+    """Send me your fleet roster: mine has this serial."""
+
+    kind = "roster-request"
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class RosterCopy(Message):
+    """The fleet roster as the fleet's key signed it."""
+
+    kind = "roster"
+    parts: tuple[Frame, ...]
 
 
 # -- jobs: documents, election, rounds --------------------------------------------------------------------------------

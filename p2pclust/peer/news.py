@@ -42,12 +42,20 @@ class News:
 
     def __init__(self, n_members: int, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
         self._whole = whole
-        self._times = 4 * len(str(n_members))  # ceil(log10(N + 1)) for the N that matter
+        self.resize(n_members)
         self._neighbours = neighbours
         self._claims: dict[str, _Claim] = {}  # by whom they are about
 
     def __bool__(self) -> bool:
         return bool(self._claims)
+
+    def resize(self, n_members: int) -> None:
+        """There are so many peers now."""
+        self._times = 4 * len(str(n_members))  # ceil(log10(N + 1)) for the N that matter
+
+    def forget(self, name: str) -> None:
+        """That member is none any more."""
+        self._claims.pop(name, None)
 
     def add(self, update: Update) -> None:
         """Begin to pass on a claim, in place of an earlier one about the same member."""

@@ -323,7 +323,8 @@ class Aggregating:
             opened.left_out.pop(index, None)
             self._busy.pop(roster[index], None)
         for index in as_peers(part.adopted):
-            opened.adopted[roster[index]] = None
+            if roster[index] not in self._ctx.barred:
+                opened.adopted[roster[index]] = None
         opened.abstained.update(part.abstained)
         self._progress()
 
@@ -372,6 +373,23 @@ class Aggregating:
             self._answer(self._document.roster[index], opened.pulling.pop(index), "")
         for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
             self._count(opened, part)
+
+    def revoked(self, name: str) -> None:
+        """A roster peer was revoked: what it acknowledged and contributed in this round counts no more.
+
+        What others have added up along a tree cannot be taken apart again, nor can a sum that is being combined.
+        """
+        self._heard[name] = float("-inf")
+        self._busy.pop(name, None)
+        opened = self._round
+        if opened is None or opened.combining:
+            return
+        index = self._document.index(name)
+        opened.adopted.pop(name, None)
+        opened.answered.pop(name, None)
+        for kept in (opened.contributions, opened.abstained, opened.pulling):
+            kept.pop(index, None)
+        opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
@@ -439,7 +457,7 @@ class Aggregating:
         return False
 
     def _gone(self, name: str) -> bool:
-        return self._membership.status(name) in ("dead", "left")
+        return self._membership.gone(name)
 
     def _next_proposer(self) -> None:
         """The proposer died, abstained or is silent: the next of the permutation is asked, and everybody told."""

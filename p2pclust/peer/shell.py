@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
+from p2pclust.peer.allow_list import AllowList
 from p2pclust.peer.armed import Armed, ArmedFault
 from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.compute import Worker
@@ -19,6 +20,7 @@ from p2pclust.peer.core import Core
 from p2pclust.peer.damage import FirstUse
 from p2pclust.peer.effects import (
     CheckLink,
+    CheckRoster,
     Compute,
     Connect,
     Disconnect,
@@ -29,12 +31,16 @@ from p2pclust.peer.effects import (
     Report,
     Send,
     SendChunk,
+    SendRoster,
     StoreChunk,
+    TakeRoster,
 )  # fmt: skip
 from p2pclust.peer.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.store import Store
 from p2pclust.transport.links import Lane, Links
+from p2pclust.transport.roster import Roster
+from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
 
 __all__ = ["Shell", "Signer", "exit_code", "explain"]
 
@@ -52,16 +58,23 @@ class Signer(Protocol):
     def valid(self, relay: Relay) -> bool:
         """Whether the origin signed it."""
 
+    def set_roster(self, roster: Roster) -> None:
+        """Take a newer fleet roster."""
+
 
 class Shell:
-    """Joins a core with links, store and worker. `watch` is called with the verb and fields of every report."""
+    """Joins a core with links, store and worker. `watch` is called with the verb and fields of every report.
+
+    `allow_list` may be missing where no roster can change.
+    """
 
     def __init__(
-        self, core: Core, store: Store, signer: Signer, armed: Armed, watch: Callable[[str, Mapping[str, Any]], None]
-    ) -> None:
+        self, core: Core, store: Store, signer: Signer, armed: Armed, watch: Callable[[str, Mapping[str, Any]], None],
+        allow_list: AllowList | None = None,
+    ) -> None:  # fmt: skip
         self.core = core
         self.store = store
-        self._signer = signer
+        self.signer = signer
         self._armed = armed
         self._watch = watch
         self._loop = asyncio.get_running_loop()
@@ -76,9 +89,11 @@ class Shell:
         self.outcomes: dict[str, tuple[bytes, str, str]] = {}
         self.version = ""  # of the package, told by whoever started the peer
         self.began_at = self._loop.time()
+        self._other_versions: dict[str, str] = {}  # of whom, and which
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
         #: Since when this peer works with other rows than its own, in testbeds that give it others.
         self.rows = FirstUse()
+        self.allow_list = allow_list
         self.links: Links
         self.worker: Worker
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
@@ -106,6 +121,8 @@ class Shell:
         """Stop everything that could still call back."""
         if self._wake is not None:
             self._wake.cancel()
+        if self.allow_list is not None:
+            self.allow_list.close()
         for task in self._checks:
             task.cancel()
 
@@ -128,15 +145,25 @@ class Shell:
             message = decode(frames)
             if isinstance(message, Relay) and message.target == self.core.identity.name:
                 inner = decode(message.inner)
-                if isinstance(inner, Relay) or not self._signer.valid(message):
+                if isinstance(inner, Relay) or not self.signer.valid(message):
                     raise WireError("relayed message without a valid signature")
                 self.heard[message.origin] = self._loop.time()
                 self.step(Arrived(message.origin, inner, via=source))
             else:
                 self.step(Arrived(source, message))
+        except OtherVersionError as error:
+            self.links.counters.drop("malformed")
+            self._tell_version(source, error.theirs)
         except WireError as error:
             self.links.counters.drop("malformed")
             self._watch("malformed", {"from": source, "reason": str(error)})
+
+    def _tell_version(self, source: str, theirs: str) -> None:
+        """A peer speaks another major version: say so once, since it will go on."""
+        if self._other_versions.get(source) != theirs:
+            self._other_versions[source] = theirs
+            hint = "peers of different major versions do not see each other: install the same release on both"
+            self._watch("other-version", {"member": source, "theirs": theirs, "ours": str(WIRE_VERSION), "hint": hint})
 
     def computed(self, event: Computed) -> None:
         """The worker ended a task."""
@@ -189,6 +216,10 @@ class Shell:
         if rows:
             self.store.write(rows)
 
+    def perform(self, effect: Effect) -> None:
+        """Do one thing that a core could have wanted done."""
+        self._perform_one(effect)
+
     def _perform_one(self, effect: Effect) -> None:
         match effect:
             case Send():
@@ -216,7 +247,12 @@ class Shell:
             case DropBlob():
                 self.store.drop_blob(effect.digest)
             case _:
-                raise AssertionError(f"unknown effect {effect}")
+                self._perform_on_roster(effect)
+
+    def _perform_on_roster(self, effect: Effect) -> None:
+        assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
+        assert self.allow_list is not None, "rosters are spoken of where there is one"
+        self.allow_list.perform(effect)
 
     def _employ(self, effect: Compute | Reload) -> None:
         if isinstance(effect, Compute):
@@ -233,7 +269,7 @@ class Shell:
             self.links.send(effect.to, frames, lane)
             return
         me = self.core.identity.name
-        relay = Relay(me, effect.to, self._signer.sign(effect.to, frames), tuple(frames))
+        relay = Relay(me, effect.to, self.signer.sign(effect.to, frames), tuple(frames))
         carried = encode(relay)
         for name in effect.via:
             self.links.send(name, carried, lane)

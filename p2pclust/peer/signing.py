@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 from p2pclust.peer.messages import Relay
-from p2pclust.transport.keys import Bundle, Roster
+from p2pclust.transport.bundle import Bundle
+from p2pclust.transport.roster import Roster
 
 __all__ = ["RosterSigner"]
 
@@ -20,6 +21,10 @@ class RosterSigner:
     def __init__(self, bundle: Bundle, roster: Roster) -> None:
         self._bundle = bundle
         self._fleet_id = roster.fleet_id
+        self.set_roster(roster)
+
+    def set_roster(self, roster: Roster) -> None:
+        """Take a newer roster: who is not on it signs nothing any more."""
         self._keys = {peer.name: peer.sign_public for peer in roster.peers}
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:

@@ -101,7 +101,7 @@ def _why_not_alive(member: Member, since: str) -> str:
         case "unknown" if not member.address:
             return "nobody has told its address yet: name it in join, or wait until it speaks"
         case "unknown":
-            return f"never heard of: no answer from {member.address} (is it running there, with the same roster.json?)"
+            return f"never heard of: no answer from {member.address} (is it running there, and on the newest fleet roster?)"
         case "suspect":
             others = [*dict.fromkeys([member.suspected_by, *member.confirmed_by])]
             return f"silent, suspected by {', '.join(filter(None, others)) or 'others'}{since}"

@@ -165,6 +165,11 @@ class Store:
                     row = (name, key, value, _checksum(name, key, value))
                     self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", row)
 
+    def row(self, name: str, key: str) -> bytes | None:
+        """One row, if it is there."""
+        with self._lock:
+            return self._get(name, key)
+
     def _get(self, name: str, key: str) -> bytes | None:
         row = self._db.execute("SELECT value FROM rows WHERE name = ? AND key = ?", (name, key)).fetchone()
         return None if row is None else bytes(row[0])

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgpack
 import numpy as np
 
 from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.effects import (
     CheckLink,
+    CheckRoster,
     Compute,
     Connect,
     Disconnect,
@@ -28,10 +30,13 @@ from p2pclust.peer.effects import (
     Report,
     Send,
     SendChunk,
+    SendRoster,
     StoreChunk,
+    TakeRoster,
 )  # fmt: skip
-from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.enrolment import CURRENT, TABLE
+from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, RosterRead, Started, Woken
+from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local
@@ -41,7 +46,25 @@ from p2pclust.simulation.network import Network
 from p2pclust.simulation.traffic import Traffic
 from p2pclust.transport.links import Lane
 
-__all__ = ["Observer", "Peer", "World"]
+__all__ = ["Observer", "Peer", "World", "paper_roster", "read_paper"]
+
+
+def paper_roster(serial: int, names: Iterable[str], *, signed: bool = True) -> bytes:
+    """Make a fleet roster as the simulator has them: it knows no cryptography, so the paper says whether it is signed.
+
+    Examples
+    --------
+    >>> read_paper("p1", paper_roster(2, ["p2", "p1"])).peers
+    {'p1': '', 'p2': ''}
+    """
+    paper: bytes = msgpack.packb([serial, dict.fromkeys(sorted(names), ""), signed])
+    return paper
+
+
+def read_paper(source: str, data: bytes) -> RosterRead:
+    """What a shell would make of such a roster."""
+    serial, peers, signed = msgpack.unpackb(data)
+    return RosterRead(source, data, signed, serial, peers, "" if signed else "the fleet did not sign it")
 
 
 class Observer:
@@ -193,7 +216,11 @@ class World:
         self.step(peer, Started())
 
     def _identity(self, peer: Peer) -> Identity:
-        """Who a new life is: it finds the links that there are now, whatever its configuration says of them."""
+        """Who a new life is: it finds the roster that it kept and the links that there are now, whatever it was told."""
+        kept = peer.disk.read_synced(TABLE, CURRENT)
+        if kept is not None:
+            read = read_paper("", kept)
+            peer.identity = replace(peer.identity, roster=tuple(read.peers), serial=read.serial)
         if self._overlay is None:
             return peer.identity
         peer.links = dict.fromkeys(sorted(self._overlay[peer.name]))
@@ -224,6 +251,15 @@ class World:
         peer.core = None
         peer.held = []
         self._mark(b"leave", name)
+
+    def give_roster(self, name: str, roster: bytes) -> None:
+        """A person gives the peer a fleet roster; before its first life, it is what it was set up with."""
+        peer = self.peers[name]
+        if peer.life:
+            self.step(peer, read_paper("", roster))
+        else:
+            peer.disk.write(TABLE, CURRENT, roster)
+            peer.disk.sync()
 
     def wipe(self, name: str) -> None:
         """Replace the disk of a peer that is down by an empty one."""
@@ -393,7 +429,20 @@ class World:
             case Connect() | Disconnect():
                 pass  # every peer can reach every other; cuts are the network's affair
             case _:
-                raise AssertionError(f"unknown effect {effect}")
+                self._perform_on_roster(peer, effect)
+
+    def _perform_on_roster(self, peer: Peer, effect: Effect) -> None:
+        assert isinstance(effect, CheckRoster | SendRoster | TakeRoster), f"unknown effect {effect}"
+        if isinstance(effect, CheckRoster):
+            paper, life = read_paper(effect.source, effect.data), peer.life
+            self.at(self.now, lambda: self.step(peer, paper) if peer.life == life else None)
+            return
+        kept = peer.disk.read_synced(TABLE, CURRENT)
+        assert kept is not None, f"{peer.name} has no roster"
+        if isinstance(effect, SendRoster):
+            self._send(peer, Send(effect.to, RosterCopy((kept,)), bulk=True))
+        elif peer.name not in read_paper("", kept).peers:
+            self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
 
     def _send(self, peer: Peer, effect: Send) -> None:
         frames, lane = encode(effect.message), Lane.BULK if effect.bulk else Lane.CONTROL
@@ -410,7 +459,7 @@ class World:
         self._mark(b"send", peer.name, target, *frames)
         source, n_bytes = peer.name, sum(map(len, frames))
         parcel = Parcel(source, target, frames, n_bytes, lane, self._times_relinked(source, target))
-        linked = self.linked(source, target)
+        linked = target in self.peers and self.linked(source, target)  # it may be enrolled, and never started
         if linked and not self.lines.send(parcel):
             return  # no room
         peer.counters["messages_sent"] += 1

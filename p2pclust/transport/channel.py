@@ -22,6 +22,7 @@ _FIRST_PATIENCE_S = 2.0  # how long messages wait for a new connection
 _PATIENCE_S = {Lane.CONTROL: 1.0, Lane.BULK: 2.0}  # how long they wait when a connection that was up takes none
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
 _REVIVAL_AGE_S = 0.5  # a younger connection is still trying at short intervals
+_RENEWAL_AGE_S = 3.0  # libzmq tries a connection no more that was refused by name: after this long, we do
 _MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of the handshake
 
 
@@ -104,6 +105,8 @@ class Channel:
 
     def send(self, parts: list[bytes]) -> bool:
         """Hand one message to the socket, or queue it; False when neither is possible."""
+        if self._gave_up and self._loop.time() - self._opened_at >= _RENEWAL_AGE_S:
+            self.revive()
         # What waits goes first, and asking the socket is cheap.
         if (not self._queue or self._flush()) and self._push(parts):
             self._gave_up = False

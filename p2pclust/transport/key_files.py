@@ -46,8 +46,11 @@ def check_private(path: Path, what: str) -> None:
         raise UsageError(f"{what} {path} can be read by other users: chmod 600 {path}")
 
 
-def read_json(path: Path, what: str, fields: Mapping[str, type]) -> dict[str, Any]:
-    """Read a JSON object that has exactly the given fields of the given types, or raise UsageError."""
+def read_json(
+    path: Path, what: str, fields: Mapping[str, type], maybe: Mapping[str, type] | None = None
+) -> dict[str, Any]:
+    """Read a JSON object that has exactly the given fields of the given types, and perhaps more, or raise UsageError."""
+    known = {**fields, **(maybe or {})}
     try:
         document = json.loads(read(path, what))
     except (ValueError, RecursionError):
@@ -55,8 +58,8 @@ def read_json(path: Path, what: str, fields: Mapping[str, type]) -> dict[str, An
     # bool is an int to isinstance, hence the comparison of types.
     if (
         not isinstance(document, dict)
-        or document.keys() != fields.keys()
-        or any(type(document[key]) is not kind for key, kind in fields.items())
+        or not fields.keys() <= document.keys() <= known.keys()
+        or any(type(value) is not known[key] for key, value in document.items())
     ):
         raise UsageError(f"{path} is not a {what}: copy it again from the fleet's directory")
     return document

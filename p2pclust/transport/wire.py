@@ -17,12 +17,14 @@ import msgpack
 from p2pclust.errors import WireError
 
 __all__ = [
-    "MAX_CONTROL_BYTES", "MAX_FRAMES", "MAX_FRAME_BYTES", "MAX_HEADER_BYTES", "WIRE_VERSION", "kind_of", "pack",
-    "unpack",
+    "MAX_CONTROL_BYTES", "MAX_FRAMES", "MAX_FRAME_BYTES", "MAX_HEADER_BYTES", "WIRE_MINOR", "WIRE_VERSION",
+    "OtherVersionError", "kind_of", "pack", "unpack",
 ]  # fmt: skip
 
-#: Changed when a peer of the old version could no longer be understood.
+#: The major version, in every header; changed when a peer of the old one could no longer be understood.
 WIRE_VERSION: Final = 1
+#: The minor version, told in digests of facts; raised with every new kind of message or optional field.
+WIRE_MINOR: Final = 1
 #: Frames that may follow the header.
 MAX_FRAMES: Final = 8
 #: One megabyte of tiny maps would build a million objects, so a header stays far below that.
@@ -33,6 +35,16 @@ MAX_CONTROL_BYTES: Final = 64 * 1024
 MAX_FRAME_BYTES: Final = 1024 * 1024
 
 _HEADER_LENGTH: Final = 3
+
+
+class OtherVersionError(WireError):
+    """The sender speaks another major version of the wire format, or something else altogether."""
+
+    def __init__(self, version: object) -> None:
+        self.theirs = str(version)[:20]
+        super().__init__(f"wire version {self.theirs}, this peer speaks {WIRE_VERSION}")
+
+
 _KIND_AT: Final = 3  # behind the marks of a list, the version, and the mark of a short text
 
 
@@ -105,8 +117,8 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
     if not isinstance(header, list) or len(header) != _HEADER_LENGTH:
         raise WireError("header is not [version, kind, fields]")
     version, kind, fields = header
-    if version != WIRE_VERSION or isinstance(version, bool):
-        raise WireError(f"wire version {version!r}, this peer speaks {WIRE_VERSION}")
+    if type(version) is not int or version != WIRE_VERSION:
+        raise OtherVersionError(version)
     if not isinstance(kind, str) or not isinstance(fields, dict):
         raise WireError("header is not [version, kind, fields]")
     return kind, fields, list(parts[1:])

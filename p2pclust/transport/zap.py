@@ -13,10 +13,13 @@ from collections.abc import Callable, Sequence
 import zmq
 from zmq.utils import z85
 
-__all__ = ["DOMAIN", "ZapHandler"]
+__all__ = ["DOMAIN", "DOOR_DOMAIN", "ZapHandler"]
 
 DOMAIN = b"p2pclust"
 """Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits anybody when no handler answers."""
+
+DOOR_DOMAIN = b"p2pclust.door"
+"""The same for the socket at which operators ask."""
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 _REQUEST_FRAMES = 7  # version, request id, domain, address, routing id, mechanism, and one credential for CURVE
@@ -34,13 +37,16 @@ class ZapHandler:
         Where requests are answered.
     admits : callable
         Given a CURVE public key (Z85, 40 bytes), says whether its owner may connect.
+    at_door : callable
+        The same, where operators ask.
     """
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], loop: asyncio.AbstractEventLoop, admits: Callable[[bytes], bool]
-    ) -> None:
+        self, context: zmq.Context[zmq.Socket[bytes]], loop: asyncio.AbstractEventLoop,
+        admits: Callable[[bytes], bool], at_door: Callable[[bytes], bool] = lambda curve_public: False,
+    ) -> None:  # fmt: skip
         self._loop = loop
-        self._admits = admits
+        self._admits = {DOMAIN: admits, DOOR_DOMAIN: at_door}
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
@@ -79,7 +85,8 @@ class ZapHandler:
         if len(request) != _REQUEST_FRAMES or request[0] != b"1.0":
             return b"500", b"not a ZAP 1.0 request for CURVE", b""
         domain, mechanism, key = request[2], request[5], request[6]
-        if domain != DOMAIN or mechanism != b"CURVE" or len(key) != 32:
-            return b"400", b"only CURVE, only this domain", b""
+        admits = self._admits.get(domain)
+        if admits is None or mechanism != b"CURVE" or len(key) != 32:
+            return b"400", b"only CURVE, only our domains", b""
         user = z85.encode(key)
-        return (b"200", b"OK", user) if self._admits(user) else (b"400", b"not on the fleet roster", b"")
+        return (b"200", b"OK", user) if admits(user) else (b"400", b"not on the fleet roster", b"")

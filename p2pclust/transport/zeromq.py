@@ -8,7 +8,6 @@ asyncio loop.
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket as plain
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,16 @@ from typing import TYPE_CHECKING
 import zmq
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, set_common_options
+from p2pclust.transport.arrivals import Arrivals, end_connection
+from p2pclust.transport.bundle import Bundle, check_enrolled
+from p2pclust.transport.channel import Channel
 from p2pclust.transport.delayed import OwnLink
-from p2pclust.transport.keys import Bundle, Roster, check_enrolled
 from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address
+from p2pclust.transport.listening import bind, open_router
+from p2pclust.transport.roster import Roster
 from p2pclust.transport.shaping import Shape
-from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
-from p2pclust.transport.zap import DOMAIN, ZapHandler
+from p2pclust.transport.wire import MAX_FRAMES
+from p2pclust.transport.zap import ZapHandler
 
 if TYPE_CHECKING:  # bytes move without NumPy
     import numpy as np
@@ -33,7 +35,6 @@ __all__ = ["ZmqLinks"]
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
 _BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait for more
-_INBOUND_QUEUE = 64  # messages per connection
 _BULK_IDLE_S = 30.0
 # The first byte of a message's first frame names the lane: cheaper than a frame of its own, and the receiver has one
 # socket.
@@ -122,6 +123,7 @@ class ZmqLinks:
         self._bulk_idle_s = bulk_idle_s
         self._links: dict[str, _Link] = {}
         self._routes: dict[str, bytes] = {}
+        self._arrivals = Arrivals()
         self._drain_again: asyncio.Handle | None = None
         self._own: OwnLink | None = None  # None costs nothing
         self._closed = False
@@ -129,10 +131,10 @@ class ZmqLinks:
         self._context.set(zmq.MAX_SOCKETS, 4096)
         #: Told the key (Z85) of whoever is refused because it is on no roster that we know.
         self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
-        self._zap = ZapHandler(self._context, self._loop, self._admits)
-        self._router = self._open_router()
+        self._zap = ZapHandler(self._context, self._loop, self._admits, self._may_ask)
+        self._router = open_router(self._context, bundle.curve_secret)
         try:
-            self.address = self._listen(host, port)
+            self.address = bind(self._router, host, port)
         except UsageError:
             self._router.close(linger=0)
             self._zap.close()
@@ -160,8 +162,14 @@ class ZmqLinks:
         return "" if link.control.up else f"no connection to {link.address}"
 
     def set_roster(self, roster: Roster) -> None:
-        """Take a newer roster: links to peers that left it or changed their key are closed, their messages refused."""
-        self._roster = roster
+        """Take a newer roster: links to peers that left it or changed their key are closed, their messages refused.
+
+        Their connections to us are ended as well: those that are known at once, others with the first message on them.
+        """
+        before, self._roster = self._roster, roster
+        for peer in [peer for peer in self._arrivals.names if roster.curve_key(peer) != before.curve_key(peer)]:
+            self._routes.pop(peer, None)
+            self._arrivals.end(peer)
         for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.their_key]:
             self.disconnect(peer)
 
@@ -269,40 +277,6 @@ class ZmqLinks:
         self._zap.close()
         self._context.term()
 
-    def _open_router(self) -> zmq.Socket[bytes]:
-        router = self._context.socket(zmq.ROUTER)
-        set_common_options(router)
-        router.set(zmq.BACKLOG, 1024)
-        router.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + CURVE_OVERHEAD)
-        router.rcvhwm = _INBOUND_QUEUE
-        router.sndhwm = 1
-        router.curve_server = True
-        router.curve_secretkey = self._bundle.curve_secret
-        # Both are needed: without either of them libzmq admits any key when no handler answers.
-        router.zap_domain = DOMAIN
-        router.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        return router
-
-    def _listen(self, host: str, port: int) -> str:
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            if ":" in host:
-                self._router.ipv6 = True
-            else:
-                host = plain.gethostbyname(host)  # libzmq takes numbers and interfaces, no names, to listen on
-            self._router.bind(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
-        except OSError as error:  # zmq.ZMQError is none, gethostbyname's is
-            raise UsageError(
-                f"cannot listen on {where}: the host name is unknown; give an address of this machine"
-            ) from error
-        except zmq.ZMQError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise UsageError(
-                    f"cannot listen on {where}: the port is in use; choose another, or stop who uses it"
-                ) from None
-            raise UsageError(f"cannot listen on {where}: {error.strerror}; give an address of this machine") from None
-        return bytes(self._router.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
-
     def _open_channel(self, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
         endpoint = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
         return Channel(self._context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
@@ -328,6 +302,13 @@ class ZmqLinks:
             self.counters.drop("not admitted: stranger")
             self.on_stranger(curve_public)
         return admitted
+
+    def _may_ask(self, curve_public: bytes) -> bool:
+        """Whether a key is good at the door: every device's on the roster is, whatever its role."""
+        known = self._roster.entry_of(curve_public) is not None
+        if not known:
+            self.on_stranger(curve_public)
+        return known
 
     def _drain(self) -> None:
         """Receive what has arrived, at most a burst of it, so that timers and other sockets get their turn.
@@ -381,7 +362,9 @@ class ZmqLinks:
             self.counters.drop(f"not received: {reason}")
             return size
         if lane == Lane.CONTROL:
-            self._note_route(name, head.bytes)
+            self._note_route(name, head)
+        elif not self._arrivals.known(name, head.bytes):
+            self._arrivals.note(name, head)
         (self._arrives if self._own is None else self._own.take_in)(name, frames, lane)
         return size
 
@@ -393,13 +376,17 @@ class ZmqLinks:
             name = None
         if name is None or name == self._bundle.name:
             self.counters.drop("not received: stranger" if name is None else "not received: our own name")
+            if name is None:
+                end_connection(head)
             return None
         return name
 
-    def _note_route(self, name: str, route: bytes) -> None:
+    def _note_route(self, name: str, head: zmq.Frame) -> None:
         """Notice that a peer speaks on a new connection, for example because it was restarted, and reconnect to it."""
+        route = head.bytes
         if self._routes.get(name) != route:
             self._routes[name] = route
+            self._arrivals.note(name, head)
             link = self._links.get(name)
             if link is not None:
                 link.control.revive()

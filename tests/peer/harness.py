@@ -21,8 +21,20 @@ from p2pclust.errors import WireError
 from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.codec import decode, encode
 from p2pclust.peer.core import Core, Identity, Stored
-from p2pclust.peer.effects import CheckLink, Compute, Effect, Persist, Report, Send, SendChunk, Task
-from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Linked, Ref, Started, Submit, Woken
+from p2pclust.peer.effects import (
+    CheckLink,
+    CheckRoster,
+    Compute,
+    Effect,
+    Persist,
+    Report,
+    Send,
+    SendChunk,
+    SendRoster,
+    Task,
+)
+from p2pclust.peer.enrolment import CURRENT, TABLE
+from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Linked, Ref, RosterRead, Started, Submit, Woken
 from p2pclust.peer.job import Job
 from p2pclust.peer.messages import (
     Ack,
@@ -38,10 +50,12 @@ from p2pclust.peer.messages import (
     PingRequest,
     Refusal,
     Relay,
+    RosterCopy,
 )  # fmt: skip
 from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import PRESETS, Limits, Timing
 from p2pclust.simulation.disk import Disk
+from p2pclust.simulation.world import read_paper
 
 MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 FACTS = (FactDigest, FactDelta)
@@ -185,12 +199,26 @@ class Net:
             links = (
                 None if self.overlay is None or told is None or self.overlay[name] == told[name] else self.overlay[name]
             )
-            identity = Identity(
-                name, addresses[name], self.names, addresses, self._fitness.get(name, 0.5), overlay, links
+            kept = self.peers[name].disk.read_synced(TABLE, CURRENT)
+            roster = (
+                RosterRead("", b"", True, 0, dict.fromkeys(self.names, "")) if kept is None else read_paper("", kept)
             )
+            identity = Identity(
+                name, addresses[name], tuple(roster.peers), addresses, self._fitness.get(name, 0.5), overlay, links,
+                serial=roster.serial, keys=roster.peers,
+            )  # fmt: skip
             rng = np.random.default_rng([self.names.index(name), peer.life])
             peer.core = Core(identity, peer.disk.load(), self.timing, self.limits, rng)
             self.step(name, Started())
+
+    def give(self, paper: bytes, *names: str) -> None:
+        """A person gives these peers a fleet roster; those that do not run find it when they start."""
+        for name in names:
+            if self.peers[name].core is None:
+                self.peers[name].disk.write(TABLE, CURRENT, paper)
+                self.peers[name].disk.sync()
+            else:
+                self.step(name, read_paper("", paper))
 
     def crash(self, name: str, *, wiped: bool = False) -> None:
         """Kill the peer; with `wiped` its store is lost too."""
@@ -351,6 +379,11 @@ class Net:
                 self._send(name, Send(effect.to, answer, bulk=True))
             case Persist():
                 peer.disk.write(effect.table, effect.key, effect.value)
+            case CheckRoster():
+                self._auto.append(lambda: self.step(name, read_paper(effect.source, effect.data)))
+            case SendRoster():
+                peer.disk.sync()
+                self._send(name, Send(effect.to, RosterCopy((peer.disk.read_synced(TABLE, CURRENT),)), bulk=True))
             case Report():
                 self.reports.append((name, effect))
             case CheckLink():

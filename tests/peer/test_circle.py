@@ -32,6 +32,9 @@ class Members:
         self.dead: set[str] = set()
         self.stores = dict(zip(ROSTER, STORES, strict=True))
 
+    def gone(self, name: str) -> bool:
+        return self.status(name) in ("dead", "left")
+
     def status(self, name: str) -> str:
         return "dead" if name in self.dead else "alive"
 

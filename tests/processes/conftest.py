@@ -9,6 +9,7 @@ import pytest
 # `runs` is shared with tests/fleet, `by_hand` with this folder; pytest's importlib mode puts neither on the path by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "fleet"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from runs import assert_nothing_left
 

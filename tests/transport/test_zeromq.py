@@ -109,23 +109,64 @@ def test_an_impostor_at_a_peers_address_hears_nothing(net):
     net.run(test())
 
 
-def test_a_key_that_left_the_roster_is_refused_on_its_open_connection(net):
+def without(roster, name):
+    return Roster(roster.fleet_id, 9, tuple(p for p in roster.peers if p.name != name), b"")
+
+
+def test_the_connections_of_a_key_that_left_the_roster_end(net):
+    """And the handshake of the next one is refused, while friends are heard as before."""
+
     async def test():
         a, b, c = net.open("a"), net.open("b"), net.open("c")
         a.connect("b", b.address)
         c.connect("b", b.address)
         b.connect("a", a.address)
         await net.send(a, "b", [b"before"])
-        await net.until(lambda: net.inbox["b"])
-        left = Roster(net.roster.fleet_id, 9, tuple(p for p in net.roster.peers if p.name != "a"), b"")
+        await net.send(a, "b", [b"before, bulk"], Lane.BULK)
+        await net.send(c, "b", [b"friend"])
+        await net.until(lambda: len(net.inbox["b"]) == 3)
+        left = without(net.roster, "a")
         b.set_roster(left)
         assert b.roster is left
+        await net.until(lambda: b.counters.dropped.get("not admitted: stranger", 0) >= 2)  # both lanes connected again
+        await net.send(c, "b", [b"friend"])
+        await net.until(lambda: len(net.inbox["b"]) == 4)
+        assert net.inbox["b"][-1][0] == "c"
+        assert not b.send("a", [b"x"], Lane.CONTROL)  # our own link to it is closed as well
+        assert c.counters.dropped == {}
+
+    net.run(test())
+
+
+def test_a_message_on_a_connection_that_is_not_known_is_refused_and_ends_it(net, monkeypatch):
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        monkeypatch.setattr(b._arrivals, "end", lambda name: None)  # as if it had been overlooked
+        a.connect("b", b.address)
+        await net.send(a, "b", [b"before"])
+        await net.until(lambda: net.inbox["b"])
+        b.set_roster(without(net.roster, "a"))
         assert a.send("b", [b"after"], Lane.CONTROL)
         await net.until(lambda: b.counters.dropped.get("not received: stranger"))
-        await net.send(c, "b", [b"friend"])
-        await net.until(lambda: len(net.inbox["b"]) == 2)
-        assert [source for source, _, _ in net.inbox["b"]] == ["a", "c"]
-        assert not b.send("a", [b"x"], Lane.CONTROL)  # our own link to it is closed as well
+        await net.until(lambda: b.counters.dropped.get("not admitted: stranger"))
+        assert len(net.inbox["b"]) == 1
+
+    net.run(test())
+
+
+def test_who_is_enrolled_while_it_knocks_is_let_in(net, monkeypatch):
+    """A refused connection is tried again; nobody has to be started anew."""
+    monkeypatch.setattr(channel_module, "_RENEWAL_AGE_S", 0.6)
+    monkeypatch.setattr(channel_module, "_FIRST_PATIENCE_S", 0.2)
+    monkeypatch.setitem(channel_module._PATIENCE_S, Lane.CONTROL, 0.1)
+
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        b.set_roster(without(net.roster, "a"))
+        a.connect("b", b.address)
+        await net.until(lambda: b.counters.dropped.get("not admitted: stranger"))
+        b.set_roster(net.roster)
+        await net.until(lambda: a.send("b", [b"at last"], Lane.CONTROL) and net.inbox["b"])
 
     net.run(test())
 

@@ -1,0 +1,166 @@
+"""What one device is given: its bundle, and a fleet roster, read and checked.
+
+A running peer imports this and none of what makes keys.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from p2pclust.errors import UsageError
+from p2pclust.transport.key_files import check_private, read, read_json
+from p2pclust.transport.roster import (
+    NAME,
+    Roster,
+    curve_key,
+    from_document,
+    is_signed,
+    parse,
+    sign_key,
+)  # fmt: skip
+
+__all__ = ["ROSTER", "Bundle", "check_enrolled", "check_name", "load_bundle", "load_roster", "newest_roster"]
+
+ROSTER = "roster.json"
+_FROM_FLEET = "copy it again from the fleet's directory"
+_KEYS = ("curve_public", "curve_secret", "sign_public", "sign_secret", "fleet_public")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """All that a device needs to be itself: its name, its two key pairs, the fleet's public key, and perhaps a roster.
+
+    CURVE keys are Z85 (40 bytes), Ed25519 keys raw (32 bytes). Secrets stay out of ``repr``. `roster` is the one of the
+    day on which the bundle was made; `load_bundle` does not check its signature, `newest_roster` does.
+    """
+
+    name: str
+    curve_public: bytes
+    curve_secret: bytes = field(repr=False)
+    sign_public: bytes
+    sign_secret: bytes = field(repr=False)
+    fleet_public: bytes
+    roster: Roster | None = field(default=None, repr=False, compare=False)
+
+    def to_bytes(self) -> bytes:
+        """The bundle file."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "curve_public": self.curve_public.decode(),
+            "curve_secret": self.curve_secret.decode(),
+            "sign_public": self.sign_public.hex(),
+            "sign_secret": self.sign_secret.hex(),
+            "fleet_public": self.fleet_public.hex(),
+        }
+        if self.roster is not None:
+            document["roster"] = self.roster.document
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def check_name(name: str) -> str:
+    """Return a peer's name, or raise UsageError when it cannot be one."""
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"peer name {name!r:.80} cannot be used: take 1 to 63 of a-z, 0-9, '_', '.', '-', first a letter or digit"
+        )
+    return name
+
+
+def check_enrolled(bundle: Bundle, roster: Roster) -> None:
+    """Raise UsageError unless the roster lists the bundle's name with the bundle's key."""
+    if roster.curve_key(bundle.name) != bundle.curve_public:
+        raise UsageError(
+            f"the key of peer {bundle.name!r} is not on the fleet roster (serial {roster.serial}): "
+            f"copy the newest {ROSTER} to this device, or enrol it with `p2pclust keys device {bundle.name}`"
+        )
+
+
+def load_roster(path: Path | str, fleet_public_key: bytes) -> Roster:
+    """Read a fleet roster and verify its signature.
+
+    Parameters
+    ----------
+    path : Path or str
+        The roster file.
+    fleet_public_key : bytes
+        Of the fleet that the device belongs to, from its bundle.
+
+    Raises
+    ------
+    UsageError
+        When the file is missing, is no roster, or was not signed with the fleet's key as it stands.
+    """
+    data = read(Path(path), "fleet roster")
+    try:
+        roster = parse(data)
+    except ValueError as error:
+        what = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
+        raise UsageError(f"{path} is not a fleet roster ({what}): {_FROM_FLEET}") from None
+    _check_signed(roster, fleet_public_key, str(path))
+    return roster
+
+
+def _check_signed(roster: Roster, fleet_public: bytes, where: str) -> None:
+    if not is_signed(roster, fleet_public):
+        raise UsageError(
+            f"{where} does not carry the signature of this fleet: it was changed, or belongs to another fleet; "
+            f"{_FROM_FLEET}"
+        )
+
+
+def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None) -> Roster:
+    """Return the newer one of the roster in a bundle and the one in a file, either of which may be missing.
+
+    Parameters
+    ----------
+    bundle : Bundle
+    where : path
+        The bundle's file, for messages.
+    file : path or None
+        The roster file, where there is one.
+
+    Raises
+    ------
+    UsageError
+        When there is none, or one is not signed by the fleet.
+    """
+    found = [] if file is None else [load_roster(file, bundle.fleet_public)]
+    if bundle.roster is not None:
+        _check_signed(bundle.roster, bundle.fleet_public, f"the roster in {where}")
+        found.append(bundle.roster)
+    if not found:
+        raise UsageError(f"{where} holds no fleet roster: give the fleet's {ROSTER} as well (roster, or --roster)")
+    return max(found, key=lambda roster: roster.serial)
+
+
+def load_bundle(path: Path | str) -> Bundle:
+    """Read a device's bundle.
+
+    Raises
+    ------
+    UsageError
+        When the file is missing or is no bundle, or its keys do not belong together.
+    """
+    check_private(Path(path), "device bundle")
+    shape: dict[str, type] = dict.fromkeys(("name", *_KEYS), str)
+    document = read_json(Path(path), "device bundle", shape, {"roster": dict})
+    try:
+        bundle = Bundle(
+            name=check_name(document["name"]),
+            curve_public=curve_key(document["curve_public"]),
+            curve_secret=curve_key(document["curve_secret"]),
+            sign_public=sign_key(document["sign_public"]),
+            sign_secret=sign_key(document["sign_secret"]),
+            fleet_public=sign_key(document["fleet_public"]),
+            roster=from_document(document["roster"]) if "roster" in document else None,
+        )
+    except ValueError as error:
+        raise UsageError(f"{path} is not a device bundle ({error}): {_FROM_FLEET}") from None
+    if zmq.curve_public(bundle.curve_secret) != bundle.curve_public:
+        raise UsageError(f"{path} holds keys that do not belong together: {_FROM_FLEET}")
+    return bundle

@@ -1,0 +1,113 @@
+"""New keys for a device, and its request to be enrolled, where the keys were made on the device itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zmq
+
+from p2pclust.errors import UsageError
+from p2pclust.transport.bundle import Bundle, check_name
+from p2pclust.transport.ed25519 import verified
+from p2pclust.transport.key_files import exclusive, read_json, write
+from p2pclust.transport.roster import RosterPeer, curve_key, sign_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["generate", "load_request", "make_request", "new_device"]
+
+_REQUEST = b"p2pclust request to be enrolled 1\n"
+
+
+def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[Path, Path]:
+    """Make a device's keys on the device itself, and a request to be enrolled, which holds the public ones only.
+
+    Parameters
+    ----------
+    directory : path
+        Where both files go; made when it does not exist.
+    name : str
+        The device's name.
+    fleet_public : str
+        The fleet's public key, 64 hexadecimal digits: no other fleet's roster will be believed.
+
+    Returns
+    -------
+    bundle, request : Path
+        ``NAME.bundle``, which stays here, and ``NAME.request``, which goes to the administrator.
+
+    Raises
+    ------
+    UsageError
+        When the name or the key cannot be used, or there is such a bundle already.
+    """
+    check_name(name)
+    try:
+        fleet = sign_key(fleet_public)
+    except ValueError:
+        raise UsageError(
+            f"{fleet_public!r:.80} is no fleet's public key: `p2pclust keys show` prints it, 64 hexadecimal digits"
+        ) from None
+    directory = Path(directory)
+    with exclusive(directory, create=True):
+        files = directory / f"{name}.bundle", directory / f"{name}.request"
+        if files[0].exists():
+            raise UsageError(f"{files[0]} exists: this device has keys already; choose another directory")
+        entry, bundle = new_device(name, fleet)
+        write(files[0], bundle.to_bytes(), 0o600)
+        write(files[1], _request(entry, bundle.sign_secret), 0o644)
+    return files
+
+
+def _request(entry: RosterPeer, sign_secret: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    body = {"name": entry.name, "curve_public": entry.curve_public.decode(), "sign_public": entry.sign_public.hex()}
+    signature = Ed25519PrivateKey.from_private_bytes(sign_secret).sign(_asks(body))
+    return json.dumps(body | {"signature": signature.hex()}, indent=1).encode() + b"\n"
+
+
+def load_request(path: Path) -> RosterPeer:
+    """Read a device's request to be enrolled.
+
+    Raises
+    ------
+    UsageError
+        If it is none, or the device did not sign it.
+    """
+    fields = ("name", "curve_public", "sign_public", "signature")
+    document = read_json(path, "request to be enrolled", dict.fromkeys(fields, str))
+    try:
+        signature = bytes.fromhex(document.pop("signature"))
+        entry = RosterPeer(
+            check_name(document["name"]), curve_key(document["curve_public"]), sign_key(document["sign_public"])
+        )
+    except ValueError as error:
+        raise UsageError(f"{path} is not a request to be enrolled ({error}): copy it again from the device") from None
+    if not verified(entry.sign_public, signature, _asks(document)):
+        raise UsageError(f"{path} was changed on its way: copy it again from the device")
+    return entry
+
+
+def _asks(body: Mapping[str, str]) -> bytes:
+    return _REQUEST + json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def generate() -> Ed25519PrivateKey:
+    """Make a signing key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    return Ed25519PrivateKey.generate()
+
+
+def new_device(name: str, fleet_public: bytes) -> tuple[RosterPeer, Bundle]:
+    """Make a device's two key pairs: what the roster lists, and what the device keeps."""
+    curve_public, curve_secret = zmq.curve_keypair()
+    key = generate()
+    sign_public = key.public_key().public_bytes_raw()
+    bundle = Bundle(name, curve_public, curve_secret, sign_public, key.private_bytes_raw(), fleet_public)
+    return RosterPeer(name, curve_public, sign_public), bundle

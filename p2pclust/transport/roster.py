@@ -1,0 +1,306 @@
+"""The signed fleet roster: who belongs to a fleet, in which role, and until when.
+
+It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature wins, and a
+key that is not on it is refused. Format 2 adds roles and expiry to format 1, which is still read. A signature covers the
+format as well, so that neither can pass for the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from zmq.utils import z85
+
+from p2pclust.transport.ed25519 import verified
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = [
+    "MAX_ROSTER_BYTES", "NAME", "OPERATOR", "PEER", "Roster", "RosterPeer", "curve_key", "fingerprint", "fleet_id_of",
+    "from_document", "is_signed", "last_day", "parse", "sign", "sign_key", "signed_by",
+]  # fmt: skip
+
+#: A roster of 10,000 peers is some 3 MB.
+MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+#: The roles: an operator's machine may ask at a peer's door, but is no peer, and so in no majority.
+PEER, OPERATOR = "peer", "operator"
+
+_FORMAT: Final = 2
+_KEYS: Final = frozenset({"name", "curve_public", "sign_public"})
+
+
+@dataclass(frozen=True, slots=True)
+class RosterPeer:
+    """One enrolled device: its name, CURVE public key (Z85, 40 bytes), Ed25519 public key (32 bytes), role and last day.
+
+    `expires` is the last day on which the key is good, ``"2027-01-31"`` in UTC, or empty.
+    """
+
+    name: str
+    curve_public: bytes
+    sign_public: bytes
+    role: str = PEER
+    expires: str = ""
+
+    @property
+    def expires_at(self) -> float:
+        """The instant from which the key is refused, in seconds since 1970; infinity where it never is.
+
+        Examples
+        --------
+        >>> RosterPeer("a", b"", b"", expires="1970-01-01").expires_at
+        86400.0
+        """
+        if not self.expires:
+            return float("inf")
+        last = date.fromisoformat(self.expires)
+        return (datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)).timestamp()
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who belongs to a fleet, signed with the fleet's key; entries are sorted by name.
+
+    Examples
+    --------
+    >>> from p2pclust.transport.keys import throwaway_fleet
+    >>> roster, bundles = throwaway_fleet(["meter-1", "meter-2"])
+    >>> roster.names
+    ('meter-1', 'meter-2')
+    >>> roster.name_of(bundles["meter-2"].curve_public)
+    'meter-2'
+    """
+
+    fleet_id: str
+    serial: int
+    peers: tuple[RosterPeer, ...]
+    signature: bytes
+    format: int = _FORMAT
+
+    @cached_property
+    def _by_name(self) -> dict[str, RosterPeer]:
+        return {peer.name: peer for peer in self.peers}
+
+    @cached_property
+    def _by_key(self) -> dict[bytes, RosterPeer]:
+        return {peer.curve_public: peer for peer in self.peers}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all enrolled peers, sorted; operators are none."""
+        return tuple(peer.name for peer in self.peers if peer.role == PEER)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of all enrolled operators, sorted."""
+        return tuple(peer.name for peer in self.peers if peer.role == OPERATOR)
+
+    def entry(self, name: str) -> RosterPeer | None:
+        """The entry of a name, whatever its role; None where there is none."""
+        return self._by_name.get(name)
+
+    def entry_of(self, curve_public: bytes) -> RosterPeer | None:
+        """The entry of a CURVE public key (Z85, 40 bytes), whatever its role; None for a stranger."""
+        return self._by_key.get(curve_public)
+
+    def name_of(self, curve_public: bytes) -> str | None:
+        """Name of the peer with this CURVE public key (Z85, 40 bytes), or None for a stranger or an operator."""
+        entry = self._by_key.get(curve_public)
+        return entry.name if entry is not None and entry.role == PEER else None
+
+    def curve_key(self, name: str) -> bytes | None:
+        """CURVE public key (Z85, 40 bytes) of an enrolled device, or None when the name is not on the roster."""
+        entry = self._by_name.get(name)
+        return None if entry is None else entry.curve_public
+
+    def valid_at(self, now: float) -> Roster:
+        """Return the roster without those whose keys have expired; not what was signed, so not to be passed on.
+
+        Parameters
+        ----------
+        now : float
+            Seconds since 1970, of the wall clock.
+        """
+        left = tuple(peer for peer in self.peers if now < peer.expires_at)
+        return self if len(left) == len(self.peers) else replace(self, peers=left)
+
+    def to_bytes(self) -> bytes:
+        """The roster file."""
+        return json.dumps(self.document, indent=1, sort_keys=True).encode() + b"\n"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What the roster file holds."""
+        return _body(self) | {"signature": self.signature.hex()}
+
+
+def fingerprint(curve_public: bytes) -> str:
+    """Sixteen hexadecimal digits by which people compare a device's key.
+
+    Examples
+    --------
+    >>> fingerprint(b"0" * 40)
+    '9692-e67b-8378-a6f6'
+    """
+    digits = hashlib.sha256(curve_public).hexdigest()[:16]
+    return "-".join(digits[i : i + 4] for i in range(0, 16, 4))
+
+
+def fleet_id_of(fleet_public: bytes) -> str:
+    """The fleet's id: a digest of its public key."""
+    return hashlib.sha256(fleet_public).hexdigest()[:32]
+
+
+def parse(data: bytes) -> Roster:
+    """Read a roster, which may be hostile; its signature is not checked.
+
+    Raises
+    ------
+    ValueError
+        With what is wrong with it, in a few words.
+    """
+    if len(data) > MAX_ROSTER_BYTES:
+        raise ValueError(f"{len(data)} bytes")
+    try:
+        document = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return from_document(document)
+
+
+def from_document(document: object) -> Roster:
+    """Make a roster of what its file holds; see `parse`."""
+    if not isinstance(document, dict):
+        raise ValueError("it is no object")
+    shape = {"fleet_id": str, "serial": int, "peers": list, "signature": str}
+    number = document.get("format", 1)
+    if type(number) is not int or number not in (1, _FORMAT):
+        raise ValueError(f"its format is {number!r:.20}, this version reads 1 and {_FORMAT}")
+    if "format" in document:
+        shape["format"] = int
+    # bool is an int to isinstance, hence the comparison of types.
+    if document.keys() != shape.keys() or any(type(document[key]) is not kind for key, kind in shape.items()):
+        raise ValueError("it needs exactly a fleet_id, a serial, peers and a signature")
+    peers = tuple(_entry(entry, number) for entry in document["peers"])
+    roster = Roster(document["fleet_id"], document["serial"], peers, bytes.fromhex(document["signature"]), number)
+    if len(roster._by_name) != len(peers) or len(roster._by_key) != len(peers):
+        raise ValueError("it lists a name or a key twice")
+    return roster
+
+
+def is_signed(roster: Roster, fleet_public: bytes) -> bool:
+    """Whether the fleet with that public key (32 bytes) signed the roster as it stands."""
+    return roster.fleet_id == fleet_id_of(fleet_public) and verified(fleet_public, roster.signature, _to_sign(roster))
+
+
+def signed_by(data: bytes, fleet_public: bytes) -> Roster:
+    """Read a roster and verify its signature.
+
+    Raises
+    ------
+    ValueError
+        With what is wrong with it, in a few words.
+    """
+    roster = parse(data)
+    if not is_signed(roster, fleet_public):
+        raise ValueError("it does not carry the signature of this fleet")
+    return roster
+
+
+def sign(key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer]) -> Roster:
+    """Make a roster and sign it with the fleet's key."""
+    fleet_id = fleet_id_of(key.public_key().public_bytes_raw())
+    unsigned = Roster(fleet_id, serial, tuple(sorted(peers, key=lambda peer: peer.name)), b"")
+    return replace(unsigned, signature=key.sign(_to_sign(unsigned)))
+
+
+def _body(roster: Roster) -> dict[str, Any]:
+    entries = []
+    for peer in roster.peers:
+        entry = {"name": peer.name, "curve_public": peer.curve_public.decode(), "sign_public": peer.sign_public.hex()}
+        if peer.role != PEER:
+            entry["role"] = peer.role
+        if peer.expires:
+            entry["expires"] = peer.expires
+        entries.append(entry)
+    body: dict[str, Any] = {"fleet_id": roster.fleet_id, "serial": roster.serial, "peers": entries}
+    return body if roster.format == 1 else body | {"format": roster.format}
+
+
+def _to_sign(roster: Roster) -> bytes:
+    # The first words keep a signature over a roster from passing for one over anything else.
+    body = json.dumps(_body(roster), sort_keys=True, separators=(",", ":"))
+    return f"p2pclust fleet roster {roster.format}\n{body}".encode()
+
+
+def _entry(entry: object, number: int) -> RosterPeer:
+    known = _KEYS if number == 1 else _KEYS | {"role", "expires"}
+    if not isinstance(entry, dict) or not _KEYS <= entry.keys() <= known:
+        raise ValueError("a peer needs a name, a curve_public and a sign_public")
+    if not all(isinstance(value, str) for value in entry.values()):
+        raise ValueError("what a peer's entry holds is text")
+    if not NAME.fullmatch(entry["name"]):
+        raise ValueError(f"{entry['name']!r:.80} cannot be a peer's name")
+    # One way only of writing an entry passes, since its text is what was signed: the usual role is not written down.
+    role, expires = entry.get("role", PEER), entry.get("expires", "")
+    if "role" in entry and role != OPERATOR:
+        raise ValueError(f"{role!r:.20} is no role that is written down")
+    if "expires" in entry and not last_day(expires):
+        raise ValueError(f"{expires!r:.20} is no day")
+    return RosterPeer(entry["name"], curve_key(entry["curve_public"]), sign_key(entry["sign_public"]), role, expires)
+
+
+def last_day(text: str) -> bool:
+    """Whether the text is a day like ``2027-01-31``.
+
+    Examples
+    --------
+    >>> last_day("2027-01-31"), last_day("20270131"), last_day("2027-02-30")
+    (True, False, False)
+    """
+    try:
+        # 9999-12-31 has no day after it.
+        return date.fromisoformat(text).isoformat() == text < "9999-12-31"
+    except ValueError:
+        return False
+
+
+def curve_key(text: str) -> bytes:
+    """Check a Z85 key; only the canonical text passes, since keys are compared as text.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    data = text.encode()
+    try:
+        canonical = len(data) == 40 and z85.encode(z85.decode(data)) == data
+    except (KeyError, struct.error):  # a letter that is not of Z85; five letters beyond 32 bits
+        canonical = False
+    if not canonical:
+        raise ValueError("a CURVE key is 40 letters of Z85")
+    return data
+
+
+def sign_key(text: str) -> bytes:
+    """Check an Ed25519 key in hexadecimal digits.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise ValueError("an Ed25519 key is 64 hexadecimal digits")
+    return bytes.fromhex(text)

@@ -1,0 +1,86 @@
+"""Real peers whose fleet roster changes while they run: a revocation in mid job, a newcomer, a key that expires."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from by_hand import Fleet
+from runs import until
+
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.transport.keys import add_devices, init_fleet, revoke
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+def arrays(n: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=(40, 2)) + 5 * rng.integers(0, 3, (40, 1)) for _ in range(n)]
+
+
+def job(rounds: int):  # type: ignore[no-untyped-def]
+    return cluster_job("llf-cm", n_clusters=3, tol=0.0, max_rounds=rounds, suppress_singletons=False)
+
+
+@pytest.mark.timeout(180)
+def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
+    keys = home / "fleet"
+    init_fleet(keys)
+    enrolled = [f"p{number:02d}" for number in range(5)]
+    add_devices(keys, enrolled)
+
+    def settings(name: str) -> dict[str, str]:
+        return {"bundle": f"../fleet/{name}.bundle", "roster": "../fleet/roster.json"}
+
+    with Fleet(home, arrays(6), settings) as fleet:
+        fleet.names, newcomer = enrolled, "p05"
+        fleet.start(*enrolled)
+        until(fleet.linked, 40.0, "the peers did not find each other")
+        fleet.submit(job(300), missing="wait")
+        until(lambda: len(fleet.verbs("p01", "job")) == 1, 30.0, "the job did not begin")
+        until(lambda: sum(len(fleet.verbs(name, "combined")) for name in enrolled) > 5, 30.0, "no rounds were combined")
+
+        # One is revoked, and one peer is told.
+        revoke(keys, ["p03"])
+        fleet.processes["p01"].send_signal(signal.SIGHUP)
+        left = [name for name in enrolled if name != "p03"]
+        until(lambda: all(fleet.verbs(name, "roster") for name in left), 30.0, "the roster did not reach everybody")
+        assert not fleet.finished(), "the job was over before anybody was revoked"
+        until(lambda: len(fleet.finished(*left)) == 4, 90.0, "the job did not finish among those who are left")
+        assert len(set(fleet.finished(*left).values())) == 1
+        until(lambda: any(fleet.verbs(name, "refused-revoked") for name in left), 30.0, "it did not knock again")
+        ((told,),) = [fleet.verbs(name, "refused-revoked") for name in left if fleet.verbs(name, "refused-revoked")][:1]
+        assert told["member"] == "p03"
+        assert told["key"] == fleet.verbs("p01", "revoked")[0]["key"]
+        members = {member["name"] for member in fleet.status("p01")["members"]}
+        assert members == {"p00", "p02", "p04"}
+        contributors = [line["contributors"] for name in enrolled for line in fleet.verbs(name, "combined")]
+        last = max((line for name in left for line in fleet.verbs(name, "combined")), key=lambda line: line["round"])
+        assert last["contributors"] == left
+        assert enrolled in contributors
+
+        # Another is enrolled: its own bundle is all that it has.
+        add_devices(keys, [newcomer])
+        text = (home / newcomer / "peer.toml").read_text()
+        (home / newcomer / "peer.toml").write_text(text.replace('roster = "../fleet/roster.json"\n', ""))
+        fleet.start(newcomer)
+        fleet.processes["p02"].send_signal(signal.SIGHUP)
+        now = [*left, newcomer]
+
+        def all_here() -> bool:
+            return (
+                all(
+                    {line["member"] for line in fleet.verbs(name, "member") if line["status"] == "alive"} >= {newcomer}
+                    for name in left
+                )
+                and len({line["member"] for line in fleet.verbs(newcomer, "member")}) == 4
+            )
+
+        until(all_here, 40.0, "the newcomer was not taken in")
+        fleet.submit(job(5), missing="wait")
+        until(lambda: len(fleet.finished(*now)) == 5, 60.0, "the newcomer's job did not finish")
+        assert fleet.verbs(newcomer, "job")[0]["roster"] == now
+        assert fleet.verbs("p00", "submitted")[-1]["roster"] == now
