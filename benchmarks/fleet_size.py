@@ -4,7 +4,7 @@ python benchmarks/fleet_size.py [--peers 40] [--started forked|by-hand|both] [--
 
 "forked" is the processes backend (one fork server); "by-hand" starts every peer with `p2pclust peer --config FILE`, as on
 devices of their own, with the bytecode of an installed package. Memory is PSS (proportional set size: pages that processes
-share are divided among them), as the kernel tells it in `smaps_rollup`. Ends with 1 if what is wanted of the first is missed;
+share are divided among them), as `smaps_rollup` tells it. Ends with 1 if what is wanted of the first is missed;
 the second is reported.
 """
 

@@ -4,7 +4,7 @@ python benchmarks/sizing.py idle [--peers 3 10 20] [--seconds 30]
 python benchmarks/sizing.py jobs [--peers 5] [--rows 1000 10000 100000] [--features 16] [--clusters 10]
 python benchmarks/sizing.py wide [--peers 5 10 20] [--rows 1000]
 
-Idle peers are started as on devices, by `p2pclust fleet up`: processes that share nothing. A job's rounds are counted without
+Idle peers are started as on devices by `p2pclust fleet up`: processes sharing nothing. A job's rounds are counted without
 those that find ranges and first centers; its bytes are of one round, of the aggregator and of the busiest other peer.
 """
 

@@ -19,7 +19,7 @@ from p2pclust.peer.events import Event, Expired, RosterRead
 from p2pclust.peer.messages import RosterCopy
 from p2pclust.peer.store import Store
 from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
-from p2pclust.transport.roster import PEER, Roster, fingerprint, signed_by
+from p2pclust.transport.roster import PEER, Roster, fingerprint, parse, signed_by
 from p2pclust.transport.wire import MAX_FRAME_BYTES
 
 __all__ = ["AllowList", "begin"]
@@ -76,23 +76,21 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
         If this device is on the newest roster no more.
     """
     bundle = load_bundle(config["bundle"])
-    roster = newest_roster(bundle, config["bundle"], config.get("roster") or None)
+    # Whoever made this configuration has verified it; what the store keeps was verified when it came.
+    roster = newest_roster(bundle, config["bundle"], config.get("roster") or None, verified=True)
     kept = store.row(TABLE, CURRENT)
     if kept is not None:
-        roster = _newer(roster, kept, bundle)
+        roster = _newer(roster, kept)
     if kept != roster.to_bytes():
         store.write([(TABLE, CURRENT, roster.to_bytes())])
     check_own(bundle, roster, _wall())
     return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop())
 
 
-def _newer(roster: Roster, kept: bytes, bundle: Bundle) -> Roster:
-    try:
-        other = signed_by(kept, bundle.fleet_public)
-    except ValueError:
-        return (
-            roster  # another fleet's: the state directory has moved, and what it kept of that fleet binds nobody here
-        )
+def _newer(roster: Roster, kept: bytes) -> Roster:
+    other = parse(kept)
+    if other.fleet_id != roster.fleet_id:
+        return roster  # the state directory has moved, and what it kept of another fleet binds nobody here
     return other if other.serial > roster.serial else roster
 
 

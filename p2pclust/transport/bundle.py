@@ -18,6 +18,7 @@ from p2pclust.transport.roster import (
     NAME,
     Roster,
     curve_key,
+    fleet_id_of,
     from_document,
     is_signed,
     parse,
@@ -80,7 +81,7 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
         )
 
 
-def load_roster(path: Path | str, fleet_public_key: bytes) -> Roster:
+def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = False) -> Roster:
     """Read a fleet roster and verify its signature.
 
     Parameters
@@ -89,6 +90,8 @@ def load_roster(path: Path | str, fleet_public_key: bytes) -> Roster:
         The roster file.
     fleet_public_key : bytes
         Of the fleet that the device belongs to, from its bundle.
+    verified : bool
+        The signature was verified just before, by the process that checked this peer's configuration.
 
     Raises
     ------
@@ -101,19 +104,20 @@ def load_roster(path: Path | str, fleet_public_key: bytes) -> Roster:
     except ValueError as error:
         what = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
         raise UsageError(f"{path} is not a fleet roster ({what}): {_FROM_FLEET}") from None
-    _check_signed(roster, fleet_public_key, str(path))
+    _check_signed(roster, fleet_public_key, str(path), verified=verified)
     return roster
 
 
-def _check_signed(roster: Roster, fleet_public: bytes, where: str) -> None:
-    if not is_signed(roster, fleet_public):
+def _check_signed(roster: Roster, fleet_public: bytes, where: str, *, verified: bool) -> None:
+    ours = roster.fleet_id == fleet_id_of(fleet_public)
+    if not ours or not (verified or is_signed(roster, fleet_public)):
         raise UsageError(
             f"{where} does not carry the signature of this fleet: it was changed, or belongs to another fleet; "
             f"{_FROM_FLEET}"
         )
 
 
-def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None) -> Roster:
+def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *, verified: bool = False) -> Roster:
     """Return the newer one of the roster in a bundle and the one in a file, either of which may be missing.
 
     Parameters
@@ -123,15 +127,17 @@ def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None) ->
         The bundle's file, for messages.
     file : path or None
         The roster file, where there is one.
+    verified : bool
+        As in `load_roster`.
 
     Raises
     ------
     UsageError
         When there is none, or one is not signed by the fleet.
     """
-    found = [] if file is None else [load_roster(file, bundle.fleet_public)]
+    found = [] if file is None else [load_roster(file, bundle.fleet_public, verified=verified)]
     if bundle.roster is not None:
-        _check_signed(bundle.roster, bundle.fleet_public, f"the roster in {where}")
+        _check_signed(bundle.roster, bundle.fleet_public, f"the roster in {where}", verified=verified)
         found.append(bundle.roster)
     if not found:
         raise UsageError(f"{where} holds no fleet roster: give the fleet's {ROSTER} as well (roster, or --roster)")

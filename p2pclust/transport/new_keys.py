@@ -11,9 +11,9 @@ import zmq
 
 from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import Bundle, check_name
-from p2pclust.transport.ed25519 import verified
 from p2pclust.transport.key_files import exclusive, read_json, write
 from p2pclust.transport.roster import RosterPeer, curve_key, sign_key
+from p2pclust.transport.signatures import verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zmq.utils import z85
 
-from p2pclust.transport.ed25519 import verified
+from p2pclust.transport.signatures import verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -351,7 +351,7 @@ def test_a_peer_reads_its_keys_without_cryptography(fleet):
         "import sys, p2pclust.transport.zeromq\n"
         "from p2pclust.transport.keys import load_bundle, load_roster\n"
         f"bundle = load_bundle({str(fleet[0] / 'a.bundle')!r})\n"
-        f"load_roster({str(fleet[0] / 'roster.json')!r}, bundle.fleet_public)\n"
+        f"load_roster({str(fleet[0] / 'roster.json')!r}, bundle.fleet_public, verified=True)\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('cryptography', 'numpy', 'pydantic')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
