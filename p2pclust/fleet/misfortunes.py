@@ -74,6 +74,8 @@ class Misfortunes:
         self.paused: dict[str, None] = {}
         self.late = dict.fromkeys(late(spec.faults))
         self.damage: list[Damage] = []
+        #: Empties a device's battery and does what follows from that; False if the device has none.
+        self.empties: Callable[[str], bool] = lambda name: False
 
     def armed(self, name: str) -> list[dict[str, Any]]:
         """Return the faults by round as the configuration of a peer holds them."""
@@ -127,7 +129,7 @@ class Misfortunes:
                 self._bring_back(fault, name)
             case "pause":
                 self._note_pause(fault, name)
-            case "leave" | "kill" | "drain":
+            case "leave" | "kill":
                 pass
             case _:
                 self._strike(number, fault, name)
@@ -191,8 +193,11 @@ class Misfortunes:
     def _strike(self, number: int, fault: Fault, name: str) -> None:
         child = self._children[name]
         match fault.do:
-            case "kill" | "drain":
+            case "kill":
                 child.signal(signal.SIGKILL)
+            case "drain":
+                if not self.empties(name):
+                    child.signal(signal.SIGKILL)
             case "restart":
                 child.signal(signal.SIGKILL)
                 self._bring_back(fault, name)

@@ -55,6 +55,8 @@ class VirtualMisfortunes:
         self.late = dict.fromkeys(late(spec.faults))
         self.left: dict[str, None] = {}
         self.damage: list[Damage] = []
+        #: Empties a device's battery and does what follows from that; False if the device has none.
+        self.empties: Callable[[str], bool] = lambda name: False
         world.crash_point = self._at_phase
 
     def plan(self) -> None:
@@ -165,6 +167,8 @@ class VirtualMisfortunes:
                 rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
                 peer.local = peer.local.with_rows(rows)
                 self._uses[name].replaced(number)
+            case "drain" if self.empties(name):
+                return world.peers[name].core is None
             case _:
                 return self._end(fault, name, from_inside=from_inside)
         return False

@@ -16,7 +16,8 @@ from typing import Any
 
 __all__ = ["Armed", "ArmedFault"]
 
-_SIGNALS = {"kill": signal.SIGKILL, "drain": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.SIGSTOP}
+# Whoever is drained stands still until the testbed decides, by its battery, whether it sleeps or is gone.
+_SIGNALS = {"kill": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.SIGSTOP, "drain": signal.SIGSTOP}
 
 
 @dataclass(frozen=True)
