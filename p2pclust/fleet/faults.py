@@ -162,11 +162,11 @@ class Cuts:
     --------
     >>> cuts = Cuts(["a", "b", "c"])
     >>> cuts.add(cuts.pairs(["a"], (), one_way=False))
-    >>> cuts.deaf("a"), cuts.deaf("b"), cuts.apart("a", ["b"])
-    (('b', 'c'), ('a',), True)
+    >>> cuts.deaf("a"), cuts.deaf("b"), cuts.links(None)
+    (('b', 'c'), ('a',), {'a': [], 'b': ['c'], 'c': ['b']})
     >>> cuts.heal(cuts.pairs(["a"], ["b"], one_way=False))
-    >>> cuts.deaf("a"), cuts.apart("a", ["b"])
-    (('c',), False)
+    >>> cuts.deaf("a"), reaches(cuts.links(None), "c", ["a"])
+    (('c',), True)
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -224,10 +224,6 @@ class Cuts:
             name: [other for other in others if self.open(name, other) and self.open(other, name)]
             for name, others in near.items()
         }
-
-    def apart(self, name: str, others: Iterable[str], overlay: Mapping[str, Sequence[str]] | None = None) -> bool:
-        """Whether no way leads from a peer to any of the others, also through third ones."""
-        return bool(self._cut) and not reaches(self.links(overlay), name, others)
 
 
 def reaches(links: Mapping[str, Sequence[str]], name: str, others: Iterable[str]) -> bool:

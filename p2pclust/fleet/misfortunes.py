@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.fleet.children import Child
-from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, unfired
+from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, reaches, unfired
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.timing import preset
@@ -64,6 +64,7 @@ class Misfortunes:
         self._lasting: dict[tuple[str, str], int] = {}  # which fault of a kind a device suffers from
         self._paused_until: dict[str, float] = {}
         self._suffers: dict[str, dict[str, Any]] = {name: {} for name in self._rows}
+        self._ending: dict[str, None] = {}  # who was told to end, or killed, and may not have ended yet
         self._asked = 0
         self._answered: dict[str, int] = {}
         self._links = (
@@ -114,6 +115,8 @@ class Misfortunes:
         asked = {name: told["number"] for name, told in self._suffers.items() if "number" in told}
         here = [name for name in asked if self._children[name].alive and name not in self.paused]
         await self._until(lambda: all(self._answered.get(name, 0) >= asked[name] for name in here), _ENDS_S)
+        await self._until(lambda: not any(self._children[name].alive for name in self._ending), _ENDS_S)
+        self._ending.clear()
 
     def cancel(self) -> None:
         """Let nothing more happen."""
@@ -150,15 +153,18 @@ class Misfortunes:
         return comes(self._spec.faults, self._struck(), name)
 
     def cut_off(self, name: str, finished: Sequence[str]) -> bool:
-        """Whether a peer can never hear of the end from those that finished, for nothing will heal what lies between."""
-        if self._ends_of_cuts or heals(self._spec.faults, self._struck()):
+        """Whether a peer can never hear of the end from those that finished: no way is left, and none will be again."""
+        if self._ends_of_cuts or self._spec.trace or heals(self._spec.faults, self._struck()):
             return False
-        return self._cuts.apart(name, finished, self._near())
+        links = self._cuts.links(self._near())
+        return not reaches({a: [b for b in near if self.counts(b)] for a, near in links.items()}, name, finished)
 
     def links(self) -> Mapping[str, Sequence[str]] | None:
-        """Return each peer's neighbours now, as far as they hear each other; None on a full mesh without cuts."""
+        """Return the neighbours now of each peer that was started, as far as they hear each other; None if all do."""
         links = self._cuts.links(self._near())
-        return None if self._links is None and all(len(near) == len(links) - 1 for near in links.values()) else links
+        if self._links is None and all(len(near) == len(links) - 1 for near in links.values()):
+            return None
+        return {a: [b for b in near if b not in self.late] for a, near in links.items() if a not in self.late}
 
     def _near(self) -> dict[str, list[str]] | None:
         return None if self._links is None else {name: list(near) for name, near in self._links.items()}
@@ -194,12 +200,12 @@ class Misfortunes:
         child = self._children[name]
         match fault.do:
             case "kill":
-                child.signal(signal.SIGKILL)
+                self._kill(name)
             case "drain":
                 if not self.empties(name):
-                    child.signal(signal.SIGKILL)
+                    self._kill(name)
             case "restart":
-                child.signal(signal.SIGKILL)
+                self._kill(name)
                 self._bring_back(fault, name)
             case "pause":
                 child.signal(signal.SIGSTOP)
@@ -208,6 +214,7 @@ class Misfortunes:
                 self.paused.pop(name, None)
                 child.signal(signal.SIGCONT)
             case "leave":
+                self._ending[name] = None
                 child.signal(signal.SIGCONT)  # whoever stands still is woken up to leave
                 child.tell({"do": "leave"})
             case "join" if not child.alive:
@@ -283,6 +290,10 @@ class Misfortunes:
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
+    def _kill(self, name: str) -> None:
+        self._ending[name] = None
+        self._children[name].signal(signal.SIGKILL)
+
     def _bring_back(self, fault: Fault, name: str) -> None:
         if name not in self.returning:
             down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
@@ -301,6 +312,7 @@ class Misfortunes:
 
     async def _begin(self, name: str) -> None:
         self.paused.pop(name, None)
+        self._ending.pop(name, None)
         child, links = self._children[name], self._links
         found = {} if links is None else dict(links[name])
         if self._spec.trace:

@@ -97,7 +97,13 @@ class ProcessFleet:
             await self.start()
             for number, request in enumerate(self.spec.jobs):
                 await self.prepare(number)
-                job = await self.submit(request)
+                try:
+                    job = await self.submit(request)
+                except FleetError as error:
+                    if number == 0:
+                        raise
+                    failure = str(error)  # what came of the jobs before is worth telling
+                    break
                 failure = await self.finish(job, request.job)
                 if failure:
                     break
@@ -196,7 +202,7 @@ class ProcessFleet:
     async def prepare(self, number: int) -> None:
         """Let happen what is planned before a job; who joined late is in it if the others know it by then."""
         await self.misfortunes.before_job(number)
-        if number and joins(self.spec.faults):
+        if joins(self.spec.faults):
             await self._until(self._all_linked, _JOIN_S)
 
     async def submit(self, request: JobRequest) -> JobRecord:

@@ -96,9 +96,15 @@ class _SimulatedFleet:
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
         for number, request in enumerate(self._spec.jobs):
             self._misfortunes.before_job(number)
-            if number and joins(self._spec.faults):  # late ones are in the job if the others know them by then
+            if joins(self._spec.faults):  # late ones are in the job if the others know them by then
                 world.run_until(world.now + _JOIN_S, self._all_linked)
-            job = self._submit(request)
+            try:
+                job = self._submit(request)
+            except FleetError as error:
+                if number == 0:
+                    raise
+                failure = str(error)  # what came of the jobs before is worth telling
+                break
             if number == 0:
                 self._misfortunes.plan()
                 self._devices.plan()
@@ -130,7 +136,8 @@ class _SimulatedFleet:
             self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
         new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
         if not new:
-            raise FleetError(f"{by.name} refused the job: {self._record.refused}")
+            why = f"refused the job: {self._record.refused}" if self._record.refused else "does not answer"
+            raise FleetError(f"{by.name} {why}")
         new[0].tolerance = request.tolerance or None
         return new[0]
 
@@ -142,7 +149,7 @@ class _SimulatedFleet:
         """Let time pass until everybody who lives has finished; returns why that cannot be, or nothing."""
         world = self._world
         patience_s = max(self._timing.patience_s, *(r.patience_s for r in self._spec.jobs))
-        while not self._finished(job):
+        while not self._finished(job) and not self._rest_cut_off(job):
             world.run_until(world.now + 0.5, lambda: self._finished(job))
             silent_s = world.now - self._record.progress_at
             living = sum(self._counts(name) for name in job.roster)
@@ -173,13 +180,15 @@ class _SimulatedFleet:
 
     def _finished(self, job: JobRecord) -> bool:
         # Asked after every event: the first that has not finished settles it.
-        misfortunes = self._misfortunes
-        if not all(
-            name in job.digests or not self._counts(name) or misfortunes.cut_off(name, list(job.digests))
-            for name in job.roster
-        ):
+        if not all(name in job.digests or not self._counts(name) for name in job.roster):
             return False
         return any(self._world.peers[name].core is not None for name in job.digests)
+
+    def _rest_cut_off(self, job: JobRecord) -> bool:
+        """Whether whoever has not finished never will, for no way leads to it any more."""
+        done = [name for name in job.digests if self._world.peers[name].core is not None]
+        rest = [name for name in job.roster if name not in job.digests and self._counts(name)]
+        return bool(done) and all(self._misfortunes.cut_off(name, done) for name in rest)
 
     def _counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back or awake."""

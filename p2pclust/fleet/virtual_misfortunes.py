@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, unfired
+from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, reaches, unfired
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.damage import FirstUse
@@ -81,16 +81,18 @@ class VirtualMisfortunes:
         return comes(self._spec.faults, self._struck, name)
 
     def cut_off(self, name: str, finished: Sequence[str]) -> bool:
-        """Whether a peer can never hear of the end from those that finished, for nothing will heal what lies between."""
-        if self._ends_of_cuts or heals(self._spec.faults, self._struck):
+        """Whether a peer can never hear of the end from those that finished: no way is left, and none will be again."""
+        if self._ends_of_cuts or self._spec.trace or heals(self._spec.faults, self._struck):
             return False
-        return self._cuts.apart(name, finished, self._overlay())
+        links = self._cuts.links(self._overlay())
+        return not reaches({a: [b for b in near if self.counts(b)] for a, near in links.items()}, name, finished)
 
     def links(self) -> Mapping[str, Sequence[str]] | None:
-        """Return each peer's neighbours now, as far as they hear each other; None on a full mesh without cuts."""
-        overlay = self._overlay()
-        links = self._cuts.links(overlay)
-        return None if overlay is None and all(len(near) == len(links) - 1 for near in links.values()) else links
+        """Return the neighbours now of each peer that was started, as far as they hear each other; None if all do."""
+        links = self._cuts.links(self._overlay())
+        if self._spec.overlay is None and all(len(near) == len(links) - 1 for near in links.values()):
+            return None
+        return {a: [b for b in near if b not in self.late] for a, near in links.items() if a not in self.late}
 
     def _overlay(self) -> Mapping[str, tuple[str, ...]] | None:
         names = self._world.peers
@@ -150,8 +152,10 @@ class VirtualMisfortunes:
                 world.freeze(name, fault.for_s if fault.for_s is not None else _FOREVER_S)
             case "resume":
                 world.thaw(name)
-            case "leave":
+            case "leave" if from_inside:
                 world.at(world.now, partial(self._leave, name))  # what it is about to do is done first
+            case "leave":
+                self._leave(name)
             case "join":
                 self._start(name)
             case "cut" | "heal":

@@ -194,7 +194,7 @@ def pooled_run(
     """Run the pooled algorithm from the job's first centers until it stops by itself.
 
     With this a protocol that is not lossless is compared: on the rows of everybody who ever contributed to the
-    clustering, as they were in the end, and until the centers move by less than the protocol's ``tol`` (1e-4 where it
+    clustering, as they last were, and until the centers move by less than the protocol's ``tol`` (1e-4 where it
     has none, or has 0), at most 300 rounds. The first centers of a protocol that makes its own are those after its
     first round.
 
@@ -205,13 +205,14 @@ def pooled_run(
     """
     stage, protocol = clustering_stage(job)
     first = _first_centers(job, locals, log, stage, later)
-    contributors = sorted({peer for record in log if record.stage == stage for peer in record.contributors})
+    # Each peer's rows as they were when it contributed last: what became of them later counts for nothing.
+    last = {peer: number for number, record in enumerate(log) if record.stage == stage for peer in record.contributors}
+    contributors = sorted(last)
     if not contributors:
         raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
     with one_thread():
-        rows = _rows_at(locals, later, len(log))
-        pool = protocol.pool(first, [rows[peer] for peer in contributors])
+        pool = protocol.pool(first, [_rows_at(locals, later, last[peer])[peer] for peer in contributors])
         found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
     return replace(found, centers=pool.raw(found.centers))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
-from p2pclust.fleet.faults import Cuts, Fault, damage_of, late, unfired
+from p2pclust.fleet.faults import Cuts, Fault, damage_of, late, reaches, unfired
 from p2pclust.fleet.spec import FleetResult, FleetSpec
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
@@ -45,6 +45,13 @@ class TestCut:
         assert len(set(result.jobs[0].digests.values())) == 1
         assert [name for name, peer in result.peers.items() if not peer["finished"]] == ["p03", "p04"]
         assert not any(peer["lost"] for peer in result.peers.values())
+
+    def test_nor_is_who_has_no_way_left_because_its_neighbours_died(self) -> None:
+        ring = {f"p{n:02d}": (f"p{(n - 1) % 7:02d}", f"p{(n + 1) % 7:02d}") for n in range(7)}
+        deaths = [Fault("kill", (name,), round=2, phase="adopting") for name in ("p01", "p03")]
+        result = carry_out("simulated", a_fleet(rows(7), a_job("llf-cm"), *deaths, overlay=ring))
+        assert result.failure == ""
+        assert sorted(result.jobs[0].digests) == ["p00", "p04", "p05", "p06"], "p02 lies between two that died"
 
     def test_a_heal_brings_the_halves_together(self) -> None:
         faults = [
@@ -279,7 +286,7 @@ class TestReckoning:
         cuts.add(cuts.pairs(["a"], (), one_way=False))
         cuts.end(there)
         assert (cuts.deaf("a"), cuts.mute("a"), cuts.deaf("b")) == (("b", "c"), ("b", "c"), ("a",))
-        assert cuts.apart("a", ["b", "c"])
+        assert not reaches(cuts.links(None), "a", ["b", "c"])
         cuts.heal(cuts.pairs(["a"], ["b"], one_way=False))
         assert cuts.links(None) == {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
-        assert not cuts.apart("a", ["c"]), "by way of b"
+        assert reaches(cuts.links(None), "a", ["c"]), "by way of b"
