@@ -126,11 +126,15 @@ class Devices:
         if name in self._meters:
             self.read(name, self._meters[name].use, idle=True)
 
-    def drain(self, name: str) -> None:
-        """Empty a device's battery, if it has one."""
-        if name in self._meters:
-            self._meters[name].drain()
+    def drain(self, name: str) -> bool:
+        """Empty a device's battery and do what follows; False if it has none."""
+        battery = self._peers[name].battery
+        if battery is None or math.isinf(battery.capacity_j):
+            return False
+        self._meters.setdefault(name, Meter(battery, self._now(), Use())).drain()
+        if not self.gone(name) and _BATTERY not in self._reasons[name]:
             self._drained(name)
+        return True
 
     def _drained(self, name: str) -> None:
         battery = self._peers[name].battery

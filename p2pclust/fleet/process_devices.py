@@ -90,6 +90,10 @@ class ProcessDevices:
             if child.asleep and not self._devices.gone(name):
                 self._wake(name)
 
+    def drain(self, name: str) -> bool:
+        """Empty a device's battery and do what follows; False if it has none."""
+        return self._devices.drain(name)
+
     def gone(self, name: str) -> bool:
         """Whether a device sleeps and will never wake up, or its battery ended it."""
         return self._devices.gone(name)

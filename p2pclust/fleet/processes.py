@@ -84,6 +84,7 @@ class ProcessFleet:
         self.devices = ProcessDevices(
             spec, self.record, self.children, lambda: self.now, lambda name: name in self.misfortunes.paused
         )
+        self.misfortunes.empties = self.devices.drain
 
     @property
     def now(self) -> float:

@@ -79,6 +79,7 @@ class _SimulatedFleet:
         )  # fmt: skip
         self._devices = VirtualDevices(spec, self._record, self._world)
         self._misfortunes = VirtualMisfortunes(spec, self._record, self._world)
+        self._misfortunes.empties = self._devices.drain
 
     def run(self) -> FleetResult:
         """Start the peers, hand in one job after the other, and return what came of them.

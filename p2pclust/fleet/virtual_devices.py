@@ -78,6 +78,10 @@ class VirtualDevices:
         if self._devices.metered:
             self._look()
 
+    def drain(self, name: str) -> bool:
+        """Empty a device's battery and do what follows; False if it has none."""
+        return self._devices.drain(name)
+
     def gone(self, name: str) -> bool:
         """Whether a device sleeps and will never wake up, or its battery ended it."""
         return self._devices.gone(name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
-from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
+from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
 from p2pclust.fleet.faults import Cuts, Fault, damage_of, late, reaches, unfired
+from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import FleetResult, FleetSpec
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
@@ -122,6 +125,18 @@ class TestComingAndGoing:
     def test_drained_is_gone(self) -> None:
         spec = a_fleet(rows(5), a_job(), Fault("drain", ("p02",), round=3, phase="adopting"))
         assert_kept_promises(spec, carry_out("simulated", spec), gone=["p02"])
+
+    @pytest.mark.parametrize("when_empty", ["sleep", "die"])
+    def test_drained_sleeps_until_it_is_charged_or_dies_as_its_battery_says(self, when_empty: str) -> None:
+        battery = Battery(100.0, when_empty=when_empty, recharge_w=5.0)
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault("drain", ("p02",), round=3, phase="adopting"))
+        peers = tuple(dataclasses.replace(peer, battery=battery) for peer in spec.peers)
+        result = carry_out("simulated", dataclasses.replace(spec, peers=peers))
+        assert [event["peer"] for event in by_verb(result, "drained")] == ["p02"]
+        assert result.failure == ""
+        assert result.peers["p02"]["lost"] == (when_empty == "die")
+        assert result.peers["p02"]["finished"] == (when_empty == "sleep")
+        assert is_replay(spec, result)
 
     def test_a_restart_within_a_restart_is_one(self) -> None:
         twice = [Fault("restart", ("p02",), seconds=s, for_s=2.0) for s in (0.3, 0.5)]
@@ -242,7 +257,7 @@ def misfortunes(rng: np.random.Generator, names: tuple[str, ...]) -> list[Fault]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_whatever_strikes_those_that_finish_hold_the_bits_of_their_record(seed: int) -> None:
     rng = np.random.default_rng([47, seed])
     arrays = rows(int(rng.integers(3, 7)), seed=seed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
 from p2pclust.fleet.faults import Fault
+from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import FleetResult, FleetSpec
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
@@ -28,7 +30,7 @@ def bits_of_the_rows_that_were(spec: FleetSpec, result: FleetResult, number: int
 
 
 def test_a_minority_is_cut_off_at_a_round_and_catches_up(home: Path) -> None:
-    cut = Fault("cut", ("p03", "p04"), round=3, phase="adopting", for_s=4.0)
+    cut = Fault("cut", ("p03", "p04"), round=3, phase="adopting", for_s=2.5)
     spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), cut, home=home)
     result = carry_out("processes", spec)
     (struck,) = by_verb(result, "fault")
@@ -116,6 +118,16 @@ def test_a_drained_aggregator_is_gone(home: Path) -> None:
     result = carry_out("processes", spec)
     (struck,) = by_verb(result, "fault")
     assert_kept_promises(spec, result, gone=[struck["peer"]])
+
+
+def test_a_drained_device_sleeps_until_its_battery_is_charged(home: Path) -> None:
+    battery = Battery(10.0, recharge_w=1.0)
+    spec = a_fleet(rows(4), a_job(), Fault("drain", ("p02",), round=3, phase="adopting"), home=home)
+    peers = tuple(dataclasses.replace(peer, battery=battery) for peer in spec.peers)
+    result = carry_out("processes", dataclasses.replace(spec, peers=peers))
+    assert [event["peer"] for event in by_verb(result, "drained")] == ["p02"]
+    assert [event["peer"] for event in by_verb(result, "awake")] == ["p02"]
+    assert_kept_promises(spec, result)
 
 
 def test_a_restarted_device_is_as_broken_as_before(home: Path) -> None:
