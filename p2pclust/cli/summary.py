@@ -99,6 +99,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
     facts.append(("lost", ", ".join(lost) or "nobody"))
     for reason, names in _abstained(job).items():
         facts.append(("abstained", f"{', '.join(names)}: {reason}"))
+    facts += _damaged(job)
     for name, warning in job["warnings"].items():
         facts.append(("warning", Text(f"{name}: {warning}", style="yellow")))
     if job["suppressed"]:
@@ -124,6 +125,19 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         distinct = len(set(job["digests"].values()))
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
         facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
+    return facts
+
+
+def _damaged(job: Result) -> list[tuple[str, str | Text]]:
+    """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
+    facts: list[tuple[str, str | Text]] = []
+    for one in job.get("damaged", ()):
+        seen = f"named: {one['named']}" if one["named"] else Text("nobody could see it", style="yellow")
+        since = f"from round {one['round']} on, " if one["round"] else ""
+        facts.append(("damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)))
+    if job.get("harm"):
+        apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
+        facts.append(("harm", f"the centers lie {apart} from those of the sound rows (best matching)"))
     return facts
 
 

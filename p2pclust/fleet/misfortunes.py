@@ -216,6 +216,7 @@ class Misfortunes:
             case "leave":
                 self._ending[name] = None
                 child.signal(signal.SIGCONT)  # whoever stands still is woken up to leave
+                child.tell({"do": "counters"})  # it takes them with it
                 child.tell({"do": "leave"})
             case "join" if not child.alive:
                 self.late.pop(name, None)

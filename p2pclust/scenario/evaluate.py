@@ -210,12 +210,14 @@ def _measured(
     if not isinstance(protocol, Clustering):
         return labelled
     evidence.centers = centers = readings.raw_centers(state)
+    # Of all rows that anybody worked with: a damage may have made them wide.
+    ranges = _ranges([*locals_, *(rows for _, _, rows in later if not rows.problem)])
     if protocol.lossless:
         evidence.pooled = pooled(job, locals_, state.log, later)
     return labelled | {
         "centers": centers.tolist(),
-        "pooled": None if evidence.pooled is None else _differences(centers, evidence.pooled, locals_),
-        "gap": None if protocol.lossless else _gap(job, state, centers, locals_, later, evidence),
+        "pooled": None if evidence.pooled is None else _differences(centers, evidence.pooled, ranges),
+        "gap": None if protocol.lossless else _gap(job, state, centers, locals_, later, ranges, evidence),
         "harm": _harm(job, state, centers, locals_) if later else None,
     }
 
@@ -235,12 +237,12 @@ def _metrics(job: Job, state: JobState, contributed: Sequence[tuple[Local, DataS
     return found
 
 
-def _differences(centers: Floats, by_pooling: Floats, locals_: Sequence[Local]) -> dict[str, float]:
+def _differences(centers: Floats, by_pooling: Floats, ranges: Floats) -> dict[str, float]:
     """Compare with the pooled centers; the relative difference counts in each feature's range over all rows."""
     apart = np.abs(centers - by_pooling).max(axis=0)
     return {
         "max_abs_difference": float(apart.max()),
-        "relative_difference": float((apart / _ranges(locals_)).max()),
+        "relative_difference": float((apart / ranges).max()),
     }
 
 
@@ -256,12 +258,12 @@ def _harm(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local]) 
 
 
 def _gap(
-    job: Job, state: JobState, centers: Floats, locals_: Sequence[Local], later: Later, evidence: Evidence
+    job: Job, state: JobState, centers: Floats, locals_: Sequence[Local], later: Later, ranges: Floats,
+    evidence: Evidence,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure how far a protocol that promises no equality ends from what pooling would have found."""
     protocol = clustering_stage(job)[1]
     found = pooled_run(job, locals_, state.log, later)
-    ranges = _ranges(locals_)
     evidence.compare(centers, found.centers, ranges)
     return {
         "to": f"pooled {protocol.pooled_name}",

@@ -130,10 +130,10 @@ def _seconds(result: Result) -> float | None:
 
 
 def _bytes(result: Result) -> list[float] | None:
-    """What each device sent and received; None unless every device that was not lost tells it."""
-    peers = result.get("peers") or {}
-    told = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("lost")) for peer in peers.values()]
-    if any((sent is None or received is None) and not lost for sent, received, lost in told):
+    """What each device sent and received; None unless every device that finished tells it."""
+    peers = (result.get("peers") or {}).values()
+    told = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
+    if any((sent is None or received is None) and finished for sent, received, finished in told):
         return None
     return [sent + received for sent, received, _ in told if sent is not None and received is not None] or None
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pytest
 
+from p2pclust.cli.summary import _damaged
 from p2pclust.data.damage import HOWS
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Do, Fault
@@ -180,3 +181,19 @@ class TestBadRows:
         assert struck
         assert set(struck) <= set(drawn)
         assert result["unfired_faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            {"peer": "a", "how": "nan", "round": 0, "named": "row 1, column 2 is nan"},
+            "a: nan, named: row 1, column 2 is",
+        ),
+        ({"peer": "a", "how": "scale", "round": 4, "named": None}, "a: scale, from round 4 on, nobody could see it"),
+    ],
+)
+def test_the_summary_tells_of_it(told: dict[str, Any], said: str) -> None:
+    (damaged, harm) = _damaged({"damaged": [told], "harm": {"center_distance": 0.25}})
+    assert (damaged[0], str(damaged[1]).startswith(said)) == ("damaged", True)
+    assert harm == ("harm", "the centers lie 0.25 of the features' ranges from those of the sound rows (best matching)")
