@@ -27,6 +27,7 @@ class Backend(StrEnum):
     """What the peers are."""
 
     PROCESSES = "processes"
+    NAMESPACES = "namespaces"
     SIMULATED = "simulated"
     IN_PROCESS = "in-process"
 
@@ -36,8 +37,9 @@ def run(
     backend: Annotated[
         Backend,
         typer.Option(
-            metavar="processes|simulated|in-process",
-            help="Real processes on this machine, the same agents in virtual time, or the pure functions in this process.",
+            metavar="processes|namespaces|simulated|in-process",
+            help="Real processes on this machine, each with a network namespace of its own (as root), the same agents in "
+            "virtual time, or the pure functions in this process.",
         ),
     ] = Backend.PROCESSES,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKENDS", "Backend", "backend"]
 
-BACKENDS = {"processes": "processes", "simulated": "simulated", "in-process": "in_process"}
+BACKENDS = {
+    "processes": "processes", "namespaces": "namespaces", "simulated": "simulated", "in-process": "in_process",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,7 @@ class ProcessFleet:
         roster, bundles = throwaway_fleet(names)
         keys = self._directory / "keys"
         write_fleet(keys, roster, bundles)
-        self._ports = ReservedPorts(len(names))
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
+        addresses = self._addresses(names)
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
             self._sees[peer.name] = {}
             config = self._config(peer, keys, addresses)
@@ -139,6 +138,10 @@ class ProcessFleet:
         if not self._all_linked():
             whom = "everybody" if self.spec.overlay is None else "all their neighbours"
             raise FleetError(f"{', '.join(self._apart())} not linked to {whom} after {_START_S:.0f} s")
+
+    def _addresses(self, names: Sequence[str]) -> dict[str, str]:
+        self._ports = ReservedPorts(len(names))
+        return {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
 
     def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
         directory = self._directory / peer.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import sys
@@ -13,7 +14,8 @@ from p2pclust.errors import UsageError
 
 __all__ = ["fitness", "restrain", "taken_mb"]
 
-_SPARE_MB = 8  # less than this on top of what a peer has already is no limit but an end
+_CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
+_SPARE_MB = 30  # for the stacks of three threads and a first round: with less a peer could not begin
 
 
 def fitness(*, mains: bool, cores: int | None) -> float:
@@ -45,8 +47,8 @@ def restrain(config: Mapping[str, Any]) -> None:
     ----------
     config : mapping
         ``nice``: how far it steps back behind other processes, 0 to 19. ``cpus``: the processors that it may run on.
-        ``memory_mb``: how much private writable memory it may have, in 10^6 bytes. What is absent or None is not
-        limited.
+        ``memory_mb``: how much private writable memory it may have, in 10^6 bytes. ``network_namespace``: the file of
+        the one that it is to live in. What is absent or None is not limited.
 
     Raises
     ------
@@ -70,6 +72,8 @@ def restrain(config: Mapping[str, Any]) -> None:
         _keep_to(tuple(config["cpus"]))
     if config.get("memory_mb") is not None:
         _limit_memory(float(config["memory_mb"]))
+    if config.get("network_namespace") is not None:
+        _enter(str(config["network_namespace"]))
 
 
 def taken_mb() -> float:
@@ -79,6 +83,14 @@ def taken_mb() -> float:
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024 / 1e6
     return float("nan")
+
+
+def _enter(network_namespace: str) -> None:
+    """Live in that namespace from now on, with all threads that are still to come."""
+    with open(network_namespace, "rb") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+            why = os.strerror(ctypes.get_errno())
+            raise UsageError(f"network_namespace {network_namespace}: cannot be entered ({why}): it takes root")
 
 
 def _keep_to(cpus: tuple[int, ...]) -> None:

@@ -216,15 +216,19 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     Parameters
     ----------
     scenario : Scenario
-    backend : {"processes", "simulated", "in-process"}
+    backend : {"processes", "namespaces", "simulated", "in-process"}
 
     Raises
     ------
     UsageError
-        For links, faults and whatever else devices have where there are no peers.
+        For links, faults and whatever else devices have where there are no peers; for namespaces that cannot be made here.
     """
     if backend == "in-process":
         refuse_without_devices(scenario.fleet)
+    if backend == "namespaces":
+        from p2pclust.fleet.namespaces import require  # noqa: PLC0415
+
+        require()
     overlay = scenario.fleet.overlay
     if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")

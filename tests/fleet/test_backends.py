@@ -158,7 +158,7 @@ class TestBackend:
     def test_an_unknown_one_names_the_known(self) -> None:
         with pytest.raises(UsageError) as caught:
             backend("threads")
-        assert str(caught.value) == "backend = 'threads': expected one of processes, simulated, in-process"
+        assert str(caught.value) == "backend = 'threads': expected one of processes, namespaces, simulated, in-process"
 
     @pytest.mark.parametrize("name", ["in-process", "simulated"])
     def test_run_gives_the_state(self, name: str) -> None:

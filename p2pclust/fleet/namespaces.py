@@ -1,0 +1,193 @@
+"""A fleet of processes each of which has its own network namespace and address, as devices on one switch have.
+
+Everything of a run lies in namespaces of its own, also the bridge that joins them: nothing of this machine's network is
+touched, no device reaches it, and the addresses are in nobody's way. What a run leaves behind when it is killed is named
+after it, by its process id and the instant at which that process began; the next run removes what belongs to runs that are
+gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.fleet.processes import ProcessFleet
+from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent, PeerSpec
+
+__all__ = ["DeviceNetwork", "carry_out", "remove_leftovers", "require"]
+
+_FOLDER: Final = Path("/run/netns")
+_NAME: Final = re.compile(r"p2pclust-(\d+)-(\d+)-(?:\d+|hub)")
+_PORT: Final = 5701
+_MOST: Final = 1000  # a bridge of Linux has 1023 ports
+_ANSWER_S: Final = 30.0
+
+
+def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+    """Run the spec on processes in namespaces of their own; whatever happens, none of these is left behind.
+
+    Raises
+    ------
+    FleetError
+        If the fleet did not even start.
+    UsageError
+        If namespaces cannot be made here, or a job is not meant for so many peers.
+    """
+    spec.refuse_floods()
+    require()
+    remove_leftovers()
+    with contextlib.ExitStack() as stack:
+        directory = spec.directory
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
+        network = stack.enter_context(DeviceNetwork(sorted(peer.name for peer in spec.peers)))
+        return asyncio.run(_NamespaceFleet(spec, directory, on_event, network).run())
+
+
+def require() -> None:
+    """Refuse to go on where network namespaces cannot be made.
+
+    Raises
+    ------
+    UsageError
+        One line: what is missing.
+    """
+    if shutil.which("ip") is None:
+        raise UsageError("the namespaces backend needs the command ip: install iproute2, or choose --backend processes")
+    probe = f"{_prefix()}-0"
+    try:
+        _ip(f"netns add {probe}")
+        _ip(f"-n {probe} link set lo up")
+    except FleetError as error:
+        raise UsageError(
+            "the namespaces backend makes network namespaces, which needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): "
+            f"choose --backend processes ({error})"
+        ) from None
+    finally:
+        _remove(probe)
+
+
+def remove_leftovers() -> tuple[str, ...]:
+    """Remove the namespaces of runs that are gone; return their names, sorted."""
+    names = sorted(entry.name for entry in _FOLDER.iterdir()) if _FOLDER.is_dir() else []
+    found = tuple(name for name in names if (match := _NAME.fullmatch(name)) and not _runs(int(match[1]), match[2]))
+    for name in found:
+        _remove(name)
+    return found
+
+
+class DeviceNetwork:
+    """One namespace per device, joined by a bridge in one more, while the ``with`` block lasts.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The devices.
+
+    Attributes
+    ----------
+    addresses : dict of str to str
+        ``"host:port"`` of each.
+    paths : dict of str to str
+        The file by which a process enters the namespace of each.
+
+    Raises
+    ------
+    UsageError
+        If there are more devices than a bridge has ports.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        if len(names) > _MOST:
+            raise UsageError(f"{len(names)} devices: the namespaces backend joins at most {_MOST}")
+        self._hub = f"{_prefix()}-hub"
+        self._spaces = {name: f"{_prefix()}-{number}" for number, name in enumerate(names, start=1)}
+        hosts = {name: f"10.213.{number // 250}.{number % 250 + 1}" for number, name in enumerate(names, start=1)}
+        self._hosts = hosts
+        self.addresses = {name: f"{host}:{_PORT}" for name, host in hosts.items()}
+        self.paths = {name: str(_FOLDER / space) for name, space in self._spaces.items()}
+
+    def __enter__(self) -> DeviceNetwork:
+        """Make it.
+
+        Raises
+        ------
+        FleetError
+            If that fails; what was made until then is removed.
+        """
+        try:
+            _ip(f"netns add {self._hub}")
+            _ip(f"-n {self._hub} link add hub type bridge")
+            _ip(f"-n {self._hub} link set hub up")
+            for number, (name, space) in enumerate(self._spaces.items()):
+                _ip(f"netns add {space}")
+                _ip(f"-n {self._hub} link add d{number} type veth peer name eth0 netns {space}")
+                _ip(f"-n {self._hub} link set d{number} master hub up")
+                _ip(f"-n {space} address add {self._hosts[name]}/16 dev eth0")
+                _ip(f"-n {space} link set lo up")
+                _ip(f"-n {space} link set eth0 up")
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove all of it; a second time does nothing."""
+        for space in (*self._spaces.values(), self._hub):
+            _remove(space)
+
+
+class _NamespaceFleet(ProcessFleet):
+    def __init__(self, spec: FleetSpec, directory: Path, on_event: OnEvent, network: DeviceNetwork) -> None:
+        super().__init__(spec, directory, on_event)
+        self._network = network
+
+    def _addresses(self, names: Sequence[str]) -> dict[str, str]:
+        return dict(self._network.addresses)
+
+    def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
+        return super()._config(peer, keys, addresses) | {"network_namespace": self._network.paths[peer.name]}
+
+
+def _prefix() -> str:
+    return f"p2pclust-{os.getpid()}-{_began(os.getpid())}"
+
+
+def _runs(pid: int, began: str) -> bool:
+    """Whether the process that made it runs, and is not another one of the same number."""
+    return _began(pid) == began
+
+
+def _began(pid: int) -> str:
+    """When a process began, in the kernel's ticks; empty if there is none."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return told.rpartition(")")[2].split()[19]
+
+
+def _remove(space: str) -> None:
+    if (_FOLDER / space).exists():
+        _ip(f"netns delete {space}")
+
+
+def _ip(words: str) -> None:
+    done = subprocess.run(["ip", *words.split()], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    if done.returncode:
+        raise FleetError(f"ip {words}: {done.stderr.strip() or f'exit code {done.returncode}'}")
