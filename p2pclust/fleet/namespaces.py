@@ -174,12 +174,13 @@ def _runs(pid: int, began: str) -> bool:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty if there is none."""
+    """When a process began, in the kernel's ticks; empty if there is none, or one that has ended and that nobody buried."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    return told.rpartition(")")[2].split()[19]
+    fields = told.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 def _remove(space: str) -> None:
