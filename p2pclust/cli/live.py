@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.progress import JobView, PeerView, Progress
+from p2pclust.cli.output import size
+from p2pclust.cli.progress import GroupView, JobView, PeerView, Progress
 
 __all__ = ["Watch", "sparkline", "table"]
 
@@ -23,9 +24,18 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.:-=+*#"
 _STYLES = {
     "starting": "dim", "alive": "green", "finished": "bold green", "paused": "yellow", "down": "yellow", "lost": "red",
-    "left": "dim",
+    "left": "dim", "asleep": "blue",
 }  # fmt: skip
 _LAST_EVENTS = 6
+_BAR = 24  # columns of the bar of a class of devices
+_STRUCK = {
+    "fault": "bold red",
+    "exited": "red",
+    "waiting": "yellow",
+    "elected": "bold",
+    "drained": "red",
+    "resumed": "green",
+}
 
 
 class Watch:
@@ -53,7 +63,7 @@ class Watch:
         self._title, self._details = title, details
         self.progress = progress
         self._tol = tuple(tol)
-        self._last: deque[tuple[float, str]] = deque(maxlen=_LAST_EVENTS)
+        self._last: deque[tuple[float, str, str]] = deque(maxlen=_LAST_EVENTS)
         # The view is drawn by a thread of its own, which must not meet a half-made change.
         self._lock = threading.Lock()
         self._live: Live | None = None
@@ -84,7 +94,7 @@ class Watch:
             self._told_at = time.monotonic()
             # The view shows rounds elsewhere; their lines would push out everything else.
             if line and event["verb"] != "combined":
-                self._last.append((float(event["t"]), line))
+                self._last.append((float(event["t"]), line, _STRUCK.get(event["verb"], "")))
         if line and self._live is None:
             self._say(f"{event['t']:8.2f} s  {line}")
 
@@ -103,11 +113,22 @@ class Watch:
             # Virtual time passes with its events only; real time also between them.
             passed_s = time.monotonic() - self._told_at if self._clock else 0.0
             details.append(f"   {self.progress.t + passed_s:.1f} s")
-            parts: list[RenderableType] = [head, details, Text(""), self._job_line(job), self._moves(job), Text("")]
-            events = [self._event_line(t, line) for t, line in self._last]
+            parts: list[RenderableType] = [head, details, Text(""), self._job_line(job)]
+            if job is not None and job.graph:
+                parts.append(self._graph(job))
+            else:
+                parts.append(self._moves(job))
+            parts += [self._load(), Text("")]
+            parts += [self._group(group) for group in self.progress.groups[: max(1, self._console.height // 5)]]
+            parts.append(Text(""))
+            events = [self._event_line(*last) for last in self._last]
             room = max(3, self._console.height - len(parts) - len(events) - 3)
             parts += [self._peers(room), Text(""), *events]
             return Group(*parts)
+
+    @property
+    def _unicode(self) -> bool:
+        return (self._console.encoding or "").lower().startswith("utf")
 
     def _job_line(self, job: JobView | None) -> Text:
         if job is None:
@@ -116,7 +137,7 @@ class Watch:
         words = [f"job {self.progress.job_number} of {len(self.progress.jobs)}: {job.stages[-1]}"]
         if job.round is not None:
             words.append(f"round {job.round}")
-            words.append(f"stage {job.stage}" if job.stage != job.stages[-1] else "clustering")
+            words.append(f"stage {job.stage}" if job.stage != job.stages[-1] else job.phase or "clustering")
         if job.term is not None:
             words.append(f"term {job.term}: {job.aggregator} aggregates")
         if job.finished:
@@ -127,16 +148,47 @@ class Watch:
         line = Text("centers move  ", no_wrap=True, overflow="ellipsis")
         if job is None or not job.shifts:
             return line.append("-", style="dim")
-        unicode = (self._console.encoding or "").lower().startswith("utf")
-        line.append(sparkline(job.shifts[-40:], _BARS if unicode else _PLAIN_BARS), style="cyan")
+        line.append(sparkline(job.shifts[-40:], _BARS if self._unicode else _PLAIN_BARS), style="cyan")
         line.append(f"  {job.shifts[-1]:.3g}")
         number = self.progress.job_number - 1
         if number < len(self._tol) and self._tol[number] > 0:
             line.append(f" (ends below {self._tol[number]:g})", style="dim")
         return line
 
-    def _event_line(self, t: float, line: str) -> Text:
-        return Text.assemble((f"{t:7.2f} s  ", "dim"), line, no_wrap=True, overflow="ellipsis")
+    def _graph(self, job: JobView) -> Text:
+        graph = job.graph
+        line = Text("communities   ", no_wrap=True, overflow="ellipsis")
+        line.append(f"{graph.get('groups', 0)}", style="bold cyan")
+        line.append(f"   {graph.get('isolated', 0)} clusters isolated   {graph.get('links', 0)} links")
+        if "clusters" in graph:
+            line.append(f" among {graph['clusters']} clusters")
+        if "changed" in graph:
+            line.append(f"   {graph['changed']} of {graph['rows']} rows changed")
+        return line
+
+    def _load(self) -> Text:
+        line = Text("sent so far   ", no_wrap=True, overflow="ellipsis")
+        load = self.progress.load
+        if not load:
+            return line.append("-", style="dim")
+        line.append(size(load["bytes_sent"]), style="cyan").append(f" in {load['messages_sent']:,} messages")
+        return line.append(f"   most by {load['busiest']}: {size(load['busiest_bytes'])}", style="dim")
+
+    def _group(self, group: GroupView) -> Text:
+        """A bar for a class of devices: finished, here, away."""
+        wide = min(_BAR, group.total)
+        finished, alive = (round(wide * part / group.total) for part in (group.finished, group.alive))
+        alive = min(alive, wide - finished)
+        full, empty = ("█", "░") if self._unicode else ("#", ".")
+        line = Text(f"{(group.name or 'peers')[:18]:18} ", no_wrap=True, overflow="ellipsis")
+        line.append(full * finished, style="bold green").append(full * alive, style="green")
+        line.append(empty * (wide - finished - alive), style="red" if group.away else "dim")
+        told = [f"{group.alive} alive", f"{group.away} away", f"{group.finished} finished"]
+        shown = [text for text in told if not text.startswith("0 ")]
+        return line.append(f"  {group.total}: {', '.join(shown)}")
+
+    def _event_line(self, t: float, line: str, style: str) -> Text:
+        return Text.assemble((f"{t:7.2f} s  ", "dim"), (line, style), no_wrap=True, overflow="ellipsis")
 
     def _peers(self, room: int) -> Table:
         shown = table(("peer", "left"), ("status", "left"), ("role", "left"), ("round", "right"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["JobView", "PeerView", "Progress"]
+__all__ = ["AWAY", "GroupView", "JobView", "PeerView", "Progress"]
 
 Event = Mapping[str, Any]
 
@@ -31,16 +31,32 @@ _FAULTS = {
 }
 
 
+#: Statuses of those that are not here.
+AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
+
+
 @dataclass
 class PeerView:
-    """One peer as it looks from outside. `status`: starting | alive | paused | down | lost | finished | left."""
+    """One peer as it looks from outside. `status`: starting | alive | asleep | paused | down | lost | finished | left."""
 
     name: str
+    group: str = ""  # its device class
     status: str = "starting"
     round: int | None = None
     lives: int = 0
     term: int | None = None  # of the current job, if it aggregates
     noticed: bool = False  # its death was
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """One class of devices: how many there are, and how many of them are here, away, and finished."""
+
+    name: str
+    total: int
+    alive: int
+    away: int
+    finished: int
 
 
 @dataclass
@@ -55,6 +71,8 @@ class JobView:
     term: int | None = None
     aggregator: str = ""
     shift_of: dict[int, float] = field(default_factory=dict)
+    graph: dict[str, int] = field(default_factory=dict)  # of a job that finds out which clusters are the same
+    phase: str = ""
     finished: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -72,6 +90,14 @@ class Progress:
         Of all peers.
     stages : sequence of sequences of str
         For each job, in the order in which they are handed in, the protocols of its stages.
+    groups : mapping of str to str, optional
+        Each peer's device class; by default all are of one.
+
+    Attributes
+    ----------
+    load : mapping
+        What the peers have sent so far, as far as it is known: ``messages_sent``, ``bytes_sent``, ``busiest`` (a name) and
+        ``busiest_bytes``; empty before anybody told.
 
     Examples
     --------
@@ -82,8 +108,11 @@ class Progress:
     'b aggregates term 1 (2 of 3 votes)'
     """
 
-    def __init__(self, names: Sequence[str], stages: Sequence[Sequence[str]]) -> None:
-        self.peers = {name: PeerView(name) for name in names}
+    def __init__(
+        self, names: Sequence[str], stages: Sequence[Sequence[str]], groups: Mapping[str, str] | None = None
+    ) -> None:  # fmt: skip
+        self.peers = {name: PeerView(name, (groups or {}).get(name, "")) for name in names}
+        self.load: Event = {}
         self.jobs = [JobView(tuple(of_job)) for of_job in stages]
         self.t = 0.0
         self._sees: dict[str, dict[str, None]] = {name: {} for name in names}
@@ -96,7 +125,8 @@ class Progress:
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
             "circle": self._circle, "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
             "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
-            "failed": self._reason, "link": self._relinked,
+            "failed": self._reason, "link": self._relinked, "load": self._loaded, "asleep": self._sleeps,
+            "awake": self._wakes, "drained": self._drained,
         }  # fmt: skip
 
     @property
@@ -108,6 +138,16 @@ class Progress:
     def job_number(self) -> int:
         """Its number, from 1; 0 before the first."""
         return len(self._by_id)
+
+    @property
+    def groups(self) -> list[GroupView]:
+        """Every class of devices, in the order of its first peer."""
+        found = []
+        for name in dict.fromkeys(peer.group for peer in self.peers.values()):
+            own = [peer.status for peer in self.peers.values() if peer.group == name]
+            finished, away = own.count("finished"), sum(status in AWAY for status in own)
+            found.append(GroupView(name, len(own), own.count("alive"), away, finished))
+        return found
 
     def take(self, event: Event) -> str:
         """Follow one event; return a line about it, or an empty string if people need not hear of it."""
@@ -162,6 +202,26 @@ class Progress:
         round_ = event.get("round", event.get("planned"))
         when = f" while {event['phase']} round {round_}" if event.get("phase") else ""
         return f"{', '.join(event.get('who', ())) or event['peer']} {done}{when}"
+
+    def _sleeps(self, event: Event) -> str:
+        return self._turns(event["peer"], "asleep", "alive")
+
+    def _wakes(self, event: Event) -> str:
+        return self._turns(event["peer"], "alive", "asleep")
+
+    def _turns(self, name: str, status: str, before: str) -> str:
+        """Sleep is part of a device's day: it is shown, and needs no line."""
+        peer = self.peers.get(name)
+        if peer is not None and peer.status == before:
+            peer.status = status
+        return ""
+
+    def _drained(self, event: Event) -> str:
+        return f"the battery of {event['peer']} is empty"
+
+    def _loaded(self, event: Event) -> str:
+        self.load = event
+        return ""
 
     def _resumed(self, event: Event) -> str:
         self.peers[event["peer"]].status = "alive"
@@ -229,7 +289,9 @@ class Progress:
                 self.peers[name].round = event["round"]
         # A round that is done again, by another aggregator, replaces what came of it before.
         job.shift_of = {round_: shift for round_, shift in job.shift_of.items() if round_ < event["round"]}
+        job.phase = str(event.get("phase", ""))
         line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"
+        line += _graph(job, event)
         if event.get("shift") is not None:
             job.shift_of[event["round"]] = float(event["shift"])
             line += f", the {event.get('moved', 'centers')} moved by {event['shift']:.3g}"
@@ -273,3 +335,17 @@ class Progress:
 
     def _proposer(self, event: Event) -> str:
         return f"{event['proposer']} is asked in place of one that is gone"
+
+
+def _graph(job: JobView, event: Event) -> str:
+    """Follow the association graph of a job that has one; return what a line says about it."""
+    count = {key: event[key] for key in ("groups", "isolated", "links") if key in event}
+    if not count or "phase" not in event:
+        return ""
+    job.graph |= {key: len(value) if isinstance(value, list) else int(value) for key, value in count.items()}
+    if isinstance(event.get("clusters"), list):
+        job.graph["clusters"] = sum(event["clusters"])
+    if "changed" in event:
+        job.graph["changed"], job.graph["rows"] = event["changed"], event["rows"]
+    told = f", {job.graph.get('groups', 0)} communities, {job.graph.get('isolated', 0)} clusters isolated"
+    return told + (f", {event['changed']} of {event['rows']} rows changed" if "changed" in event else "")

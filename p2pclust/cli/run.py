@@ -95,6 +95,7 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
             progress = Progress(
                 [peer.name for peer in spec.peers],
                 [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
+                {device.name: device.group for device in scenario.fleet.members},
             )
             title = scenario.title or name
             details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.live import table
+from p2pclust.cli.output import size
 
 __all__ = ["size", "summarise"]
 
@@ -56,26 +57,6 @@ def summarise(console: Console, result: Result) -> None:
         console.print(Text(warning, style="yellow"), soft_wrap=True)
     console.print()
     console.print(Text(f"output: {result['output']}"), soft_wrap=True)
-
-
-def size(n_bytes: float | None) -> str:
-    """Return a number of bytes as people read it.
-
-    Examples
-    --------
-    >>> size(999), size(12_345), size(6_789_000)
-    ('999 B', '12.3 kB', '6.8 MB')
-    """
-    if n_bytes is None:
-        return "-"
-    if n_bytes < 1000:
-        return f"{n_bytes:.0f} B"
-    units = ("kB", "MB", "GB", "TB")
-    for unit in units:
-        n_bytes /= 1000
-        if n_bytes < 999.95 or unit == units[-1]:
-            break
-    return f"{n_bytes:.1f} {unit}"
 
 
 def _what(job: Result) -> str:

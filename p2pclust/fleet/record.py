@@ -132,6 +132,16 @@ class Record:
             whom = fault.who[0] if fault.who else ""
             self.take(t, whom, "planned", {"number": number, **fault.told(), "seconds": fault.seconds})
 
+    def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
+        """Tell what the peers have sent so far, as far as they told; `counters` is by name."""
+        if not counters:
+            return
+        busiest = max(sorted(counters), key=lambda name: int(counters[name]["bytes_sent"]))
+        fields = {
+            f"{what}_sent": sum(int(own[f"{what}_sent"]) for own in counters.values()) for what in ("messages", "bytes")
+        }
+        self.take(t, "", "load", fields | {"busiest": busiest, "busiest_bytes": int(counters[busiest]["bytes_sent"])})
+
     def minority(self, job: JobRecord, present: int) -> str:
         """Why a job cannot go on with so few peers, or nothing if it can."""
         needed = majority(len(job.roster))

@@ -54,6 +54,8 @@ class _Reporter(Observer):
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, Report):
             self._record.take(world.now, peer.name, effect.verb, effect.fields)
+            if effect.verb == "combined" and "within" not in effect.fields:
+                self._record.load(world.now, {name: other.counters for name, other in world.peers.items()})
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         self._record.take(world.now, peer.name, "exited", {"code": -9})

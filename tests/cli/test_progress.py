@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from p2pclust.cli.live import Watch, sparkline
-from p2pclust.cli.progress import Progress
+from p2pclust.cli.progress import GroupView, Progress
 
 NAMES = ["a", "b", "c"]
 ROUND = {"verb": "combined", "peer": "a", "job": "j", "term": 1, "status": "running", "stage": 1}
@@ -166,6 +166,85 @@ def test_a_view_on_a_terminal_leaves_nothing_behind() -> None:
     with pytest.raises(KeyboardInterrupt), Watch(console, "Title", "3 peers", progress()):
         raise KeyboardInterrupt
     assert console.file.getvalue().endswith("\x1b[2K")  # type: ignore[attr-defined]
+
+
+def test_classes_are_counted() -> None:
+    one = Progress(NAMES, [["llf-cm"]], {"a": "gateway", "b": "meter", "c": "meter"})
+    told(
+        one, *({"peer": name, "verb": "started"} for name in NAMES), {"peer": "a", "verb": "submitted", "roster": NAMES}
+    )
+    told(one, {"peer": "b", "verb": "fault", "do": "kill"}, {"peer": "c", "verb": "asleep", "why": "duty"})
+    assert one.groups == [GroupView("gateway", 1, 1, 0, 0), GroupView("meter", 2, 0, 2, 0)]
+    lines = told(one, {"peer": "c", "verb": "awake"}, {"peer": "b", "verb": "asleep", "why": "duty"})
+    assert lines == ["", ""], "sleep is part of a device's day"
+    assert (one.peers["c"].status, one.peers["b"].status) == ("alive", "lost")
+    told(one, {"peer": "c", "verb": "finished"}, {"peer": "a", "verb": "finished"})
+    assert one.groups == [GroupView("gateway", 1, 0, 0, 1), GroupView("meter", 2, 0, 1, 1)]
+    assert told(one, {"peer": "c", "verb": "drained", "energy_j": 1.0}) == ["the battery of c is empty"]
+
+
+LOAD = {
+    "peer": "",
+    "verb": "load",
+    "messages_sent": 1234,
+    "bytes_sent": 5_200_000,
+    "busiest": "b",
+    "busiest_bytes": 900_000,
+}
+
+
+def test_what_was_sent_so_far_needs_no_line() -> None:
+    one = begun()
+    assert one.load == {}
+    assert told(one, LOAD) == [""]
+    assert (one.load["bytes_sent"], one.load["busiest"]) == (5_200_000, "b")
+
+
+def test_the_association_graph_is_followed() -> None:
+    one = begun()
+    graph = {
+        "phase": "graph",
+        "clusters": [2, 3],
+        "groups": [[0, 2], [1, 3]],
+        "isolated": [4],
+        "links": [[0, 2], [1, 3]],
+    }
+    refined = {"phase": "refine", "groups": 1, "isolated": 1, "links": 2, "changed": 7, "rows": 90}
+    lines = told(
+        one,
+        ROUND | {"round": 2, "contributors": NAMES} | graph,
+        ROUND | {"round": 3, "contributors": NAMES} | refined,
+        ROUND | {"round": 4, "contributors": NAMES, "phase": "train"},
+    )
+    assert [line.removeprefix("round ") for line in lines] == [
+        "2: 3 of 3 contributed, 2 communities, 1 clusters isolated; next is llf-cm",
+        "3: 3 of 3 contributed, 1 communities, 1 clusters isolated, 7 of 90 rows changed",
+        "4: 3 of 3 contributed",
+    ]
+    assert one.job is not None
+    assert one.job.graph == {"groups": 1, "isolated": 1, "links": 2, "clusters": 5, "changed": 7, "rows": 90}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_view_shows_classes_load_and_communities(encoding: str) -> None:
+    one = Progress(NAMES, [["range", "fedcref"]], {"a": "gateway", "b": "meter", "c": "meter"})
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=stream, width=100, height=30, force_terminal=True, color_system=None)
+    watch = Watch(console, "Title", "3 peers", one)
+    graph = {"phase": "refine", "groups": 4, "isolated": 1, "links": 2, "changed": 7, "rows": 90}
+    for event in (
+        *({"peer": name, "verb": "started"} for name in NAMES), {"peer": "a", "verb": "submitted", "roster": NAMES},
+        {"peer": "b", "verb": "fault", "do": "kill"}, ROUND | {"round": 3, "contributors": NAMES} | graph, LOAD,
+    ):  # fmt: skip
+        watch.take({"t": 1.0, "job": "j"} | event)
+    console.print(watch.render())
+    stream.flush()
+    lines = stream.buffer.getvalue().decode(encoding).splitlines()  # type: ignore[attr-defined]
+    full, empty = ("█", "░") if encoding == "utf-8" else ("#", ".")
+    assert any(line.split() == ["gateway", full, "1:", "1", "alive"] for line in lines)
+    assert any(line.split() == ["meter", full + empty, "2:", "1", "alive,", "1", "away"] for line in lines)
+    assert "communities   4   1 clusters isolated   2 links   7 of 90 rows changed" in lines
+    assert "sent so far   5.2 MB in 1,234 messages   most by b: 900.0 kB" in lines
 
 
 def test_sparkline_of_what_stands_still() -> None:

@@ -220,3 +220,22 @@ class TestOnePeersBadData:
 def test_a_device_spec_has_a_link_and_a_fitness() -> None:
     peer = PeerSpec("a", np.zeros((1, 1)))
     assert (peer.fitness, peer.link) == (0.5, None)
+
+
+def test_what_was_sent_so_far_is_told_round_by_round() -> None:
+    result = carry_out("simulated", a_fleet(rows(3), a_job()))
+    loads, combined = by_verb(result, "load"), by_verb(result, "combined")
+    assert len(loads) == len(combined)
+    sent = [load["bytes_sent"] for load in loads]
+    assert sent == sorted(sent)
+    assert 0 < sent[-1] <= sum(peer["bytes_sent"] for peer in result.peers.values())
+    assert 0 < loads[-1]["busiest_bytes"] < sent[-1]
+    assert loads[-1]["busiest"] in result.peers
+
+
+@pytest.mark.processes
+def test_processes_tell_what_they_sent() -> None:
+    result = carry_out("processes", a_fleet(rows(3), a_job()))
+    last = by_verb(result, "load")[-1]
+    assert last["bytes_sent"] == sum(peer["bytes_sent"] for peer in result.peers.values())
+    assert last["busiest_bytes"] == max(peer["bytes_sent"] for peer in result.peers.values())
