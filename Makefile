@@ -43,6 +43,7 @@ benchmarks: $(VENV)/.dev
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/failover.py
+	$(BIN)/python benchmarks/fleet_size.py
 	$(BIN)/python benchmarks/autoencoders.py
 	$(BIN)/python benchmarks/links.py
 

@@ -24,6 +24,7 @@ from p2pclust.protocols.local import Local
 
 __all__ = ["Worker"]
 
+_MOST_JOBS = 1024  # that are remembered; more are never unfinished at the same time
 _READ, _CLOSE = "read", "close"
 _NICER = 10  # with a tenth of the weight of a loop, a worker gives way as soon as a loop of any peer wakes up
 
@@ -39,8 +40,9 @@ class Worker:
     """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen.
 
     `load` reads this peer's rows, in the worker's thread and before the first task: a peer answers others from the start,
-    however long its rows take. It has a `share` of one processor: after each task it rests, so that a task of so many
-    seconds of a processor takes that over the share.
+    however long its rows take. Rows that could not be read are tried again before the first task of another job. It has a
+    `share` of one processor: after each task it rests, so that a task of so many seconds of a processor takes that over the
+    share.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Worker:
         self._local: Local
         #: What operators may know of the rows: how many, of which columns, and what is wrong with them.
         self.rows: Mapping[str, Any] = {"rows": 0, "columns": 0, "features": [], "problem": "not read yet"}
+        self._unread = False  # whether the rows could not be read
+        self._jobs: dict[str, None] = {}  # that there were tasks of
         self._store = store
         self._limits = limits
         self._memories = Memories()
@@ -96,15 +100,19 @@ class Worker:
                 if isinstance(item, Compute):
                     self._tell(self._done, self._slowly(item))
                 elif isinstance(item, _Rows):
-                    self._local = self._local.with_rows(item.X)
+                    self._local, self._unread = self._local.with_rows(item.X), False
                 else:
-                    self._local = self._load()
-                    self.rows = {
-                        "rows": self._local.n_samples, "columns": self._local.n_features,
-                        "features": list(self._local.feature_names), "problem": self._local.problem,
-                    }  # fmt: skip
+                    self._read()
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
                 self._tell(self._failed, error)
+
+    def _read(self) -> None:
+        self._local = self._load()
+        self.rows = {
+            "rows": self._local.n_samples, "columns": self._local.n_features,
+            "features": list(self._local.feature_names), "problem": self._local.problem,
+        }  # fmt: skip
+        self._unread = bool(self._local.problem)
 
     def _tell(self, function: Callable[..., None], argument: object) -> None:
         if not self._loop.is_closed():
@@ -120,10 +128,21 @@ class Worker:
 
     def _perform(self, effect: Compute) -> Computed:
         task = effect.task
+        if self._is_new(effect.token) and self._unread:
+            self._read()
         outcome = perform(task, self._local, self._store.read_blob, self._memories)
         if task.kind == "verify" and task.state is not None and outcome.info["good"]:
             self._store.sync_blob(task.state.digest)  # before the core relies on it
         return settle(effect.token, outcome, self._limits, self._store.store_blob)
+
+    def _is_new(self, token: tuple[str, ...]) -> bool:
+        """Whether this is the first task of a job in this life of the peer."""
+        if token[0] != "job" or token[1] in self._jobs:
+            return False
+        self._jobs[token[1]] = None
+        if len(self._jobs) > _MOST_JOBS:
+            del self._jobs[next(iter(self._jobs))]
+        return True
 
 
 def _step_back() -> None:

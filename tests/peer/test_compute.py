@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from p2pclust.peer.blobs import digest_of
@@ -87,6 +88,35 @@ def test_rows_are_read_before_the_first_task_and_again_between_tasks(
 
     asyncio.run(live())
     assert worked_with == [1, 1, 2, 2]
+
+
+def test_rows_that_could_not_be_read_are_tried_again_for_another_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unread = Local(np.empty((0, 0)))
+    found = [unread, unread, Local([[1.0]])]
+    worked_with: list[tuple[str, int]] = []
+
+    def note(task: Task, local: Local, *rest: object) -> Outcome:
+        worked_with.append((task.job.decode(), local.n_samples))
+        return Outcome(None, "noted")
+
+    monkeypatch.setattr("p2pclust.peer.compute.perform", note)
+
+    async def live() -> None:
+        loop, store, told = asyncio.get_running_loop(), Store(tmp_path), asyncio.Queue[Computed | BaseException]()
+        worker = Worker(lambda: found.pop(0), store, Limits(), loop, told.put_nowait, told.put_nowait)
+        for job in "aabbcab":
+            worker.submit(Compute(("job", job, "contribute"), Task("contribute", job.encode(), 1)))
+        async with asyncio.timeout(20):
+            for _ in range(7):
+                assert isinstance(await told.get(), Computed)
+        worker.close(20.0)
+        store.close()
+
+    asyncio.run(live())
+    # Read when it started; again for a, and again for b, when it worked; never in the middle of a job.
+    assert worked_with == [("a", 0), ("a", 0), ("b", 1), ("b", 1), ("c", 1), ("a", 1), ("b", 1)]
 
 
 def test_rows_that_take_all_memory_are_told_to_the_loop(tmp_path: Path) -> None:
