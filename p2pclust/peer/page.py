@@ -18,7 +18,7 @@ body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var
   max-width: 70rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 p { margin: .25rem 0; color: var(--dim); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: .75rem; margin-top: 1.25rem; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .75rem; margin-top: 1.25rem; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; }
 .tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; } .tile span { color: var(--dim); }
 .alarm { border: 1px solid var(--bad); border-radius: .5rem; padding: .6rem 1rem; color: var(--bad); margin-top: 1rem; }
@@ -28,6 +28,7 @@ th { text-align: left; font-weight: 600; color: var(--dim); } th, td { padding: 
   border-bottom: 1px solid var(--line); } td.number, th.number { text-align: right;
   padding-right: 2rem; }
 footer { margin-top: 2rem; color: var(--dim); }
+td, th { white-space: nowrap; } td:last-child { white-space: normal; min-width: 14rem; }
 code { font: .9em ui-monospace, monospace; }
 .good::before, .warn::before, .bad::before, .none::before { content: "\\25CF\\00A0"; }
 .good::before { color: var(--good); } .warn::before { color: var(--warn); } .bad::before { color: var(--bad); }
