@@ -102,7 +102,7 @@ def _run(data: Mapping[str, Any], named: str, output: IO[bytes], cancelled: Call
     try:
         process = subprocess.Popen(
             data["command"], cwd=data.get("cwd"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True,
+            stderr=subprocess.PIPE, start_new_session=True, env=_environment(),
         )  # fmt: skip
     except OSError as error:
         raise DataError(f"{named}: cannot be started ({error.strerror})") from None
@@ -115,6 +115,12 @@ def _run(data: Mapping[str, Any], named: str, output: IO[bytes], cancelled: Call
         code = process.returncode
         how = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
         raise DataError(f"{named}: {how}: {said or 'it said nothing'}")
+
+
+def _environment() -> dict[str, str]:
+    """The peer's own environment, but for what only the peer itself is to say to its service manager."""
+    kept = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
+    return {name: value for name, value in os.environ.items() if name not in kept}
 
 
 def _drain(

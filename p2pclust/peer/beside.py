@@ -82,10 +82,12 @@ class Beside:
         return identity.address
 
     async def _announce(self, discovery: Discovery, watch: Watch) -> None:
+        from zeroconf import Error  # noqa: PLC0415 - an extra
+
         try:
             await discovery.start()
-        except OSError as error:
-            watch("no-mdns", {"reason": f"the network takes no multicast ({error.strerror or error})"})
+        except (OSError, Error) as error:
+            watch("no-mdns", {"reason": f"the network takes no multicast ({error})"})
 
 
 def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> Door:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -145,7 +146,10 @@ class Log:
         if self._form == "json":
             level = LEVEL_OF.get(verb, "info")
             whole = {"time": time, "peer": self._peer, "level": level, "verb": verb, "fields": dict(fields)}
-            return json.dumps(whole, default=_plain)
+            try:
+                return json.dumps(whole, default=_plain, allow_nan=False)
+            except ValueError:  # JSON knows neither NaN nor infinity
+                return json.dumps(_finite(whole), default=_plain)
         words = [f"{key}={_word(value)}" for key, value in fields.items()]
         return " ".join([time, self._peer, verb, *words])
 
@@ -156,6 +160,14 @@ def _word(value: Any) -> str:
     if text and text.isprintable() and not any(sign in text for sign in ' "='):
         return text
     return json.dumps(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

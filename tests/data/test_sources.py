@@ -45,6 +45,13 @@ def test_arguments_are_no_shell_s_business() -> None:
     assert read_source({"data": data | {"command": [*data["command"], "$HOME; *"]}}).X.tolist() == [[8.0]]
 
 
+def test_a_command_cannot_speak_for_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+    monkeypatch.setenv("METER", "3")
+    program = "import os; print('w'); print(os.environ['METER'] + str(int('NOTIFY_SOCKET' in os.environ)))"
+    assert read_source(command(program)).X.tolist() == [[30.0]]
+
+
 @pytest.mark.slow
 def test_every_format_comes_out_of_a_command() -> None:
     X = [[1.0, 2.0], [3.0, 4.0]]
