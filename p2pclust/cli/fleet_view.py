@@ -69,7 +69,7 @@ def _row(told: Told) -> dict[str, Any]:
         "restarts": told.get("restarts", 0),
         "linked": sum(member["status"] == "alive" for member in near) if "members" in snapshot else None,
         "neighbours": len(near) if "members" in snapshot else None,
-        "job": f"{job['protocol']} {job['job'][:8]}" if job else "",
+        "job": f"{job['protocol']} {job['job'][:12]}" if job else "",
         "round": job["round"] if job else None,
         "phase": job["phase"] if job else "",
         "says": told.get("says", ""),
@@ -96,7 +96,9 @@ def _farthest(told: Iterable[Told]) -> dict[str, int]:
 def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
     peer = told[name]
     match peer.get("status"):
-        case "running" | "starting":
+        case "starting":
+            return f"not ready yet, {peer['up_s']:.0f} s after its start"
+        case "running":
             return _late(told, name, late_s) or _behind(peer, rounds)
         case "waiting":
             return f"down, will be started again ({peer['ended']})"
@@ -128,7 +130,7 @@ def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
 def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
     for job in peer.get("snapshot", {}).get("jobs", ()):
         if job["phase"] not in _OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
-            return f"behind: round {job['round']} of job {job['job'][:8]}, others are at {rounds[job['job']]}"
+            return f"behind: round {job['round']} of job {job['job'][:12]}, others are at {rounds[job['job']]}"
     return ""
 
 

@@ -54,7 +54,7 @@ def test_all_are_well() -> None:
     assert (a["linked"], a["neighbours"], a["job"], a["round"], a["phase"]) == (
         2,
         2,
-        "llf-fcm new12345",
+        "llf-fcm new1234567",
         5,
         "gathering",
     )
@@ -75,7 +75,7 @@ def test_all_are_well() -> None:
             "of",
             "2",
             "llf-fcm",
-            "new12345",
+            "new1234567",
             "gathering",
             "5",
         ]
@@ -89,10 +89,11 @@ def test_all_are_well() -> None:
         (a_peer("a", sees="a"), "late: not linked to b, c after 100 s"),
         (a_peer("a", sees="ab", up_s=29.0), ""),
         (a_peer("a", round_=4), ""),
-        (a_peer("a", round_=3), "behind: round 3 of job new12345, others are at 5"),
+        (a_peer("a", round_=3), "behind: round 3 of job new1234567, others are at 5"),
         (a_peer("a", round_=3, phase="done"), ""),
         (a_peer("a") | {"snapshot": {"error": "no answer"}}, "does not say how it is: no answer"),
         (a_peer("a") | {"snapshot": {"error": "no answer"}, "up_s": 3.0}, ""),
+        (a_peer("a", up_s=3.0) | {"status": "starting"}, "not ready yet, 3 s after its start"),
         ({"status": "waiting", "pid": 0, "ended": "exit code 3"}, "down, will be started again (exit code 3)"),
         ({"status": "given-up", "pid": 0, "ended": "exit code 2", "last_line": "no rows"}, "given up (exit code 2)"),
         ({"status": "left", "pid": 0}, "down"),
