@@ -49,6 +49,12 @@ def up(
     wait: Annotated[
         float, typer.Option(metavar="S", min=0, help="How long peers may take to say that they are ready.")
     ] = 20.0,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST", help="A host that is no longer in the inventory and gone for good; may be repeated."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring the fleet to what the inventory says. A second time changes nothing.
@@ -66,12 +72,19 @@ def up(
     from p2pclust.fleet.remote import everywhere  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
-    gone = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
+    recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
+    for name in forget or ():
+        if name not in [host.name for host in recorded]:
+            raise UsageError(f"--forget {name}: no peers were left there: expected one of {_names(recorded)}")
+    gone = [host for host in recorded if host.name not in (forget or ())]
     hosts = [*loaded.hosts.values(), *gone]
     _record(loaded, hosts)  # before anything is started: whatever happens, `down` knows where to look
     answers = everywhere(hosts, lambda host: _bring(host, loaded, wait))
     _record(loaded, [host for host in hosts if host not in gone or isinstance(answers[host.name], FleetError)])
     failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    for host in gone:
+        if host.name in failed:
+            failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
     told = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
     down_ = [
         name
@@ -220,6 +233,10 @@ def _recorded(inventory: Inventory) -> list[Host]:
         return []
     entries = json.loads(file.read_text(encoding="utf-8")).get(str(inventory.path.absolute()), [])
     return [Host(**{**entry, "ssh_options": tuple(entry["ssh_options"])}) for entry in entries]
+
+
+def _names(hosts: Sequence[Host]) -> str:
+    return ", ".join(host.name for host in hosts) or "none"
 
 
 def _record(inventory: Inventory, hosts: Collection[Host]) -> None:

@@ -136,7 +136,7 @@ class Supervisor:
         elif peer.status == "starting" and now >= peer.ready_at:
             peer.ready()
         elif peer.status == "running" and peer.fed_at and now >= peer.fed_at + WATCHDOG_S:
-            say(f"{peer.name} has not moved for {WATCHDOG_S:.0f} s: killed")
+            say(f"{peer.name} has not moved for {WATCHDOG_S:g} s: killed")
             self._processes[peer.name].kill()
             peer.fed_at = 0.0
 

@@ -182,6 +182,21 @@ class TestFailures:
         assert host.up({"a": program})["changes"]["again"] == ["a"]
         until(lambda: host.peer("a")["pid"] != 0)
 
+    def test_one_that_hangs_is_killed_and_one_that_never_spoke_is_left_alone(self, host: HostFolder) -> None:
+        hangs = READY.replace("STATUS=linked", "WATCHDOG=1")
+        hasty = "from p2pclust.fleet import supervisor; supervisor.WATCHDOG_S = 0.3; supervisor.main()"
+        host.folder.mkdir()
+        (host.folder / "plan.json").write_text('{"peers": {}}')
+        with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
+            until((host.folder / "ask").exists)
+            quiet = host.up({"a": hangs, "b": READY})["peers"]["b"]["pid"]
+            until(lambda: host.peer("a")["restarts"] >= 1)
+            peers = host.down(0.0)["peers"]
+            assert process.stderr is not None
+            assert "a has not moved for 0.3 s: killed" in process.stderr.read()
+        assert peers["b"]["restarts"] == 0
+        assert quiet != 0
+
     def test_whoever_says_nonsense_is_noted_and_answered_no_more(self, host: HostFolder) -> None:
         host.up({"a": LIVES})
         code = (

@@ -34,6 +34,7 @@ pytestmark = [
     ),
 ]
 
+LAST = '[[devices]]\nname = "meter-1"\nport = 7099\ndata = "meter-1.csv"\n'
 ROOT = Path(__file__).parents[2]
 NAMES = [f"meter-{number}" for number in range(1, 6)]
 
@@ -211,4 +212,16 @@ def test_a_host_that_cannot_be_reached_is_one_line_and_stops_no_other(fleet: Fle
     refused = fleet.do("status")
     assert refused.returncode == 3
     assert "cannot run p2pclust there" in refused.stderr
-    fleet.inventory.write_text(text)  # so that it is taken down
+
+    # A host that is no longer in the inventory is remembered: its peers are told to leave.
+    fleet.inventory.write_text(f'keys = "keys"\nstate_dir = "near"\n{LAST}')
+    gone = fleet.do("up", "--wait", "0", "--json")
+    changes = {host: told["changes"] for host, told in json.loads(gone.stdout)["hosts"].items()}
+    assert (changes["gateway"], changes["local"]) == ({"removed": ["meter-5"]}, {"new": ["meter-1"]})
+    errors = json.loads(gone.stdout)["errors"]
+    assert list(errors) == ["elsewhere"]
+    assert errors["elsewhere"].endswith("(no longer in the inventory: if it is gone for good, --forget elsewhere)")
+    assert "expected one of elsewhere" in fleet.do("up", "--wait", "0", "--forget", "nowhere").stderr
+    again = fleet.do("up", "--wait", "0", "--forget", "elsewhere")
+    assert again.stderr.startswith("meter-1 on local: unchanged")
+    until(lambda: not processes_alive(home / "far end"))
