@@ -73,7 +73,9 @@ STORIES: dict[str, Story] = {
     "vertical-wine": Story(),
     # Eight watches for thirty-six people, of which one is old.
     "wearables": Story(
-        short=_set("fleet.devices.0.count=1", "fleet.devices.1.count=6", "fleet.devices.2.count=1", "jobs.0.max_rounds=6")
+        short=_set(
+            "fleet.devices.0.count=1", "fleet.devices.1.count=6", "fleet.devices.2.count=1", "jobs.0.max_rounds=6"
+        )
         + _set("expect.finished_at_least=7", "expect.lost_at_most=1")
     ),
 }
