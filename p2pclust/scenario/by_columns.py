@@ -79,10 +79,13 @@ def measured(
     """
     evidence = evidence or Evidence()
     protocol = clustering_stage(job)[1]
-    concluded = [engine.conclude(job, state, local) for local in locals_]
+    held = list(locals_)  # as they are in the end: of these each peer makes its columns of the centers
+    for _, peer, rows in later:
+        held[peer] = rows
+    concluded = [engine.conclude(job, state, local) for local in held]
     own = [found["centers"] for found in concluded]
     centers = np.concatenate(own, axis=1)
-    spread = np.concatenate([np.ptp(local.X, axis=0) for local in locals_])
+    spread = np.concatenate([np.ptp(local.X, axis=0) for local in held])
     ranges = np.where(spread > 0, spread, 1.0)  # a constant column counts as 1, as it does in min-max scaling
     entry: dict[str, Any] = {
         "n_rows": locals_[0].n_samples,
@@ -93,6 +96,8 @@ def measured(
             for (name, share), part in zip(shares.items(), own, strict=True)
         },
     }
+    if any(begins > 0 for begins, _, _ in later):
+        return entry  # its peers make centers anew of the rows they have: no pooled algorithm goes on like that
     if protocol.lossless:
         evidence.centers, evidence.pooled = centers, pooled(job, locals_, state.log, later)
         apart = np.abs(centers - evidence.pooled).max(axis=0)

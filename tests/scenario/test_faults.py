@@ -168,6 +168,20 @@ class TestBadRows:
         assert job["harm"]["center_distance"] > 0.1
         assert all(item["held"] for item in result["expectations"]), result["expectations"]
 
+    @pytest.mark.parametrize("at", ["{ job = 0 }", "{ round = 4 }"])
+    def test_columns_that_went_bad(self, at: str, scenario_file: Write) -> None:
+        base = WITH_BAD_ROWS.format("scale", at).replace('"iris"', '"wine"').replace("llf-cm", "vertical-cm")
+        base = base.replace("suppress_singletons = false\n", "")
+        base = base.replace("[fleet]", '[data.partition]\nscheme = "vertical"\n[fleet]')
+        result = self.run(scenario_file(base=base))
+        (job,) = result["jobs"]
+        assert job["replay_identical"]
+        assert job["damaged"][0]["round"] == (4 if "round" in at else 0)
+        if "job" in at:
+            assert job["pooled"]["relative_difference"] < 1e-9
+        else:
+            assert job["pooled"] is None, "no pooled algorithm goes on with other columns"
+
     def test_instants_that_were_drawn_are_in_the_events(self, scenario_file: Write) -> None:
         base = WITH_BAD_ROWS.split("[[faults]]", maxsplit=1)[0] + (
             '[[faults]]\ndo = "slow"\nfactor = 2\nwho = { random = 1 }\nfor_s = 0.1\n'
