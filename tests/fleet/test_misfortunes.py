@@ -27,6 +27,7 @@ def bits_of_the_rows_that_were(spec: FleetSpec, result: FleetResult, number: int
     return replay(spec.jobs[number].job, locals_, job.state.log, later).encode() == job.state.encode()
 
 
+@pytest.mark.slow
 class TestCut:
     def test_a_minority_that_is_cut_off_for_a_while_catches_up(self) -> None:
         cut = Fault("cut", ("p03", "p04"), seconds=0.5, for_s=6.0)
@@ -86,6 +87,7 @@ class TestCut:
         assert "have no way to the others" in result.failure
 
 
+@pytest.mark.slow
 class TestComingAndGoing:
     def test_a_late_joiner_is_not_in_the_first_job_and_in_the_second(self) -> None:
         spec = a_fleet(rows(4), [a_job("llf-cm"), a_job("llf-fcm")], Fault("join", ("p03",), job=1))
@@ -146,6 +148,7 @@ class TestComingAndGoing:
         assert_kept_promises(spec, result)
 
 
+@pytest.mark.slow
 class TestSlowAndLossy:
     def test_a_slow_device_makes_each_round_as_slow(self) -> None:
         took = {}
@@ -180,6 +183,7 @@ class TestSlowAndLossy:
         assert_kept_promises(spec, carry_out("simulated", spec))
 
 
+@pytest.mark.slow
 class TestBadRows:
     def test_missing_values_are_named_and_the_others_go_on(self) -> None:
         spec = a_fleet(rows(5), a_job(), Fault("corrupt-data", ("p02",), job=0, how="nan"))
