@@ -109,6 +109,10 @@ class ProcessDevices:
         if name in self._devices.metered:
             self._devices.read(name, Use(counters["bytes_sent"], counters["bytes_received"], counters["cpu_s"]))
 
+    def meters(self, name: str) -> bool:
+        """Whether account is kept of what a device uses."""
+        return name in self._devices.metered
+
     def told(self, name: str) -> dict[str, Any]:
         """Return what a result says of a device's energy."""
         return self._devices.told(name)

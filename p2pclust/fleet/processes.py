@@ -19,6 +19,7 @@ from p2pclust.errors import FleetError
 from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.faults import joins
 from p2pclust.fleet.forking import ForkServer
+from p2pclust.fleet.loads import Loads
 from p2pclust.fleet.misfortunes import Misfortunes
 from p2pclust.fleet.process_devices import ProcessDevices, device_settings
 from p2pclust.fleet.record import JobRecord, Record, needs
@@ -33,7 +34,6 @@ __all__ = ["ProcessFleet", "carry_out", "preload"]
 
 _START_S = 60.0  # twenty interpreters on two busy cores take some seconds
 _ANSWER_S = 10.0
-_LOAD_S = 0.25  # between two looks at what was sent, while rounds are closed
 _LEAVE_S = 5.0
 _JOIN_S = 10.0  # how long the next job waits until late ones are known
 
@@ -73,10 +73,7 @@ class ProcessFleet:
         self._changed = asyncio.Event()
         self._sees: dict[str, dict[str, None]] = {}
         self._counters: dict[str, dict[str, Any]] = {}
-        self._sent: dict[str, dict[str, Any]] = {}
-        self._silent: dict[str, None] = {}
-        self._looked_at, self._collecting = 0.0, False
-        self._metered = dict.fromkeys(peer.name for peer in spec.peers if peer.battery is not None)
+        self._loads = Loads(self.record, lambda: self.now)
         self._states: dict[tuple[str, str], bytes] = {}
         self._notes: dict[tuple[str, str], bytes] = {}
         self._blobs: dict[bytes, bytes] = {}
@@ -309,11 +306,9 @@ class ProcessFleet:
 
     async def counters(self) -> dict[str, dict[str, Any]]:
         """What every peer that answers has sent, received and used."""
-        before, self._counters = self._counters, {}
-        self._collecting = True
         asked = self._look()
-        await self._until(lambda: all(c.name in self._counters or not c.alive for c in asked), _ANSWER_S)
-        self._counters = before | self._counters
+        await self._until(lambda: not self._loads.silent(asked), _ANSWER_S)
+        self._counters = self._loads.of(n for n in self.children if n in asked or self.devices.meters(n))
         return self._counters
 
     def _counts(self, name: str) -> bool:
@@ -332,7 +327,7 @@ class ProcessFleet:
     def _on_line(self, child: Child, fields: dict[str, Any]) -> None:
         verb = fields.pop("verb")
         if verb == "counters":
-            self._counted(child.name, fields)
+            self._loads.heard(child.name, fields)
             self.devices.heard(child.name, fields)
         elif verb == "suffers":
             self.misfortunes.heard(child.name, verb, fields)
@@ -358,29 +353,16 @@ class ProcessFleet:
             elif fields["status"] in ("dead", "left"):
                 self._sees[name].pop(fields["member"], None)
         self.record.take(t, name, verb, fields)
-        if verb == "combined" and "within" not in fields and t - self._looked_at >= _LOAD_S:
+        if verb == "combined" and "within" not in fields and self._loads.due:
             self._look()
         if verb == "fault":
             self.misfortunes.told(name, fields)
         elif verb == "damaged":
             self.misfortunes.heard(name, verb, fields)
 
-    def _look(self) -> list[Child]:
-        """Ask all that can answer what they have sent so far; on the way nobody waits for the answers."""
-        asked = [child for name, child in self.children.items() if self._answers(name)]
-        self._looked_at, self._silent = self.now, dict.fromkeys(child.name for child in asked)
-        for child in asked:
-            child.tell({"do": "counters"})
-        return asked
-
-    def _counted(self, name: str, counters: dict[str, Any]) -> None:
-        self._sent[name] = counters
-        # What a peer told on the way is not all that it sent; of a device with a battery it is better than nothing.
-        if self._collecting or name in self._metered:
-            self._counters[name] = counters
-        self._silent.pop(name, None)
-        if not self._silent and not self._ended:
-            self.record.load(self.now, self._sent)
+    def _look(self) -> dict[str, Child]:
+        """Ask all that can answer what they have sent so far; on the way nobody waits for them."""
+        return self._loads.ask({name: child for name, child in self.children.items() if self._answers(name)})
 
     def _on_exit(self, child: Child, code: int) -> None:
         self.record.take(self.now, child.name, "exited", {"code": code})

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+from p2pclust.fleet.loads import Loads
+from p2pclust.fleet.record import Record
+
+
+class Asked:
+    """A child that only takes note."""
+
+    alive = True
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, str]] = []
+
+    def tell(self, line: dict[str, str]) -> None:
+        self.heard.append(line)
+
+
+def test_what_was_sent_is_told_when_all_have_answered() -> None:
+    record, now = Record(lambda event: None), [0.0]
+    loads = Loads(record, lambda: now[0])
+    children: Any = {name: Asked() for name in "abc"}
+    assert not loads.due
+    now[0] = 1.0
+    assert loads.due
+    loads.ask(children)
+    assert not loads.due
+    assert [child.heard for child in children.values()] == [[{"do": "counters"}]] * 3
+    loads.heard("a", {"messages_sent": 2, "bytes_sent": 100})
+    loads.heard("b", {"messages_sent": 3, "bytes_sent": 300})
+    assert loads.silent(children)
+    children.pop("c").alive = False
+    assert not loads.silent(children)
+    assert not record.events
+    loads.ask(children)
+    loads.heard("a", {"messages_sent": 4, "bytes_sent": 400})
+    loads.heard("b", {"messages_sent": 3, "bytes_sent": 350})
+    (load,) = record.events
+    assert load == {
+        "t": 1.0, "peer": "", "verb": "load", "messages_sent": 7, "bytes_sent": 750, "busiest": "a", "busiest_bytes": 400,
+    }  # fmt: skip
+    loads.heard("b", {"messages_sent": 9, "bytes_sent": 900})
+    assert len(record.events) == 1, "nobody asked"
+    assert loads.of(["b", "x"]) == {"b": {"messages_sent": 9, "bytes_sent": 900}}
+
+
+def test_nothing_is_told_of_nobody() -> None:
+    record = Record(lambda event: None)
+    record.load(1.0, {})
+    assert not record.events
