@@ -66,7 +66,9 @@ def _shut_down(descriptor: int, address: str) -> None:
     """
     try:
         with socket.socket(fileno=os.dup(descriptor)) as connection:
-            if connection.getpeername()[0] == address:
+            other = connection.getpeername()
+            # By now it may be a Unix socket's, the door's for example: those have a name, perhaps an empty one.
+            if isinstance(other, tuple) and other[0] == address:
                 connection.shutdown(socket.SHUT_RDWR)
     except OSError:  # gone already, or no socket
         return
