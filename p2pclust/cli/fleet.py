@@ -14,6 +14,8 @@ from p2pclust.cli.output import people, put_json
 from p2pclust.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from p2pclust.fleet.inventory import Host, Inventory
 
 __all__ = ["app"]
@@ -59,10 +61,11 @@ def up(
 ) -> None:
     """Bring the fleet to what the inventory says. A second time changes nothing.
 
-    Peers that are new are started. One whose entry, keys or copied data changed is started again, no other is. One that
-    is no longer in the inventory is told to leave; its folder stays. One that was given up is tried again. On each host a
-    small supervisor starts again whatever ends, at longer and longer intervals, and gives up a peer that fails five times
-    in a row within ten seconds. Exits with 3 if a host cannot be reached or a peer does not run.
+    Peers that are new are started, and the fleet's roster is given to those that run. One whose entry, keys or copied data
+    changed is started again, no other is. One that is no longer in the inventory is told to leave; its folder stays. One
+    that was given up is tried again. On each host a small supervisor starts again whatever ends, at longer and longer
+    intervals, and gives up a peer that fails five times in a row within ten seconds. Exits with 3 if a host cannot be
+    reached or a peer does not run.
 
     \b
     Example:
@@ -268,7 +271,17 @@ def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, st
             for name in names:
                 peer = answer["peers"].get(name, {})
                 console.print(f"{name} on {host}: {_WORDS[change]}{_how(peer)}", soft_wrap=True)
+        _tell_roster(console, host, answer.get("roster", {}))
     _complain(failed)
+
+
+def _tell_roster(console: Console, host: str, roster: Mapping[str, Any]) -> None:
+    if roster.get("newer"):
+        console.print(
+            f"{roster['peer']} on {host}: has taken roster {roster['serial']}, and passes it on", soft_wrap=True
+        )
+    elif "error" in roster:
+        console.print(f"{host}: nobody there has taken the roster: {roster['error']}", soft_wrap=True)
 
 
 def _how(peer: Mapping[str, Any]) -> str:

@@ -47,6 +47,12 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
         A tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that a copy that breaks
         off changes nothing that runs.
 
+    Returns
+    -------
+    dict
+        ``changes``, ``roster`` (what a peer that runs said to the roster that came: ``peer``, ``serial``, ``newer``; or
+        ``error``), and what `status` returns.
+
     Raises
     ------
     UsageError, FleetError
@@ -60,10 +66,11 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
             _until(lambda: not _kept(), _START_S, "the supervisor that is ending has not ended")
             _start_supervisor()
             changes = {"new": sorted(json.loads(plan)["peers"])}
+        roster = _tell_roster(changes.get("unchanged", ()))
         started = [name for key in ("new", "changed", "again") for name in changes.get(key, ())]
         with contextlib.suppress(FleetError):  # who is not ready by then is seen in the answer
             _until(lambda: _settled(started), wait_s, "")
-        return {"changes": changes} | status()
+        return {"changes": changes, "roster": roster} | status()
 
 
 def status() -> dict[str, Any]:
@@ -214,6 +221,25 @@ def _settled(names: Sequence[str]) -> bool:
     """Whether each of these peers has come up, or was given up."""
     peers = _ask({"do": "status"})["peers"]
     return all(peers[name]["status"] in ("running", "given-up") for name in names if name in peers)
+
+
+def _tell_roster(names: Sequence[str]) -> dict[str, Any]:
+    """Give the fleet roster that came to one of the peers that run: the others have it from there.
+
+    Those that were just started read it themselves, but nobody lets a new device in who has not heard of it.
+    """
+    if not names or not Path("roster.json").exists():
+        return {}
+    from p2pclust.fleet.asking import Door  # noqa: PLC0415 - not everybody has somebody to tell
+
+    why = ""
+    for name in names:
+        try:
+            with Door(Path("peers", name, "state")) as door:
+                return door.ask("roster", within_s=_DOOR_S, data=Path("roster.json").read_bytes())
+        except P2PClustError as error:
+            why = f"{name}: {error}"
+    return {"error": why}
 
 
 def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
