@@ -28,6 +28,8 @@ from p2pclust.fleet.supervisor import ASK, LOCK, LOG, PLAN, STATE
 
 __all__ = ["main"]
 
+#: Of the fleet's signing key: whoever typed it for another command did not mean to give it to what lives for months.
+_PASSPHRASE: Final = "P2PCLUST_PASSPHRASE"
 _LOOK_S: Final = 0.1
 _START_S: Final = 20.0  # a supervisor that does not answer by then has failed
 _ANSWER_S: Final = 5.0
@@ -190,6 +192,7 @@ def _start_supervisor() -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "p2pclust.fleet.supervisor", str(Path.cwd())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={name: value for name, value in os.environ.items() if name != _PASSPHRASE},
         )  # fmt: skip
 
     def answers() -> bool:

@@ -130,6 +130,15 @@ class TestUp:
         peer = host.up({"a": READY}, wait_s=20.0)["peers"]["a"]
         assert (peer["status"], peer["says"]) == ("running", "linked")
 
+    def test_a_passphrase_that_was_in_the_environment_is_not_in_that_of_peers(
+        self, host: HostFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("P2PCLUST_PASSPHRASE", "secret")
+        monkeypatch.setenv("A_SETTING", "kept")
+        host.up({"a": "import os; print(sorted(os.environ), flush=True); import signal; signal.pause()"})
+        until(lambda: "A_SETTING" in host.log("a"))
+        assert "P2PCLUST_PASSPHRASE" not in host.log("a")
+
     def test_a_second_supervisor_is_refused(self, host: HostFolder) -> None:
         host.up({"a": LIVES})
         command = [sys.executable, "-m", "p2pclust.fleet.supervisor", str(host.folder)]

@@ -30,7 +30,7 @@ N_PORTS = 10
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here: apt-get install bash"),
 ]
 
@@ -100,7 +100,7 @@ def test_the_page_works_by_copy_and_paste(short: Path) -> None:
             stderr=said, start_new_session=True,
         )  # fmt: skip
     try:
-        code = shell.wait(280)
+        code = shell.wait(580)
     finally:
         # Of what it started, nothing may be left, however it ended; the page itself ends all that it starts.
         left = processes_alive(home) if shell.poll() == 0 else {}
