@@ -30,8 +30,8 @@ def simulate(
         str | None,
         typer.Option(
             metavar="ID",
-            help="fedcref: peers run jobs within their job; leaderless: nobody aggregates; by default llf-cm or llf-fcm, "
-            "as drawn.",
+            help="fedcref: peers run jobs within their job; leaderless: nobody aggregates; cancel: somebody wants the job "
+            "ended; series: it is repeated; by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -114,8 +114,8 @@ def _check(asked: Asked) -> None:
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
-    elif protocol not in (None, "leaderless"):
-        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, or nothing")
+    elif protocol not in (None, "leaderless", "cancel", "series"):
+        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, or nothing")
     if mutant is None:
         return
     from p2pclust.simulation.mutants import DESK_MUTANTS, MUTANTS  # noqa: PLC0415

@@ -37,7 +37,7 @@ class Finding:
 class Asked(NamedTuple):
     """What a person wants tried."""
 
-    protocol: str | None = None  # "fedcref" and "leaderless" have seeds of their own
+    protocol: str | None = None  # "fedcref", "leaderless", "cancel" and "series" have seeds of their own
     mutant: str | None = None
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
@@ -50,10 +50,17 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(2))]
     ['', '']
     """
-    from p2pclust.simulation import fedcref_swarm, leaderless_swarm, swarm  # noqa: PLC0415 - NumPy and all of the agent
+    from p2pclust.simulation import (  # noqa: PLC0415 - NumPy and all of the agent
+        cancel_swarm,
+        fedcref_swarm,
+        leaderless_swarm,
+        series_swarm,
+        swarm,
+    )
     from p2pclust.simulation.mutants import planted  # noqa: PLC0415
 
-    run = {"fedcref": fedcref_swarm.run, "leaderless": leaderless_swarm.run}.get(asked.protocol or "", swarm.run)
+    own = {"fedcref": fedcref_swarm, "leaderless": leaderless_swarm, "cancel": cancel_swarm, "series": series_swarm}
+    run = own[asked.protocol].run if asked.protocol in own else swarm.run
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
             try:

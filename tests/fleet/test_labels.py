@@ -1,0 +1,115 @@
+"""Labels that follow from a result: of own rows, of other rows, as CSV in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from p2pclust.errors import DataError, UsageError
+from p2pclust.fleet import labels
+from p2pclust.fleet.handing_in import Finished, drift
+from p2pclust.protocols import engine
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.office import Office
+from p2pclust.protocols.repeated import continued
+from p2pclust.protocols.runner import conclude, run_in_process
+
+ROSTER = ["a", "b"]
+
+
+def finished(protocol: str, rows: list[Local], features: tuple[str, ...] = ("x", "y"), **parameters: Any) -> Finished:
+    job = cluster_job(protocol, **parameters)
+    office = Office(1) if job.at_desk else None
+    state = run_in_process(job, rows, None, *([office] if office else []))
+    assert state.status == "done", state.reason
+    told = {"roster": ROSTER, "features": list(features), "number": 0}
+    if office is None:
+        return Finished("job-1", told, job, state)
+    blobs = {digest: office.blobs[digest] for digest in engine.results(job, state)}
+    return Finished("job-1", told, job, state, blobs, office.desk(0).note)
+
+
+@pytest.fixture
+def rows() -> list[Local]:
+    rng = np.random.default_rng(0)
+    return [Local(np.concatenate([rng.normal(at, 0.2, (9, 2)) for at in ((0, 0), (5, 5))])) for _ in ROSTER]
+
+
+def test_a_hard_clustering_has_labels_only(rows: list[Local]) -> None:
+    found = finished("llf-cm", rows, n_clusters=2, scaling="minmax")
+    told, degrees = labels.labelled(found, rows[0], own=0)
+    assert told.tolist() == conclude(found.job, found.state, rows)[0]["labels"].tolist()
+    assert degrees is None
+    assert labels.labelled(found, Local([[5.0, 5.0], [0.0, 0.1]]))[0].tolist() == [told[9], told[0]]
+
+
+def test_a_fuzzy_one_has_memberships(rows: list[Local]) -> None:
+    found = finished("llf-fcm", rows, n_clusters=2, scaling="zscore", fuzzifier=1.5)
+    told, degrees = labels.labelled(found, rows[0], own=0)
+    assert degrees is not None
+    assert degrees.sum(axis=1) == pytest.approx(1.0)
+    assert told.tolist() == degrees.argmax(axis=1).tolist()
+
+
+def test_a_vertical_one_labels_the_rows_of_the_job_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(at, 0.2, (9, 2)) for at in ((0, 0), (5, 5))])
+    parts = [Local(X[:, [0]], ids=np.arange(18)), Local(X[:, [1]], ids=np.arange(18))]
+    found = finished("vertical-cm", parts, ("x",), n_clusters=2)
+    told, _ = labels.labelled(found, parts[0], own=0)
+    assert len(set(told[:9])) == len(set(told[9:])) == 1
+    assert told[0] != told[9]
+    monkeypatch.setattr(labels, "result_of", lambda door, job: found)
+    with pytest.raises(UsageError, match="nobody whole centers"):
+        labels.label_file(None, "job-1", tmp_path / "rows.csv")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_fedcref_labels_others_by_the_model_that_fits_best(rows: list[Local]) -> None:
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    many = [Local(np.concatenate([rng.normal(at, 0.05, (30, 2)) for at in ((0.2, 0.2), (0.8, 0.8))])) for _ in ROSTER]
+    found = finished(
+        "fedcref", many, scaling="minmax", initial="kmeans", n_local_clusters=2, hidden=[4], output="linear", epochs=40,
+        batch=16, rounds=2, min_rows=4, learning_rate=0.02, federated_rate=0.02, max_refinements=2,
+    )  # fmt: skip
+    own, _ = labels.labelled(found, many[0], own=0)
+    assert own.shape == (60,)
+    if found.blobs:
+        others, _ = labels.labelled(found, many[0])
+        assert others.shape == (60,)
+        assert set(others.tolist()) <= set(range(10))
+
+
+def test_the_cells_of_a_file_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Local]
+) -> None:
+    found = finished("llf-fcm", rows, n_clusters=2)
+    monkeypatch.setattr(labels, "result_of", lambda door, job: found)
+    file = tmp_path / "rows.csv"
+    file.write_text("label,y,x\n007,5.00,4.9\n008,0.1,0\n", encoding="utf-8")
+    table = labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
+    assert table.header == ["label", "y", "x", "label_", "membership_0", "membership_1"]
+    (first, second) = list(table.rows())
+    assert (first[:3], second[:3]) == (["007", "5.00", "4.9"], ["008", "0.1", "0"])
+    assert first[3] != second[3]
+    file.write_text("a,b,c\n1,2,3\n", encoding="utf-8")
+    with pytest.raises(DataError, match="3 columns, but the job has 2 features"):
+        labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
+    assert len(list(labels.label_file(None, "job-1", file, [1, 2]).rows())) == 1  # type: ignore[arg-type]
+
+
+def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
+    found = finished("llf-cm", rows, n_clusters=2, tol=0.0, max_rounds=3)
+    assert drift(found) is None
+    moved = [Local(local.X + np.array([0.3, 0.4])) for local in rows]
+    job = continued(found.job, found.state)
+    state = run_in_process(job, moved)
+    told = drift(Finished("job-2", {**found.told, "number": 1}, job, state))
+    assert told is not None
+    assert told["each"] == pytest.approx([0.5, 0.5])
+    assert told["frobenius"] == pytest.approx(0.5 * 2**0.5)
