@@ -27,7 +27,7 @@ __all__ = ["SeriesSwarm", "run"]
 _EVERY_S: Final = 4.0
 _MORE_TURNS: Final = 2  # after everything healed
 _MOST_ROWS: Final = 60
-_QUIET_S: Final = 30.0
+_QUIET_S: Final = 12.0
 
 
 class _Turns(Observer):

@@ -198,6 +198,12 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     assert ended["outcome"] == "cancelled"
     assert first not in [told["job"] for told in fleet.json("jobs", "--all")["jobs"]]  # only the last turns are kept
 
+    # A peer that was killed left its socket behind; its next life takes the place.
+    fleet.end("a", signal.SIGKILL)
+    assert "is it running?" in fleet.run("status", code=3).err
+    fleet.start("a")
+    fleet.until_alive("b", "c")
+
     # What is wrong is said in one line.
     for words, code, line in [
         (("submit", "llf-cm"), 2, "submit: protocol 'llf-cm' needs clusters"),

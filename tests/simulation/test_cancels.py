@@ -11,14 +11,14 @@ from p2pclust.simulation.mutants import planted
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
-def test_a_job_ends_once_cancelled_or_done(overlay: str | None) -> None:
+@pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 16), ("sparse", 6), ("moving", 6)])
+def test_a_job_ends_once_cancelled_or_done(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(16):
+    for seed in range(n_seeds):
         outcome = cancel_swarm.run(seed, overlay=overlay)
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
         counts += outcome.counts
-    assert counts["cancelled"] >= 4
+    assert counts["cancelled"] >= n_seeds // 2
     if overlay is None:
         assert counts["done in spite of a cancel"] >= 1
 
