@@ -55,6 +55,9 @@ def peer(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any key of the file, as TOML writes it; may be repeated."),
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Run without keys where others can reach it: nothing is protected.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only check the configuration, and that the data can be read.")
     ] = False,
@@ -78,11 +81,21 @@ def peer(
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     told = {key: value for key, value in given.items() if value is not None}
-    checked = load_config(config, told, settings or (), try_command=check)
+    checked = load_config(config, told, settings or (), try_command=check, insecure=insecure)
     if check:
         sys.stderr.write(f"{checked['name']}: the configuration is fine\n")
     else:
         become(checked)
+
+
+def _made_up_keys(config: Mapping[str, Any]) -> Path:
+    """Write the bundle of a peer without keys, so that it starts like any other."""
+    from p2pclust.transport.insecure import insecure_bundle  # noqa: PLC0415
+    from p2pclust.transport.key_files import write  # noqa: PLC0415
+
+    file = Path(config["state_dir"]) / "insecure.bundle"
+    write(file, insecure_bundle(config["name"], config["join"]).to_bytes(), 0o600)
+    return file
 
 
 def become(config: Mapping[str, Any]) -> None:
@@ -100,6 +113,8 @@ def become(config: Mapping[str, Any]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Told here, because asking for it imports an e-mail parser, which a running peer would keep.
         told = {**config, "version": version("p2pclust")}
+        if "bundle" not in told:
+            told |= {"bundle": str(_made_up_keys(config)), "insecure": True}
         file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"state_dir {file.parent}: cannot be written ({error.strerror}): choose another") from None

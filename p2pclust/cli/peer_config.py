@@ -17,6 +17,7 @@ from p2pclust.peer.device import fitness
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.toml_files import apply_override, read_toml
+from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
 __all__ = ["PeerConfig", "load_config"]
@@ -39,7 +40,8 @@ class PeerConfig(BaseModel):
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
     #: Whether it announces itself on the local network, and tries whoever does.
     mdns: bool = False
-    bundle: Annotated[str, Field(min_length=1)]
+    #: Its keys. Without any it listens on this device only, unless the option --insecure is typed.
+    bundle: Annotated[str, Field(min_length=1)] | None = None
     #: A newer fleet roster than the one in the bundle, if there is one.
     roster: Annotated[str, Field(min_length=1)] | None = None
     #: A file, a folder, or a table with a command.
@@ -73,7 +75,12 @@ class PeerConfig(BaseModel):
 
 
 def load_config(
-    file: Path | None, options: Mapping[str, Any], settings: Sequence[str] = (), *, try_command: bool = False
+    file: Path | None,
+    options: Mapping[str, Any],
+    settings: Sequence[str] = (),
+    *,
+    try_command: bool = False,
+    insecure: bool = False,
 ) -> dict[str, Any]:
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
@@ -88,6 +95,8 @@ def load_config(
     try_command : bool
         Whether a command that reads the data is run now, to see whether its output can be used. A peer runs it anyway
         when it starts.
+    insecure : bool
+        Whether a peer without keys may listen where others can reach it.
 
     Raises
     ------
@@ -107,7 +116,7 @@ def load_config(
         config = PeerConfig.model_validate(document)
     except ValidationError as error:
         raise UsageError(explain(where, error, PeerConfig)) from error
-    roster = _check_keys(config, where)
+    roster = _check_keys(config, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     _check_extras(config, where)
@@ -169,7 +178,26 @@ def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
     return data | {"cwd": str(cwd)}
 
 
-def _check_keys(config: PeerConfig, where: str) -> Roster:
+def _without_keys(config: PeerConfig, where: str, *, insecure: bool) -> Roster:
+    """Return the roster of a fleet without keys: whoever is named here. Nobody else is ever met, so all name all."""
+    if config.roster is not None:
+        raise UsageError(f"{where}: roster = {config.roster!r}: without a bundle there is no fleet that signed it")
+    for key, place in (("listen", config.listen), ("door", config.door)):
+        if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
+            raise UsageError(
+                f"{where}: {key} = {place!r}, and no bundle: everybody who reaches this address could read and change "
+                "everything. Make keys with `p2pclust keys`, or type --insecure"
+            )
+    roster = insecure_bundle(config.name, _joins(config)["join"]).roster
+    assert roster is not None, "it is made with one"
+    return roster
+
+
+def _check_keys(config: PeerConfig, where: str, *, insecure: bool) -> Roster:
+    if config.bundle is None:
+        return _without_keys(config, where, insecure=insecure)
+    if insecure:
+        raise UsageError(f"{where}: bundle = {config.bundle!r}, and --insecure: choose one")
     bundle = load_bundle(config.bundle)
     roster = newest_roster(bundle, config.bundle, config.roster)
     if bundle.name != config.name:

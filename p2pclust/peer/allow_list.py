@@ -84,6 +84,8 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
     if kept != roster.to_bytes():
         store.write([(TABLE, CURRENT, roster.to_bytes())])
     check_own(bundle, roster, _wall())
+    if config.get("insecure"):
+        watch("insecure", {"peers": list(roster.names), "hint": "no keys: whoever reaches this peer can be any other"})
     return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop())
 
 

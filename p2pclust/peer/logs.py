@@ -47,6 +47,7 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "fault": "warning",
     "fenced": "debug",
     "finished": "info",
+    "insecure": "error",
     "job": "info",
     "late-answer": "debug",
     "left": "info",

@@ -11,7 +11,9 @@ import pytest
 
 from p2pclust.cli import peer
 from p2pclust.cli.peer_config import load_config
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.errors import UsageError
+from p2pclust.transport.insecure import insecure_bundle
+from p2pclust.transport.keys import load_bundle, newest_roster, throwaway_fleet, write_fleet
 
 from .conftest import Cli
 
@@ -235,3 +237,60 @@ def test_a_nan_is_refused_before_the_peer_joins(cli: Cli, device: Path) -> None:
     ended = cli("peer", "--config", "peer.toml")
     assert ended.code == 2
     assert ended.err.startswith("error: rows.csv: row 2, column 2 (h): nan is not a finite number")
+
+
+def keyless(device: Path, **changes: Any) -> None:
+    """A configuration without keys."""
+    kept = {key: value for key, value in CONFIG.items() if key not in ("bundle", "roster")}
+    write_toml(device / "peer.toml", kept | changes)
+
+
+def test_without_keys_a_peer_listens_on_this_device(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyless(device)
+    assert cli("peer", "--config", "peer.toml", "--check").code == 0
+    assert not (device / "state").exists()
+    monkeypatch.setattr(os, "execv", lambda program, arguments: None)
+    assert cli("peer", "--config", "peer.toml").code == 0
+    told = json.loads((device / "state" / "peer.json").read_text())
+    assert told["insecure"] is True
+    bundle = load_bundle(told["bundle"])
+    assert newest_roster(bundle, told["bundle"], None).names == ("meter-01", "meter-02")
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "line"),
+    [
+        ({"listen": "10.0.0.1:7001"}, (), "peer.toml: listen = '10.0.0.1:7001', and no bundle: everybody who reaches"),
+        ({"door": "10.0.0.1:7400"}, (), "peer.toml: door = '10.0.0.1:7400', and no bundle: everybody who reaches"),
+        (
+            {"bundle": "keys/meter-01.bundle"},
+            ("--insecure",),
+            "peer.toml: bundle = 'keys/meter-01.bundle', and --insecure",
+        ),
+        ({"roster": "keys/roster.json"}, (), "peer.toml: roster = 'keys/roster.json': without a bundle"),
+    ],
+)
+def test_a_door_left_open_has_to_be_wanted(
+    cli: Cli, device: Path, changes: dict[str, Any], options: tuple[str, ...], line: str
+) -> None:
+    keyless(device, **changes)
+    ended = cli("peer", "--config", "peer.toml", *options)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert ended.err.startswith(f"error: {line}")
+    assert not (device / "state").exists()
+
+
+def test_it_can_be_wanted(cli: Cli, device: Path) -> None:
+    keyless(device, listen="10.0.0.1:7001")
+    assert cli("peer", "--config", "peer.toml", "--insecure", "--check").code == 0
+
+
+def test_keys_that_protect_nothing_are_no_fleets(tmp_path: Path) -> None:
+    """Peers without keys meet nobody who has some: no roster of theirs is believed, and theirs believe no other."""
+    _, bundles = throwaway_fleet(["meter-01"])
+    made_up = insecure_bundle("meter-01", ["meter-02"])
+    assert made_up.roster is not None
+    (tmp_path / "roster.json").write_bytes(made_up.roster.to_bytes())
+    with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
+        newest_roster(bundles["meter-01"], "a.bundle", tmp_path / "roster.json")
+    assert made_up.roster.name_of(bundles["meter-01"].curve_public) is None

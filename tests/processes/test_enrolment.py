@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +86,24 @@ def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
         until(lambda: len(fleet.finished(*now)) == 5, 60.0, "the newcomer's job did not finish")
         assert fleet.verbs(newcomer, "job")[0]["roster"] == now
         assert fleet.verbs("p00", "submitted")[-1]["roster"] == now
+
+
+def test_peers_without_keys_meet_on_one_machine(home: Path) -> None:
+    """And say so."""
+    with Fleet(home, arrays(3)) as fleet:
+        keyed, *keyless = fleet.names[::-1]
+        for name in keyless:
+            file = home / name / "peer.toml"
+            lines = file.read_text().splitlines()
+            lines = [line for line in lines if not line.startswith(("bundle", "roster", "join"))]
+            others = [f"{other}@{fleet.listen[other]}" for other in fleet.names if other != name]
+            file.write_text("\n".join([*lines, f"join = {others}"]) + "\n")
+        for name in (keyed, *keyless):
+            with (home / name / "peer.log").open("ab") as log:
+                command = [sys.executable, "-m", "p2pclust", "peer", "--config", str(home / name / "peer.toml")]
+                fleet.processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(lambda: all(fleet.verbs(name, "member") for name in keyless), 40.0, "they did not meet")
+        until(lambda: fleet.verbs(keyed, "no-answer"), 20.0, "the one with keys waits for no answer")
+        assert all(fleet.verbs(name, "insecure") for name in keyless)
+        assert {line["member"] for name in keyless for line in fleet.verbs(name, "member")} == set(keyless)
+        assert not fleet.verbs(keyed, "member")
