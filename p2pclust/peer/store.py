@@ -14,7 +14,7 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
 """
+#: What brings a store of each schema to the next one, in one transaction with its new number (SQLite's `user_version`).
+#: The first stores had no number; all else in them is as in schema 1.
+_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (lambda db: None,)
 _FILE = "store.sqlite3"
 _BLOBS = "blobs"
 #: A short log is soon overwritten in place, and syncing a file whose size stays is several times cheaper than one that
@@ -53,6 +56,23 @@ def _checksum(*parts: object) -> bytes:
     return hashlib.blake2b(msgpack.packb(parts), digest_size=16).digest()
 
 
+def _number_of(path: Path) -> int:
+    """The number of a store's schema as its file says, without opening it as a database; 0 where there is none."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        header = file.read(64)
+    return int.from_bytes(header[60:64], "big") if header.startswith(b"SQLite format 3\0") else 0
+
+
+def _refuse_newer(path: Path, number: int) -> None:
+    if number > len(_MIGRATIONS):
+        raise FleetError(
+            f"{path} was written by a newer release of p2pclust (schema {number}, this one knows {len(_MIGRATIONS)}): "
+            "install that release again; the store was left as it is"
+        )
+
+
 def _unusable(error: sqlite3.DatabaseError) -> bool:
     """Whether the file may be sound, but is held by another or lies on a disk that is full, failing or read-only."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
@@ -69,6 +89,7 @@ class Store:
         self._log = directory / f"{_FILE}-wal"
         self.set_aside: Path | None = None  # where a damaged file went
         self._lock = threading.Lock()
+        _refuse_newer(self.path, _number_of(self.path))  # before it is opened: that alone could change the file
         try:
             self._open()
         except sqlite3.DatabaseError as error:
@@ -90,12 +111,13 @@ class Store:
             self._db.executescript(_SCHEMA)
             self._blobs = BlobFiles(self._blobs_path)
             self._check()
+            self._migrate()
             # Each life begins with an empty log: the rest of a transaction that was cut off in an earlier life could not
             # be told from commits of this one. It also syncs a commit that a killed peer had written but not synced.
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             if self._get("self", "store_id") is None:
                 self.write([("self", "store_id", os.urandom(16).hex().encode())])
-        except (sqlite3.DatabaseError, FleetError) as error:
+        except BaseException as error:
             if isinstance(error, sqlite3.DatabaseError) and not _unusable(error):
                 self._put_aside()  # before it is closed: SQLite would write the log into the file and delete it
             self._db.close()
@@ -120,6 +142,17 @@ class Store:
                 raise sqlite3.DatabaseError("a state that was adopted is damaged")
         if not empty and self._get("self", "store_id") is None:
             raise sqlite3.DatabaseError("the store has lost its id")
+
+    def _migrate(self) -> None:
+        """Bring the rows of an older release to this one's schema, or leave everything as it is."""
+        (number,) = self._db.execute("PRAGMA user_version").fetchone()
+        _refuse_newer(self.path, number)
+        if number == len(_MIGRATIONS):
+            return
+        with self._transaction():
+            for migration in _MIGRATIONS[number:]:
+                migration(self._db)
+            self._db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
 
     def _put_aside(self) -> None:
         number = 1

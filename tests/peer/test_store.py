@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.peer import store as store_module
 from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.core import Stored
 from p2pclust.peer.store import Store
@@ -355,3 +356,74 @@ def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path: Path) -
 def test_the_exit_code_of_a_failing_disk_is_that_of_a_fleet_that_could_not_finish() -> None:
     assert FleetError.exit_code == 3
     assert UsageError.exit_code == 2
+
+
+class TestSchema:
+    """Stores of other releases."""
+
+    @staticmethod
+    def old_store(directory: Path) -> Path:
+        """Make the store that is dumped beside this file."""
+        directory.mkdir()
+        db = sqlite3.connect(directory / FILE)
+        db.executescript((Path(__file__).parent / "store_of_schema_0.sql").read_text(encoding="utf-8"))
+        db.close()
+        return directory
+
+    @staticmethod
+    def number(directory: Path) -> int:
+        db = sqlite3.connect(directory / FILE)
+        try:
+            return int(db.execute("PRAGMA user_version").fetchone()[0])
+        finally:
+            db.close()
+
+    def test_of_the_first_release_is_brought_to_this_one(self, tmp_path: Path) -> None:
+        directory = self.old_store(tmp_path / "state")
+        assert self.number(directory) == 0
+        for _ in range(2):
+            store, stored = opened(directory)
+            assert store.set_aside is None
+            assert (stored.store_id, stored.incarnation) == (bytes(range(16)).hex(), 7)
+            assert stored.tables["job"] == {"job-1": b"document"}
+            assert msgpack.unpackb(stored.tables["ballot"]["job-1"]) == [3, "meter-02"]
+            assert msgpack.unpackb(stored.tables["register"]["job-1"])[:2] == [3, 4]
+            store.close()
+            assert self.number(directory) == len(store_module._MIGRATIONS)
+
+    def test_each_step_is_taken_once_and_in_order(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        taken: list[str] = []
+        directory = self.old_store(tmp_path / "state")
+        steps = (*store_module._MIGRATIONS, lambda db: taken.append("to 2"), lambda db: taken.append("to 3"))
+        monkeypatch.setattr(store_module, "_MIGRATIONS", steps)
+        Store(directory).close()
+        Store(directory).close()
+        assert (taken, self.number(directory)) == (["to 2", "to 3"], 3)
+
+    def test_one_that_fails_leaves_everything_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        directory = self.old_store(tmp_path / "state")
+
+        def fails(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM rows")
+            raise RuntimeError("half way")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store_module, "_MIGRATIONS", (fails,))
+            with pytest.raises(RuntimeError, match="half way"):
+                Store(directory)
+        assert self.number(directory) == 0
+        store, stored = opened(directory)
+        assert stored.tables["job"] == {"job-1": b"document"}
+        store.close()
+
+    def test_of_a_newer_release_is_refused_and_left_alone(self, tmp_path: Path) -> None:
+        directory = self.old_store(tmp_path / "state")
+        db = sqlite3.connect(directory / FILE)
+        db.execute("PRAGMA user_version = 9")
+        db.close()
+        before = {path.name: path.read_bytes() for path in directory.iterdir()}
+        with pytest.raises(FleetError, match=r"newer release of p2pclust \(schema 9, this one knows 1\)") as caught:
+            Store(directory)
+        assert caught.value.exit_code == 3
+        assert "\n" not in str(caught.value)
+        assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
