@@ -290,6 +290,22 @@ class TestReceiving:
 
         bench(test)
 
+    def test_another_major_version_is_said_once_with_both(self, bench: Run) -> None:
+        header = b"\x93\x02" + encode(BEAT)[0][2:]
+
+        async def test(b: Bench) -> None:
+            b.start()
+            for _ in range(3):
+                b.shell.receive("other", [header], Lane.CONTROL)
+            b.shell.receive("another", [b"\x93\xc3" + header[2:]], Lane.CONTROL)
+            assert b.links.counters.dropped == {"malformed": 4}
+            assert [(verb, fields["member"], fields["theirs"], fields["ours"]) for verb, fields in b.told] == [
+                ("other-version", "other", "2", "1"), ("other-version", "another", "True", "1"),
+            ]  # fmt: skip
+            assert b.core.events == [Started()]
+
+        bench(test)
+
     @pytest.mark.parametrize(
         "frames",
         [

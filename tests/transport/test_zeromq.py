@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket as plain
+from dataclasses import replace
 
 import pytest
 import zmq
@@ -15,6 +16,7 @@ from p2pclust.transport import channel as channel_module
 from p2pclust.transport import zeromq as zeromq_module
 from p2pclust.transport.keys import Roster, throwaway_fleet
 from p2pclust.transport.links import Lane
+from p2pclust.transport.roster import OPERATOR
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -134,6 +136,23 @@ def test_the_connections_of_a_key_that_left_the_roster_end(net):
         assert net.inbox["b"][-1][0] == "c"
         assert not b.send("a", [b"x"], Lane.CONTROL)  # our own link to it is closed as well
         assert c.counters.dropped == {}
+
+    net.run(test())
+
+
+def test_an_operators_key_is_none_of_a_peers(net):
+    """It is good at the door, where `ZmqLinks` admits it by another domain."""
+
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        entries = [replace(p, role=OPERATOR) if p.name == "a" else p for p in net.roster.peers]
+        b.set_roster(Roster(net.roster.fleet_id, 9, tuple(entries), b""))
+        a.connect("b", b.address)
+        a.send("b", [b"hello"], Lane.CONTROL)
+        await net.until(lambda: b.counters.dropped.get("not admitted: stranger"))
+        key = net.bundles["a"].curve_public
+        assert b._may_ask(key)
+        assert not b._may_ask(b"0" * 40)
 
     net.run(test())
 
