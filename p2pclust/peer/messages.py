@@ -156,7 +156,7 @@ class RosterRequest(Message):
 class RosterCopy(Message):
     """The fleet roster as the fleet's key signed it."""
 
-    kind = "roster"
+    kind = "roster-copy"
     parts: tuple[Frame, ...]
 
 
