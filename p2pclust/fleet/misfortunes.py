@@ -113,10 +113,14 @@ class Misfortunes:
             if fault.job == job:
                 self._all(number, fault, fault.who, {"job_number": job})
         asked = {name: told["number"] for name, told in self._suffers.items() if "number" in told}
-        here = [name for name in asked if self._children[name].alive and name not in self.paused]
+        here = [name for name in asked if self._answers(name)]
         await self._until(lambda: all(self._answered.get(name, 0) >= asked[name] for name in here), _ENDS_S)
         await self._until(lambda: not any(self._children[name].alive for name in self._ending), _ENDS_S)
         self._ending.clear()
+
+    def _answers(self, name: str) -> bool:
+        child = self._children[name]
+        return child.alive and not child.asleep and name not in self.paused
 
     def cancel(self) -> None:
         """Let nothing more happen."""

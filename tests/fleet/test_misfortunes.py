@@ -124,6 +124,13 @@ class TestComingAndGoing:
         again = a_fleet(rows(5), jobs, Fault("leave", ("p01",), seconds=0.01), Fault("join", ("p01",), job=1))
         assert "p01" in carry_out("simulated", again).jobs[1].roster
 
+    def test_who_was_killed_joins_again_from_its_disk_and_finishes(self) -> None:
+        faults = [Fault("kill", ("p02",), seconds=0.9), Fault("join", ("p02",), seconds=4.0)]
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), *faults)
+        result = carry_out("simulated", spec)
+        assert [event["life"] for event in by_verb(result, "started") if event["peer"] == "p02"] == [1, 2]
+        assert_kept_promises(spec, result)
+
     def test_drained_is_gone(self) -> None:
         spec = a_fleet(rows(5), a_job(), Fault("drain", ("p02",), round=3, phase="adopting"))
         assert_kept_promises(spec, carry_out("simulated", spec), gone=["p02"])
