@@ -138,7 +138,7 @@ class Chronicle:
             "started": self._started, "exited": self._exited, "left": self._leaves, "fault": self._fault,
             "resumed": self._resumed, "submitted": self._submitted, "job": self._job, "elected": self._elected,
             "combined": self._combined, "finished": self._finishes, "waiting": self._waiting, "link": self._link,
-            "asleep": self._asleep, "awake": self._resumed, "drained": self._drained, "recovered": self._recovered,
+            "asleep": self._asleep, "awake": self._wakes, "drained": self._drained, "recovered": self._recovered,
         }  # fmt: skip
         for event in self.events:
             known = verbs.get(event["verb"])
@@ -177,7 +177,12 @@ class Chronicle:
         self.away.setdefault(peer, []).append(Span(start, end, what))
 
     def _goes(self, peer: str, t: float, what: str) -> None:
-        self._gone.setdefault(peer, (t, what))
+        since, before = self._gone.get(peer, (t, what))
+        if before.startswith(ASLEEP) and not what.startswith(ASLEEP):
+            # It died in its sleep, and will not wake up from that.
+            self._add_away(peer, since, t, before)
+            since, before = t, what
+        self._gone[peer] = (since, before)
         # A paused or sleeping aggregator may go on; a dead one does not.
         dead = what != DONE["pause"] and not what.startswith(ASLEEP)
         for job in [job for job, term in self._open.items() if term.peer == peer and dead]:
@@ -221,6 +226,11 @@ class Chronicle:
 
     def _asleep(self, event: Event, t: float) -> None:
         self._goes(event["peer"], t, f"{ASLEEP}: {event['why']}")
+
+    def _wakes(self, event: Event, t: float) -> None:
+        # The plan of a device goes on after its peer has died.
+        if self._gone.get(event["peer"], (t, ""))[1].startswith(ASLEEP):
+            self._returns(event["peer"], t)
 
     def _drained(self, event: Event, t: float) -> None:
         self.strikes.append(Strike(t, event["peer"], "drain", f"{event['peer']} {DONE['drain']}"))

@@ -160,7 +160,7 @@ def _sections(story: RunStory) -> list[Section]:
 
 def _expected(story: RunStory) -> Section | None:
     expectations = story.result["expectations"]
-    verdicts = [(bool(item["held"]), item["what"], _found(item["value"])) for item in expectations]
+    verdicts = [(bool(item["held"]), item["what"], _found(item)) for item in expectations]
     return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
 
 
@@ -302,9 +302,10 @@ def _words(event: Event) -> str:
     return f"{event['verb']}: {more}" if more else str(event["verb"])
 
 
-def _found(value: Any) -> str:
+def _found(item: Mapping[str, Any]) -> str:
+    value = item["value"]
     if value is None:
-        return "unknown"
+        return str(item.get("why") or "unknown")
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

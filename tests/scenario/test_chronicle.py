@@ -131,3 +131,14 @@ def test_sleep_is_no_failure_and_trouble_is_no_absence() -> None:
         "b loses messages",
         "b has an empty battery",
     ]
+
+
+def test_who_died_in_its_sleep_does_not_wake_up() -> None:
+    told = Chronicle(
+        [
+            *STARTED, event(1.0, "a", "asleep", why="plan"), event(2.0, "a", "exited", code=-9), event(3.0, "a", "awake"),
+            event(4.0, "a", "asleep", why="plan"), event(5.0, "b", "left"),
+        ],
+        "abc",
+    )  # fmt: skip
+    assert told.away == {"a": [Span(1.0, 2.0, "asleep: plan"), Span(2.0, 5.0, "ended")]}

@@ -149,5 +149,5 @@ def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
         left += share
     axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
     axes.axis("off")
-    drawing.figure.legend(loc="outside lower center", ncols=8, fontsize=9, frameon=False)
+    drawing.figure.legend(loc="outside lower center", ncols=5, fontsize=9, frameon=False)
     return drawing

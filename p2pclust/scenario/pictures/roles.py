@@ -104,9 +104,9 @@ def _draw_links(
     from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
 
     lines = [np.array([place_of[a], place_of[b]]) for a, b in links]
-    faint = float(np.clip(9.0 / math.sqrt(max(1, len(lines))), 0.12, 0.9))
+    faint = float(np.clip(6.0 / math.sqrt(max(1, len(lines))), 0.1, 0.85))
     top = max(load.values(), default=0)
-    widths = [0.5 + 4.5 * math.sqrt(load.get(link, 0) / top) if top else 1.0 for link in links]
+    widths = [0.5 + 4.5 * load.get(link, 0) / top if top else 1.0 for link in links]
     if len(links) > 5 * _POINTED:
         axes.add_collection(LineCollection(lines, colors=LINK, linewidths=widths, alpha=faint, zorder=1))
         return
