@@ -4,8 +4,8 @@ python benchmarks/fleet_size.py [--peers 40] [--started forked|by-hand|both] [--
 
 "forked" is the processes backend (one fork server); "by-hand" starts every peer with `p2pclust peer --config FILE`, as on
 devices of their own, with the bytecode of an installed package. Memory is PSS (proportional set size: pages that processes
-share are divided among them), as `smaps_rollup` tells it. Ends with 1 if what is wanted of the first is missed;
-the second is reported.
+share are divided among them), as the kernel tells it in `smaps_rollup`. Ends with 1 if what is wanted of the first is
+missed; the second is reported.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.cli.peer_config import load_config
+from p2pclust.fleet.asking import Door
 from p2pclust.fleet.children import ReservedPorts
+from p2pclust.fleet.handing_in import submit
 from p2pclust.fleet.processes import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.device import fitness
@@ -142,7 +143,7 @@ async def forked(n_peers: int, timing: str, rounds: int, watch_s: float) -> Meas
 
 
 class ByHand:
-    """Peers that were started one by one; the first has a pipe for its orders."""
+    """Peers that were started one by one."""
 
     def __init__(self, home: Path, n_peers: int, timing: str) -> None:
         self.home, self.devices = home, devices(n_peers)
@@ -178,20 +179,13 @@ class ByHand:
 
     def start(self) -> None:
         """Start all, one right after the other."""
-        for number, (name, *_) in enumerate(self.devices):
+        for name, *_ in self.devices:
             folder = self.home / name
-            command, pipe = [sys.executable, "-m", "p2pclust", "peer", "--config", str(folder / "peer.toml")], None
-            if number == 0:
-                config = load_config(folder / "peer.toml", {}) | {"control": "stdio"}
-                (folder / "peer.json").write_text(json.dumps(config))
-                command, pipe = [sys.executable, "-m", "p2pclust.peer.main", str(folder / "peer.json")], subprocess.PIPE
             with (folder / "peer.log").open("ab") as log:
+                command = [sys.executable, "-m", "p2pclust", "peer", "--config", str(folder / "peer.toml")]
                 self.processes.append(
-                    subprocess.Popen(
-                        command, stdin=pipe or subprocess.DEVNULL, stdout=log, stderr=log,
-                        env=self.environment,
-                    )
-                )  # fmt: skip
+                    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
+                )
 
     def look(self) -> None:
         """Read what the logs say that is new."""
@@ -225,19 +219,8 @@ class ByHand:
 
     def submit(self, job: Job) -> None:
         """Hand in the job at the first peer."""
-        import base64
-
-        import msgpack
-
-        request = {
-            "do": "submit", "job": base64.b64encode(msgpack.packb(job.to_dict())).decode(), "roster": [],
-            "missing": "wait", "patience_s": 0.0, "deadline_s": 0.0, "aggregator": "", "collect": "", "tolerance": 0.0,
-            "mixing": "", "ticks": 0,
-        }  # fmt: skip
-        pipe = self.processes[0].stdin
-        assert pipe is not None
-        pipe.write(json.dumps(request).encode() + b"\n")
-        pipe.flush()
+        with Door(self.home / self.devices[0][0] / "state") as door:
+            submit(door, JobRequest(job))
 
     def stop(self) -> None:
         """Let all leave."""

@@ -83,6 +83,7 @@ class Membership:
         self._nacks: dict[int, int] = {}
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
         self._health = 0
+        self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         self._left = False
         self._changes: list[tuple[str, str]] = []
 
@@ -144,7 +145,10 @@ class Membership:
                 self.members[name].address = address
                 self._link(name, address)
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.timing.probe_period_s / 5))
-        self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.sync_period_s)
+        if self._ctx.routing.whole and any(name not in addresses for name in self.members):
+            # The others are heard of from those that were named: soon, and then more and more seldom.
+            self._sync_s = self._ctx.timing.probe_period_s
+        self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._sync_s)
         self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.dead_probe_s)
         for name in self._ctx.routing.near(list(self.members)):
             self._greet(name)
@@ -586,7 +590,8 @@ class Membership:
         return (self._me.update(), *(member.update() for member in heard))
 
     def _sync(self) -> None:
-        self._ctx.set_timer(("member", "sync"), self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        self._sync_s = min(2 * self._sync_s, self._ctx.timing.sync_period_s)
+        self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1))
         for name in self._ctx.choose(self.neighbours(), 1):
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 

@@ -462,12 +462,16 @@ class Net:
 
 def alone(
     name: str = "p1", *, fleet: int = 3, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
-    stored: Stored | None = None,
+    stored: Stored | None = None, join: Mapping[str, str] | None = None,
 ) -> Core:  # fmt: skip
-    """One core by itself, started at time 0, that knows only its own address."""
+    """One core by itself, started at time 0, that knows only its own address, and those of `join`."""
     roster = tuple(f"p{i + 1}" for i in range(fleet))
     core = Core(
-        Identity(name, f"{name}:1", roster), stored or Stored(f"store-{name}"), timing, limits, np.random.default_rng(0)
+        Identity(name, f"{name}:1", roster, join or {}),
+        stored or Stored(f"store-{name}"),
+        timing,
+        limits,
+        np.random.default_rng(0),
     )
     core.step(0.0, Started())
     return core

@@ -350,18 +350,32 @@ def test_a_connect_that_is_not_refused_proves_nothing() -> None:
 # -- passing it on -----------------------------------------------------------------------------------------------------
 
 
+def test_who_was_told_of_a_few_only_asks_for_the_others_soon_and_then_seldom() -> None:
+    """Otherwise a peer with two addresses to join would hear of the rest after a whole sync period."""
+    asked = {}
+    for known in ({"p2": "p2:1"}, {f"p{i}": f"p{i}:1" for i in range(2, 6)}):
+        core = alone(fleet=5, timing=TIMING, join=known)
+        knows(core, claim("p2", "alive", 1))
+        asked[len(known)] = [now for now, effect in until(core, 40.0) if sent([effect], MemberSync)]
+        assert core.membership._sync_s == TIMING.sync_period_s, "as seldom as ever in the end"
+    few, all_ = asked[1], asked[4]
+    assert few[0] < 2 * TIMING.probe_period_s
+    assert few[1] < 6 * TIMING.probe_period_s
+    assert all_[0] > TIMING.sync_period_s / 2.1
+
+
 def test_whoever_knew_nobody_learns_the_whole_table() -> None:
     """A table that asks is answered with the own one; an answer is not.
 
     Reference: docs/architecture.md, "Membership" (push-pull).
     """
     core = fleet_of(3)
-    effects = core.step(1.0, Arrived("p2", MemberSync(False, ())))
+    effects = core.step(0.1, Arrived("p2", MemberSync(False, ())))
     answers = sent(effects, MemberSync, "p2")
     assert [(s.message.answer, [u.name for u in s.message.updates]) for s in answers] == [  # type: ignore[attr-defined]
         (True, ["p1", "p2", "p3"])
     ]
-    assert not sent(core.step(1.1, Arrived("p2", MemberSync(True, ()))), MemberSync)
+    assert not sent(core.step(0.2, Arrived("p2", MemberSync(True, ()))), MemberSync)
 
 
 def test_news_is_passed_on_a_few_times_only() -> None:

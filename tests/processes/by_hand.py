@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -13,25 +12,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
-from runs import until
 
-from p2pclust.cli.peer_config import load_config
 from p2pclust.fleet.asking import Door
 from p2pclust.fleet.children import ReservedPorts
+from p2pclust.fleet.handing_in import fetch, submit
+from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-class Fleet:
-    """Peers p00, p01, ... over these arrays, each with a folder, a TOML file and a log of its own.
+def toml(value: Any) -> str:
+    """Write a value as TOML does."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value)
 
-    The first one is started with the same checked configuration, but with a pipe for its orders.
-    """
+
+class Fleet:
+    """Peers p00, p01, ... over these arrays, each with a folder, a TOML file and a log of its own."""
 
     def __init__(
         self, home: Path, arrays: Sequence[NDArray[np.float64]],
@@ -55,7 +57,7 @@ class Fleet:
                 "roster": "../keys/roster.json", "bundle": f"../keys/{name}.bundle", "data": "rows.npy",
                 "state_dir": "state", "timing": "fast", "log": "json", **settings(name),
             }  # fmt: skip
-            text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+            text = "".join(f"{key} = {toml(value)}\n" for key, value in values.items())
             (folder / "peer.toml").write_text(text, encoding="utf-8")
 
     def __enter__(self) -> Fleet:
@@ -71,42 +73,21 @@ class Fleet:
         """Start these peers, or all."""
         for name in names or self.names:
             folder = self.home / name
+            command = [sys.executable, "-m", "p2pclust", "peer", "--config", str(folder / "peer.toml")]
             with (folder / "peer.log").open("ab") as log:
-                if name != self.names[0]:
-                    command = [sys.executable, "-m", "p2pclust", "peer", "--config", str(folder / "peer.toml")]
-                    self.processes[name] = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT
-                    )
-                    continue
-                config = load_config(folder / "peer.toml", {}) | {"control": "stdio", "log": "text"}
-                (folder / "peer.json").write_text(json.dumps(config))
                 self.processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "p2pclust.peer.main", str(folder / "peer.json")],
-                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=ENVIRONMENT, bufsize=0,
-                )  # fmt: skip
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT
+                )
 
-    def tell(self, **request: Any) -> None:
-        """Give the first peer an order."""
-        pipe = self.processes[self.names[0]].stdin
-        assert pipe is not None
-        pipe.write(json.dumps(request).encode() + b"\n")
-
-    def submit(self, job: Job, **more: Any) -> None:
-        """Hand a job in at the first peer."""
-        usual = {
-            "roster": [], "missing": "all", "patience_s": 0.0, "deadline_s": 0.0, "aggregator": "", "collect": "",
-            "tolerance": 0.0, "mixing": "", "ticks": 0,
-        }  # fmt: skip
-        data = base64.b64encode(msgpack.packb(job.to_dict())).decode()
-        self.tell(do="submit", job=data, **(usual | more))
+    def submit(self, job: Job, **more: Any) -> str:
+        """Hand a job in at the first peer; its id, when a majority has it."""
+        with Door(self.home / self.names[0] / "state") as door:
+            return submit(door, JobRequest(job, **({"missing": "all"} | more)))
 
     def state(self, job: str) -> JobState:
         """The state of a job in the first peer's register."""
-        file = self.home / "state.bin"
-        self.tell(do="state", job=job, file=str(file))
-        until(lambda: any(line["verb"] == "state" for line in self.said(self.names[0])), 20.0, "no state")
-        (told,) = [line for line in self.said(self.names[0]) if line["verb"] == "state"]
-        return JobState.decode(file.read_bytes() if "file" in told else base64.b64decode(told["state"]))
+        with Door(self.home / self.names[0] / "state") as door:
+            return JobState.decode(fetch(door, job, "state"))
 
     def said(self, name: str) -> list[dict[str, Any]]:
         """All that a peer logged so far, over all its lives: the verb and its fields."""
@@ -127,7 +108,7 @@ class Fleet:
         return [line for line in self.said(name) if line["verb"] == verb]
 
     def status(self, name: str) -> dict[str, Any]:
-        """What a peer knows; not the first one, whose door is its pipe."""
+        """What a peer knows."""
         with Door(self.home / name / "state") as door:
             return door.ask("status")
 
@@ -151,7 +132,4 @@ class Fleet:
         for name in names or self.names:
             self.processes[name].send_signal(signal.SIGKILL)
         for name in names or self.names:
-            process = self.processes[name]
-            process.wait(20)
-            if process.stdin is not None:
-                process.stdin.close()
+            self.processes[name].wait(20)

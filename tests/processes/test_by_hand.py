@@ -47,12 +47,36 @@ def test_neighbours_on_a_ring_are_enough(tmp_path: Path) -> None:
         assert {member["name"]: member["linked"] for member in status["members"]} == {
             "p00": True, "p02": True, "p03": False,
         }  # fmt: skip
-        fleet.submit(job)
+        job_id = fleet.submit(job)
         until(lambda: len(fleet.finished()) == 4, 60.0, "not finished")
         (digest,) = set(fleet.finished().values())
-        state = fleet.state(fleet.verbs("p00", "submitted")[0]["job"])
+        state = fleet.state(job_id)
     assert digest == digest_of(state.encode()).hex()
     assert state.encode() == in_process(arrays, job).encode()
+
+
+def test_a_command_that_fails_stops_nobody_and_is_tried_again_for_the_next_job(tmp_path: Path) -> None:
+    def reads_a_meter(name: str) -> dict[str, Any]:
+        return {"data": {"command": ["cat", "meter"], "format": "csv"}} if name == "p02" else {}
+
+    arrays = rows(3)
+    with Fleet(tmp_path, arrays, reads_a_meter) as fleet:
+        fleet.start()
+        until(fleet.linked, 60.0, "not linked")
+        first = fleet.submit(a_job("llf-cm", max_rounds=3), missing="wait")
+        until(lambda: len(fleet.finished()) == 3, 60.0, "not finished")
+        assert {line["reason"] for line in fleet.verbs("p02", "data-refused")} == {
+            "command cat: ended with code 1: cat: meter: No such file or directory"
+        }
+        for record in fleet.state(first).log:
+            assert 2 not in record.contributors
+            assert dict(record.abstained).get(2, "") in ("", "its data cannot be used"), "no path is told to others"
+        lines = [",".join(map(str, row)) for row in arrays[2]]
+        (tmp_path / "p02" / "meter").write_text("\n".join(["a,b,c", *lines]) + "\n", encoding="utf-8")
+        second = fleet.submit(a_job("llf-cm", max_rounds=3), missing="wait")
+        until(lambda: all(len(fleet.verbs(name, "finished")) == 2 for name in fleet.names), 60.0, "not finished")
+        assert [line["rows"] for line in fleet.verbs("p02", "data")] == [len(arrays[2])]
+        assert 2 in fleet.state(second).log[-1].contributors
 
 
 def test_all_are_killed_at_once_and_every_job_goes_on_from_its_last_round(tmp_path: Path) -> None:
@@ -60,7 +84,7 @@ def test_all_are_killed_at_once_and_every_job_goes_on_from_its_last_round(tmp_pa
     with Fleet(tmp_path, arrays) as fleet:
         fleet.start()
         until(fleet.linked, 60.0, "not linked")
-        fleet.submit(job)
+        job_id = fleet.submit(job)
         until(lambda: len(fleet.rounds()) >= 30, 60.0, "no rounds")
         fleet.kill()
         before = fleet.rounds()
@@ -75,7 +99,7 @@ def test_all_are_killed_at_once_and_every_job_goes_on_from_its_last_round(tmp_pa
         assert min(after) >= max(before), "it began anew"
         assert len(fleet.verbs("p00", "job")) == 1, "nobody handed it in again"
         (digest,) = set(fleet.finished().values())
-        state = fleet.state(fleet.verbs("p00", "submitted")[0]["job"])
+        state = fleet.state(job_id)
     assert digest == digest_of(state.encode()).hex()
     assert state.encode() == in_process(arrays, job).encode(), "other bits than without any fault"
 
