@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
 
+from p2pclust.data.catalogue import find
+from p2pclust.data.registry import available
 from p2pclust.protocols import engine
 from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import JobState
@@ -22,28 +23,13 @@ FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("**/*.toml"))
 
 
-def test_there_are_scenarios() -> None:
-    assert [file.name for file in FILES] == [
-        "fedcref-digits.toml",
-        "fedcref-mnist.toml",
-        "gossip-ring.toml",
-        "iris-kmeans.toml",
-        "lost-majority.toml",
-        "mobile-swarm.toml",
-        "quickstart.toml",
-        "stream-machines.toml",
-        "thousand-sensors.toml",
-        "vertical-wine.toml",
-    ]
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_loads_with_its_data(file: Path) -> None:
     scenario = load_scenario(file)
-    source = scenario.data.source or ""
-    if source == "mnist" and not Path(os.environ.get("P2PCLUST_DATA", ""), "mnist.npz").is_file():
-        pytest.skip("mnist is not here: p2pclust data fetch mnist")
     assert len(scenario.title) > 30
+    entry = find(scenario.data.source or "")
+    if entry is not None and entry.name not in available():
+        pytest.skip(f"{entry.name} is not here: p2pclust data fetch {entry.name}")
     shares = load_data(scenario)
     assert list(shares) == [device.name for device in scenario.fleet.members]
     check_backend(scenario, "processes")
