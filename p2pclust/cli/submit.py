@@ -235,7 +235,10 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "standing": _standing,
     "finished": _finished,
     "combined": _combined,
-    "phase": lambda event: f"round {event['round']}: {event['phase']} (term {event['term']})",
+    "phase": lambda event: (
+        f"round {event['round']}: {event['phase']} (term {event['term']}"
+        + (f", {event['aggregator']} aggregates)" if event.get("aggregator") else ")")
+    ),
     "elected": lambda event: f"elected to aggregate, term {event['term']}, round {event['round']}",
     "waiting": lambda event: f"waiting: {event['present']} of {event['of']} peers",
 }

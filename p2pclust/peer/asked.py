@@ -243,13 +243,15 @@ class Asked:
             self._tell(job_id, verb, fields)
 
     def _tell(self, job_id: str, verb: str, fields: Mapping[str, Any]) -> None:
-        over = verb == "finished"
+        self._part()
+        job = self._shell.core.jobs.jobs.get(job_id)
+        over = verb == "finished" and job is not None
         told: dict[str, Any] = {"verb": verb, **fields}
         if over and (job_id in self._watching or job_id in self._ending):
             standing = job_snapshot(self._shell, job_id)
             told |= {"outcome": standing["phase"], "reason": standing["reason"]}
-        elif verb == "phase" and job_id in self._watching:
-            told["aggregator"] = self._shell.core.jobs.jobs[job_id].standing()[1]
+        elif verb == "phase" and job is not None and job_id in self._watching:
+            told["aggregator"] = job.standing()[1]
         for watched in (job_id, str(fields.get("within", ""))):
             last = over and watched == job_id
             stay = [asker for asker in self._watching.pop(watched, []) if asker.answer(told, last=last) and not last]
@@ -258,6 +260,16 @@ class Asked:
         if over:
             for asker in self._ending.pop(job_id, []):
                 asker.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
+
+    def _part(self) -> None:
+        """Tell whoever waits for a job that is not here any more: a newer turn of its series took its place."""
+        jobs = self._shell.core.jobs.jobs
+        gone = {"outcome": "unknown", "reason": "this peer went on to a newer turn of the series", "late": True}
+        for waiting in (self._watching, self._ending):
+            for job_id in [job_id for job_id in waiting if job_id not in jobs]:
+                round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}
+                for asker in waiting.pop(job_id):
+                    asker.answer({"job": job_id, **gone, **round_})
 
 
 def _cut(data: bytes, part: int) -> bytes:

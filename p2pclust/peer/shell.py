@@ -282,7 +282,10 @@ class Shell:
         fields = effect.fields
         self._watch(effect.verb, fields)
         for listener in tuple(self._listeners):
-            listener(effect.verb, fields)
+            try:
+                listener(effect.verb, fields)
+            except Exception as error:  # noqa: BLE001 - told in full; what watches a peer never ends it
+                self._loop.call_exception_handler({"message": "a listener failed", "exception": error})
         if effect.verb == "elected":
             self._aggregates[fields["job"]] = True
         elif effect.verb in ("deposed", "finished"):
