@@ -24,6 +24,7 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.fedcref_peer import AtWork
 from p2pclust.protocols.job import Job
 from p2pclust.simulation.world import Peer, World
+from p2pclust.transport.links import Lane
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 
@@ -73,9 +74,9 @@ class Wire:
     def tap(self, monkeypatch: pytest.MonkeyPatch) -> None:
         honest = World._transmit
 
-        def transmit(world: World, peer: Peer, target: str, message: Message, frames: list[bytes]) -> None:
+        def transmit(world: World, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
             self.frames.setdefault(peer.name, []).extend(frames)
-            honest(world, peer, target, message, frames)
+            honest(world, peer, target, message, frames, lane)
 
         monkeypatch.setattr(World, "_transmit", transmit)
 
