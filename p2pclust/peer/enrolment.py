@@ -126,8 +126,7 @@ class Enrolment:
         ctx.report(
             "roster", serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
         )
-        for name in gone:
-            self._revoke(name)
+        self._revoke(gone)
         for name in new:
             ctx.barred.pop(name, None)
             self._changes.enrolled(name)
@@ -139,14 +138,15 @@ class Enrolment:
 
     def expired(self, names: tuple[str, ...]) -> None:
         """The last day of these keys is over: they are as good as revoked."""
-        for name in names:
-            if self._peers.pop(name, None) is not None:
-                self._ctx.report("expired", member=name)
-                self._revoke(name)
+        over = [name for name in names if self._peers.pop(name, None) is not None]
+        for name in over:
+            self._ctx.report("expired", member=name)
+        self._revoke(over)
 
-    def _revoke(self, name: str) -> None:
-        self._offers.pop(name, None)
-        if name == self._ctx.me:
-            return  # this peer's own shell ends it
-        self._ctx.barred[name] = None
-        self._changes.revoked(name)
+    def _revoke(self, names: list[str]) -> None:
+        others = [name for name in names if name != self._ctx.me]  # this peer itself is ended by its own shell
+        for name in others:  # all, before the end of the first makes this peer speak to the others
+            self._offers.pop(name, None)
+            self._ctx.barred[name] = None
+        for name in others:
+            self._changes.revoked(name)

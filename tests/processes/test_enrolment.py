@@ -41,7 +41,7 @@ def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
         fleet.names, newcomer = enrolled, "p05"
         fleet.start(*enrolled)
         until(fleet.linked, 40.0, "the peers did not find each other")
-        fleet.submit(job(300), missing="wait")
+        fleet.submit(job(200), missing="wait")
         until(lambda: len(fleet.verbs("p01", "job")) == 1, 30.0, "the job did not begin")
         until(lambda: sum(len(fleet.verbs(name, "combined")) for name in enrolled) > 5, 30.0, "no rounds were combined")
 
