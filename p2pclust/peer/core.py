@@ -118,6 +118,7 @@ class Core:
         keys = identity.keys or dict.fromkeys(identity.roster, "")
         self._ctx.serial = identity.serial
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
+        self._newcomers: dict[str, None] = {}  # enrolled in this life: no map that was given at its start has them
         self._minors: dict[str, int] = {}  # of whom the wire format is of another minor version, or was
         self._running: dict[tuple[str, ...], None] = {}  # tasks that were asked for and have not ended
         self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
@@ -201,7 +202,8 @@ class Core:
         members = self.membership.members
         if event.source not in members or (event.via and event.via not in members):
             return  # not enrolled, or this peer itself
-        if self.identity.partial_view and not event.via and not self.routing.linked(event.source):
+        linking = self.identity.partial_view or event.source in self._newcomers
+        if linking and not event.via and not self.routing.linked(event.source):
             self._linked(event.source, up=True)  # it has linked to this peer
         if isinstance(message, Relay):
             if (
@@ -285,6 +287,7 @@ class Core:
 
     def enrolled(self, name: str) -> None:
         """That peer belongs to the fleet from now on."""
+        self._newcomers[name] = None
         self.membership.enrol(name)
 
     def renewed(self, name: str) -> None:
@@ -293,6 +296,7 @@ class Core:
 
     def revoked(self, name: str) -> None:
         """That peer belongs to the fleet no more."""
+        self._newcomers.pop(name, None)
         self.membership.expel(name)
         self.blobs.link_vanished(name)
         self.facts.forget(name)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.fleet import asking
 from p2pclust.peer import door as inside
 from p2pclust.transport.keys import Bundle, Roster, throwaway_fleet
+from p2pclust.transport.roster import OPERATOR
 from p2pclust.transport.wire import pack, unpack
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -74,6 +76,18 @@ def test_a_key_on_the_roster_may_ask_over_the_network(tmp_path: Path, fleet: Any
         return told
 
     assert serve(echo, ask, tmp_path, fleet) == ["b", "b"]
+
+
+def test_an_operator_may_ask_though_it_is_no_peer(tmp_path: Path, fleet: Any) -> None:
+    roster, bundles = fleet
+    entries = tuple(replace(peer, role=OPERATOR) if peer.name == "b" else peer for peer in roster.peers)
+    with_operator = replace(roster, peers=entries)
+
+    def ask(address: str) -> Any:
+        with asking.Door(f"a@{address}", bundles["b"], with_operator) as door:
+            return door.ask("say")["by"]
+
+    assert serve(echo, ask, tmp_path, (with_operator, bundles)) == "b"
 
 
 def test_a_stranger_is_not_let_in(tmp_path: Path, fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:

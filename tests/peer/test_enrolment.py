@@ -177,6 +177,26 @@ def test_a_device_that_was_enrolled_joins_a_fleet_that_runs() -> None:
     net.until(lambda: net.finished(job) == list(net.names))
 
 
+def test_on_an_overlay_whom_it_links_to_links_back() -> None:
+    """Nobody's map has a newcomer, and no configuration names it as a neighbour."""
+    net = Net(4, links="12 23")
+    net.give(paper_roster(1, FIRST), *FIRST)
+    net.start(*FIRST)
+    net.until(lambda: all(net.core(name).membership.all_here() for name in FIRST))
+    assert net.overlay is not None
+    newer = paper_roster(2, net.names)
+    net.give(newer, "p4")
+    net.overlay = net._configured = net.overlay | {"p3": ("p2", "p4"), "p4": ("p3",)}
+    net._known = False  # it knows its own neighbours only
+    net.start("p4")
+    net.give(newer, "p1")
+    net.until(lambda: all(net.core(name).membership.all_here() and len(members(net, name)) == 3 for name in net.names))
+    assert net.core("p3").routing.own == ("p2", "p4")
+    net.until(lambda: net.core("p1").routing.hop("p4") == "p2")
+    job = net.submit("p1")
+    net.until(lambda: net.finished(job) == list(net.names))
+
+
 def test_a_job_that_runs_keeps_its_roster() -> None:
     net = fleet(3, manual=lambda message: isinstance(message, Adopted))
     job = net.submit("p1")

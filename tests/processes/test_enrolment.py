@@ -69,7 +69,11 @@ def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
         text = (home / newcomer / "peer.toml").read_text()
         (home / newcomer / "peer.toml").write_text(text.replace('roster = "../fleet/roster.json"\n', ""))
         fleet.start(newcomer)
-        fleet.processes["p02"].send_signal(signal.SIGHUP)
+        told = ["keys", "publish", "--fleet", str(keys), "--peer", str(home / "p02" / "state")]
+        done = subprocess.run(
+            [sys.executable, "-m", "p2pclust", *told], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "p02 has taken roster 3\n")
         now = [*left, newcomer]
 
         def all_here() -> bool:
