@@ -16,7 +16,6 @@ from p2pclust.protocols.runner import replay
 
 pytestmark = pytest.mark.processes
 
-LONG = 400  # rounds: some seconds
 EVERYBODY = ("p00", "p01", "p02", "p03")
 
 
@@ -30,8 +29,8 @@ def bits_of_the_rows_that_were(spec: FleetSpec, result: FleetResult, number: int
 
 
 def test_a_minority_is_cut_off_at_a_round_and_catches_up(home: Path) -> None:
-    cut = Fault("cut", ("p03", "p04"), round=3, phase="adopting", for_s=2.5)
-    spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), cut, home=home)
+    cut = Fault("cut", ("p03", "p04"), round=3, phase="adopting", for_s=6.0)
+    spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=40), cut, home=home)
     result = carry_out("processes", spec)
     (struck,) = by_verb(result, "fault")
     assert (struck["who"], struck["planned"]) == (["p03", "p04"], 3)
