@@ -17,6 +17,8 @@ __all__ = ["Blobs", "digest_of"]
 _PASSING_TIMEOUTS: Final = 10
 #: Of those who have a blob, so many are named to a neighbour.
 _MOST_HOLDERS: Final = 8
+#: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
+_SLOWEST: Final = 8
 
 
 @dataclass
@@ -30,6 +32,7 @@ class _Pull:
     missing: dict[int, None]  # chunks that are not in the store yet, in order
     asked: dict[int, str] = field(default_factory=dict)
     turn: int = 0
+    slowness: int = 1  # how many times the usual time-out a chunk is given; doubled whenever none came
     begun: bool = False  # otherwise it waits for others to end
 
 
@@ -193,6 +196,7 @@ class Blobs:
         if pull is not None:
             pull.asked.clear()
             pull.turn += 1
+            pull.slowness = min(2 * pull.slowness, _SLOWEST)
             pull.begun = False
             self._pulls[pull.digest] = pull
             self._begin_waiting()
@@ -266,7 +270,8 @@ class Blobs:
             if index not in pull.asked:
                 pull.asked[index] = source
                 self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
-        self._ctx.set_timer(("blob", pull.digest.hex()), self._ctx.timing.chunk_timeout_s)
+        # A link may be slower than the time-out thinks: who asks again too early makes it carry everything twice.
+        self._ctx.set_timer(("blob", pull.digest.hex()), pull.slowness * self._ctx.timing.chunk_timeout_s)
 
     def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
         """Whom to ask for chunks: the first source that can be reached, or the neighbour on the way there, who is told of

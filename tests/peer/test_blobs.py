@@ -151,6 +151,19 @@ def test_the_next_source_is_asked_when_the_first_is_silent() -> None:
     assert puller.time_out() == [("p2", 0), ("p2", 1), ("p2", 2)]
 
 
+def test_a_slow_link_is_given_twice_the_time_whenever_nothing_came_up_to_eight_times() -> None:
+    puller, usual_s = Puller(), PRESETS["fast"].chunk_timeout_s
+    puller.pull("p2")
+    waits = []
+    for _ in range(5):
+        began = puller.ctx.now
+        puller.time_out()
+        waits.append(round((puller.ctx.now - began) / usual_s, 9))
+    assert waits == [1, 2, 4, 8, 8]
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    assert puller.ctx.timers.next_at() == puller.ctx.now + 8 * usual_s, "one that came says what the link needs"
+
+
 def test_a_new_source_goes_first_without_starting_anew() -> None:
     puller = Puller()
     puller.pull("p2")
