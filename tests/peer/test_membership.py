@@ -182,6 +182,25 @@ def test_a_fleet_that_cannot_confirm_waits_the_shortest_time() -> None:
     assert core.membership.status("p2") == "dead"
 
 
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_who_was_asleep_itself_gives_its_suspects_the_time_that_it_slept(*, confirmed: bool) -> None:
+    """A sleeper hears no refutation. Reference: docs/architecture.md, "Membership"."""
+    timing = TIMING.allowing(20.0)
+    core = alone(fleet=5, timing=timing)
+    knows(core, *(claim(f"p{i}", "alive", 1) for i in range(2, 6)))
+    knows(core, claim("p2", "suspect", 1, by="p3"), source="p3")
+    shortest, slept = timing.suspicion_s(5), 100.0
+    core.step(slept, Woken())
+    if confirmed:
+        for witness in ("p4", "p5"):
+            knows(core, claim("p2", "suspect", 1, by=witness), source=witness, now=slept)
+    assert core.membership.status("p2") == "suspect"
+    until(core, slept + 0.9 * shortest)
+    assert core.membership.status("p2") == "suspect"
+    until(core, slept + 5 * shortest)
+    assert core.membership.status("p2") == "dead"
+
+
 def test_the_suspect_is_told() -> None:
     """Whoever holds a suspicion sends it to the suspect at once, at a third and at two thirds of its shortest duration.
 
