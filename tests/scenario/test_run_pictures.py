@@ -225,7 +225,9 @@ def test_agreement_with_the_pooled_centers() -> None:
 def test_centers_as_pictures_or_lines() -> None:
     images = centers_drawing(np.zeros((3, 64)), [str(n) for n in range(64)], ["0", "1", "2"], [0, 1, 2])
     assert images is not None
-    assert sum(len(axes.images) for axes in images.figure.axes) == 3
+    (image,) = images.figure.axes[0].images
+    assert image.get_array().count() == 3 * 64, "all pixels, and nothing between the pictures"
+    assert tips(images) == ["center 0", "center 1", "center 2"]
     lines = centers_drawing(np.eye(4), list("abcd"), list("0123"), range(4))
     assert lines is not None
     assert tips(lines) == ["center 0", "center 1", "center 2", "center 3"]
