@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from p2pclust.errors import UsageError
 
 __all__ = ["fitness", "restrain", "taken_mb"]
@@ -60,7 +62,8 @@ def restrain(config: Mapping[str, Any]) -> None:
     The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the private mappings that may be written to, whether
     they were touched yet or not. Address space (``RLIMIT_AS``) would also count libraries and reservations, of which
     NumPy has a lot and pays nothing. It is a limit for each process; what a command takes that reads the data
-    counts by itself. An allocation beyond it fails, and the peer says so and ends with exit code 3.
+    counts by itself. An allocation beyond it fails, and the peer says so and ends with exit code 3. What OpenBLAS needs is
+    allocated beforehand: it would end the process without a word of ours.
 
     Examples
     --------
@@ -106,9 +109,12 @@ def _keep_to(cpus: tuple[int, ...]) -> None:
 def _limit_memory(memory_mb: float) -> None:
     if sys.platform != "linux":
         raise UsageError("memory_mb: only Linux counts a process's private memory: leave it out")
+    # OpenBLAS takes its buffers at the first product, and ends the process if it cannot: let it take them now.
+    square = np.ones((256, 256))
+    square @ square
     least = taken_mb() + _SPARE_MB
     if memory_mb < least:
-        raise UsageError(f"memory_mb = {memory_mb:g}: a peer has taken {least:.0f} before it begins: expected more")
+        raise UsageError(f"memory_mb = {memory_mb:g}: a peer without rows takes about {least:.0f}: expected more")
     limit = int(memory_mb * 1e6)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

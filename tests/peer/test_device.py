@@ -58,21 +58,21 @@ def test_memory_beyond_the_limit_is_not_given_and_numpy_lives_within_it() -> Non
     told = in_a_process(
         "import numpy as np\n"
         "from p2pclust.peer.device import restrain, taken_mb\n"
-        "restrain({'memory_mb': taken_mb() + 60})\n"
-        "a = np.ones(5_000_000); print(float(a @ a))\n"
+        "restrain({'memory_mb': taken_mb() + 140})\n"
+        "a = np.ones(10_000_000); print(float(a @ a))\n"
         "try:\n"
-        "    np.ones(5_000_000)\n"
+        "    np.ones(10_000_000)\n"
         "except MemoryError:\n"
         "    print('refused')"
     )
-    assert told.split() == ["5000000.0", "refused"]
+    assert told.split() == ["10000000.0", "refused"]
 
 
 @linux
 @pytest.mark.parametrize(
     ("config", "line"),
     [
-        ({"memory_mb": 1.0}, r"^memory_mb = 1: a peer has taken \d+ before it begins: expected more$"),
+        ({"memory_mb": 1.0}, r"^memory_mb = 1: a peer without rows takes about \d+: expected more$"),
         ({"cpus": [4096]}, r"^cpus: no processor 4096 here: expected some of \d"),
     ],
 )

@@ -232,7 +232,7 @@ class TestOnePeer:
             assert "Waiting: 1 of 2 enrolled peers are here" in page
 
     def test_it_says_when_its_memory_is_not_enough(self, tmp_path: Path) -> None:
-        with Fleet(tmp_path, [np.zeros((3_000_000, 2)), np.zeros((3, 2))], lambda name: {"memory_mb": 130}) as fleet:
+        with Fleet(tmp_path, [np.zeros((3_000_000, 2)), np.zeros((3, 2))], lambda name: {"memory_mb": 150}) as fleet:
             arrays = tmp_path / "p01" / "rows.npy"
             (tmp_path / "p00" / "rows.npy").replace(arrays)
             fleet.start("p01")
