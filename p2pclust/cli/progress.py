@@ -28,6 +28,7 @@ _FAULTS = {
     "slow": ("slowed down", ""),
     "drop": ("loses messages", ""),
     "corrupt-data": ("works with damaged rows", ""),
+    "revoke": ("revoked", "lost"),
 }
 
 
@@ -118,6 +119,8 @@ class Progress:
         self._sees: dict[str, dict[str, None]] = {name: {} for name in names}
         self._linked = False
         self._waiting = ""
+        self._strangers: dict[str, None] = {}
+        self._roster_serial = 0
         self._by_id: dict[str, JobView] = {}
         self._verbs: dict[str, Callable[[Event], str]] = {
             "started": self._started, "member": self._member, "submitted": self._submitted,
@@ -126,7 +129,7 @@ class Progress:
             "circle": self._circle, "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
             "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
             "failed": self._reason, "link": self._relinked, "load": self._loaded, "asleep": self._sleeps,
-            "awake": self._wakes, "drained": self._drained,
+            "awake": self._wakes, "drained": self._drained, "refused-stranger": self._stranger, "roster": self._roster,
         }  # fmt: skip
 
     @property
@@ -315,6 +318,18 @@ class Progress:
         line = f"waiting: {event['present']} of {event['of']} peers are here"
         said, self._waiting = self._waiting, line
         return "" if said == line else line
+
+    def _stranger(self, event: Event) -> str:
+        first = event["print"] not in self._strangers
+        self._strangers[event["print"]] = None
+        return f"{event['peer']} refuses a stranger with the key {event['print']}: {event['hint']}" if first else ""
+
+    def _roster(self, event: Event) -> str:
+        """The others take it over from this one; of each roster that is told once."""
+        first = event["serial"] > self._roster_serial
+        self._roster_serial = max(event["serial"], self._roster_serial)
+        gone = f", {', '.join(event['revoked'])} is not on it" if event["revoked"] else ""
+        return f"{event['peer']} has fleet roster {event['serial']}{gone}" if first else ""
 
     def _relinked(self, event: Event) -> str:
         return f"{event['peer']} and {event['to']} {'are linked now' if event['up'] else 'have lost their link'}"

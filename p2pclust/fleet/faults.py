@@ -23,11 +23,24 @@ __all__ = [
     "heals",
     "late",
     "reaches",
+    "revokes",
     "unfired",
 ]
 
 Do = Literal[
-    "kill", "restart", "pause", "resume", "cut", "heal", "join", "leave", "slow", "drop", "corrupt-data", "drain"
+    "kill",
+    "restart",
+    "pause",
+    "resume",
+    "cut",
+    "heal",
+    "join",
+    "leave",
+    "slow",
+    "drop",
+    "corrupt-data",
+    "drain",
+    "revoke",
 ]
 #: A direction: from whom, to whom.
 PAIR = tuple[str, str]
@@ -137,6 +150,11 @@ def comes(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
 def joins(faults: Iterable[Fault]) -> bool:
     """Whether anybody is started while the others run."""
     return any(fault.do == "join" for fault in faults)
+
+
+def revokes(faults: Iterable[Fault]) -> bool:
+    """Whether the fleet roster changes while the fleet runs."""
+    return any(fault.do == "revoke" for fault in faults)
 
 
 def heals(faults: Sequence[Fault], struck: Iterable[int]) -> bool:

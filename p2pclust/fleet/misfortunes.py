@@ -15,6 +15,7 @@ from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, h
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.timing import preset
+from p2pclust.transport.keys import ROSTER, Throwaway
 
 __all__ = ["Misfortunes"]
 
@@ -41,8 +42,11 @@ class Misfortunes:
 
     Attributes
     ----------
-    returning, joining, paused, late : dict of str to None
-        Who is down but will be back, who is being started, who stands still, and who has not been started yet.
+    returning, joining, paused, late, revoked : dict of str to None
+        Who is down but will be back, who is being started, who stands still, who has not been started yet, and who is no
+        longer on the fleet roster.
+    keys : Throwaway or None
+        What signs rosters.
     damage : list of Damage
         Rows that were used in the place of others.
     """
@@ -77,6 +81,8 @@ class Misfortunes:
         self.damage: list[Damage] = []
         #: Empties a device's battery and does what follows from that; False if the device has none.
         self.empties: Callable[[str], bool] = lambda name: False
+        self.revoked: dict[str, None] = {}
+        self.keys: Throwaway | None = None  # of the fleet, once there are some
 
     def armed(self, name: str) -> list[dict[str, Any]]:
         """Return the faults by round as the configuration of a peer holds them."""
@@ -152,6 +158,8 @@ class Misfortunes:
 
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
+        if name in self.revoked:
+            return False
         if self._children[name].alive or name in self.returning or name in self.joining:
             return True
         return comes(self._spec.faults, self._struck(), name)
@@ -222,14 +230,12 @@ class Misfortunes:
                 child.signal(signal.SIGCONT)  # whoever stands still is woken up to leave
                 child.tell({"do": "counters"})  # it takes them with it
                 child.tell({"do": "leave"})
-            case "join" if not child.alive:
-                self.late.pop(name, None)
-                self.joining[name] = None
-                self._soon(self._join(name))
             case "join":
-                pass  # it is there
+                self._come(name)
             case "cut" | "heal":
                 self._cut(fault, name)
+            case "revoke":
+                self._revoke(name)
             case _:
                 self._tell(name, self._suffering(number, fault, name))
                 self._lasting[fault.do, name] = number
@@ -293,6 +299,18 @@ class Misfortunes:
         for name in dict.fromkeys(end for pair in pairs for end in pair):
             self._tell(name, {"deaf": self._cuts.deaf(name), "mute": self._cuts.mute(name)})
 
+    # -- the roster ---------------------------------------------------------------------------------------------------
+
+    def _revoke(self, name: str) -> None:
+        """As an administrator does it: a new roster, in the hands of one peer; the others hear of it from that one."""
+        assert self.keys is not None
+        self.revoked[name] = None
+        (self._directory / "keys" / ROSTER).write_bytes(self.keys.revoke(name).to_bytes())
+        enrolled = (self._children[other] for other in self.keys.roster.names)
+        told = next((child for child in enrolled if child.alive and child.name not in self.paused), None)
+        if told is not None:
+            told.signal(signal.SIGHUP)
+
     # -- lives --------------------------------------------------------------------------------------------------------
 
     def _kill(self, name: str) -> None:
@@ -310,6 +328,12 @@ class Misfortunes:
         await self._until(lambda: not self._children[name].alive, _ENDS_S)
         await self._begin(name)
         self.returning.pop(name, None)
+
+    def _come(self, name: str) -> None:
+        if not self._children[name].alive:
+            self.late.pop(name, None)
+            self.joining[name] = None
+            self._soon(self._join(name))
 
     async def _join(self, name: str) -> None:
         await self._begin(name)

@@ -28,7 +28,7 @@ from p2pclust.peer.timing import preset
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.transport.keys import Throwaway, write_fleet
 
 __all__ = ["ProcessFleet", "carry_out", "preload"]
 
@@ -79,6 +79,7 @@ class ProcessFleet:
         self._blobs: dict[bytes, bytes] = {}
         self._ended = False
         self._failed: list[str] = []
+        self._strangers = dict.fromkeys(peer.name for peer in spec.peers if not peer.enrolled)
         self._ports: ReservedPorts | None = None
         self._server = ForkServer(directory, preload(spec.jobs))
         self.children: dict[str, Child] = {}
@@ -122,9 +123,7 @@ class ProcessFleet:
         """Start all peers and wait until everybody sees everybody."""
         await self._server.start()
         names = sorted(peer.name for peer in self.spec.peers)
-        roster, bundles = throwaway_fleet(names)
-        keys = self._directory / "keys"
-        write_fleet(keys, roster, bundles)
+        keys = self._write_keys()
         addresses = self._addresses(names)
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
             self._sees[peer.name] = {}
@@ -145,7 +144,22 @@ class ProcessFleet:
         self._ports = ReservedPorts(len(names))
         return {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
 
+    def _write_keys(self) -> Path:
+        """Make the keys of this run; a stranger has those of a fleet of its own, on whose roster it put all the others."""
+        directory = self._directory / "keys"
+        fleet = Throwaway(sorted(peer.name for peer in self.spec.peers if peer.enrolled))
+        write_fleet(directory, fleet.roster, fleet.bundles)
+        for peer in self.spec.peers:
+            if not peer.enrolled:
+                own = Throwaway([peer.name])
+                write_fleet(directory / peer.name, own.claim(fleet.roster), own.bundles)
+        self.misfortunes.keys = fleet
+        return directory
+
     def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
+        known = [name for name in addresses if name != peer.name and name not in self._strangers]
+        if not peer.enrolled:
+            keys /= peer.name
         directory = self._directory / peer.name
         directory.mkdir(parents=True, exist_ok=True)
         np.save(directory / "data.npy", peer.X, allow_pickle=False)
@@ -158,7 +172,7 @@ class ProcessFleet:
             {
                 "name": peer.name,
                 "listen": addresses[peer.name],
-                "join": {name: address for name, address in addresses.items() if name != peer.name},
+                "join": {name: addresses[name] for name in known},
                 "overlay": self.spec.overlay,
                 "partial_view": self.spec.partial_view,
                 "bundle": str(keys / f"{peer.name}.bundle"),
@@ -186,7 +200,7 @@ class ProcessFleet:
 
     def _runs(self, name: str) -> bool:
         """Whether it was started; at the beginning also one that is about to be, or that ended at once."""
-        if name in self.misfortunes.late:
+        if name in self.misfortunes.late or not self._belongs(name):
             return False
         return not self.record.jobs or self.children[name].alive or name in self.misfortunes.joining
 
@@ -214,8 +228,9 @@ class ProcessFleet:
     async def submit(self, request: JobRequest) -> JobRecord:
         """Hand in a job at the first peer and wait until a majority has synced it."""
         before = set(self.record.jobs)
-        await self._until(lambda: any(map(self._answers, self.children)), self.spec.give_up_s)  # or all are asleep
-        by = next(child for child in self.children.values() if self._answers(child.name) or child.alive)
+        own = {name: child for name, child in self.children.items() if self._belongs(name)}
+        await self._until(lambda: any(map(self._answers, own)), self.spec.give_up_s)  # or all are asleep
+        by = next(child for child in own.values() if self._answers(child.name) or child.alive)
         by.tell(
             {
                 "do": "submit",
@@ -314,6 +329,10 @@ class ProcessFleet:
     def _counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back or awake."""
         return self.misfortunes.counts(name) and not self.devices.gone(name)
+
+    def _belongs(self, name: str) -> bool:
+        """Whether the device is on the fleet roster."""
+        return name not in self._strangers and name not in self.misfortunes.revoked
 
     def _answers(self, name: str) -> bool:
         return self._will_answer(name) and not self.children[name].asleep

@@ -120,14 +120,15 @@ class _SimulatedFleet:
         """Whether all that were started and still run see each other."""
         peers = self._world.peers
         if not joins(self._spec.faults):  # asked after every event: the first that does not see all settles it
-            return all(peer.core is not None and peer.core.membership.all_here() for peer in peers.values())
-        here = [name for name, peer in peers.items() if peer.core is not None]
+            own = (peer for name, peer in peers.items() if self._misfortunes.belongs(name))
+            return all(peer.core is not None and peer.core.membership.all_here() for peer in own)
+        here = [name for name, peer in peers.items() if peer.core is not None and self._misfortunes.belongs(name)]
         seen = [core.membership for name in here if (core := peers[name].core) is not None]
         return all(membership.present(name) for membership in seen for name in here)
 
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
-        by = self._devices.awake_one()
+        by = self._devices.awake_one(self._misfortunes.belongs)
         data = msgpack.packb(request.job.to_dict())
         event = Submit(
             data, missing=request.missing, patience_s=request.patience_s, deadline_s=request.deadline_s,

@@ -84,6 +84,7 @@ class PeerSpec:
     centers: NDArray[np.float64] | None = None  # (n_clusters, n_features): its columns of given first centers
     labels: NDArray[np.int64] | None = None  # (n_samples,): a partition to start from, where a protocol starts from one
     n_clusters: int | None = None  # how many clusters its rows have, where peers have numbers of their own
+    enrolled: bool = True  # whether it is on the fleet roster; if not, it tries to get in all the same
 
     def local(self) -> Local:
         """Its data, as the protocols see them."""

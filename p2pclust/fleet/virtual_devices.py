@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -86,8 +87,8 @@ class VirtualDevices:
         """Whether a device sleeps and will never wake up, or its battery ended it."""
         return self._devices.gone(name)
 
-    def awake_one(self) -> Peer:
-        """Return a peer to hand a job to; where all sleep, let time pass until one wakes up.
+    def awake_one(self, belongs: Callable[[str], bool] = bool) -> Peer:
+        """Return a peer of the fleet to hand a job to; where all sleep, let time pass until one wakes up.
 
         Raises
         ------
@@ -96,7 +97,8 @@ class VirtualDevices:
         """
 
         def awake() -> list[Peer]:
-            return [peer for peer in self._world.peers.values() if peer.core is not None and not peer.asleep]
+            peers = self._world.peers.values()
+            return [peer for peer in peers if peer.core is not None and not peer.asleep and belongs(peer.name)]
 
         if not awake() and not self._world.run_until(self._world.now + self._spec.give_up_s, lambda: bool(awake())):
             raise FleetError("no peer is awake to hand the job to")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, reaches, unfired
+from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, reaches, revokes, unfired
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.damage import FirstUse
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.timing import preset
-from p2pclust.simulation.world import Peer, World
+from p2pclust.simulation.world import Peer, World, paper_roster
 from p2pclust.topology.traces import LinkChange
 
 __all__ = ["VirtualMisfortunes"]
@@ -36,6 +36,8 @@ class VirtualMisfortunes:
         Enrolled devices that have not started yet.
     left : dict of str to None
         Who said good-bye and has not come back.
+    revoked : dict of str to None
+        Who is no longer on the fleet roster.
     damage : list of Damage
         Rows that were used in the place of others.
     """
@@ -57,6 +59,9 @@ class VirtualMisfortunes:
         self.damage: list[Damage] = []
         #: Empties a device's battery and does what follows from that; False if the device has none.
         self.empties: Callable[[str], bool] = lambda name: False
+        self.revoked: dict[str, None] = {}
+        self._enrolled = [peer.name for peer in spec.peers if peer.enrolled]
+        self._give_rosters()
         world.crash_point = self._at_phase
 
     def plan(self) -> None:
@@ -76,9 +81,15 @@ class VirtualMisfortunes:
 
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
+        if name in self.revoked:
+            return False
         if self._world.peers[name].core is not None or name in self._returning:
             return True
         return comes(self._spec.faults, self._struck, name)
+
+    def belongs(self, name: str) -> bool:
+        """Whether the device is on the fleet roster."""
+        return name in self._enrolled and name not in self.revoked
 
     def cut_off(self, name: str, finished: Sequence[str]) -> bool:
         """Whether a peer can never hear of the end from those that finished: no way is left, and none will be again."""
@@ -160,6 +171,8 @@ class VirtualMisfortunes:
                 self._start(name)
             case "cut" | "heal":
                 self._cut(fault, name)
+            case "revoke":
+                world.at(world.now, partial(self._revoke, name))  # what it is about to do is done first
             case "slow":
                 world.slowness[name] = fault.factor
                 self._later(number, fault, name, lambda: world.slowness.pop(name, None))
@@ -176,6 +189,22 @@ class VirtualMisfortunes:
             case _:
                 return self._end(fault, name, from_inside=from_inside)
         return False
+
+    def _give_rosters(self) -> None:
+        """Where rosters matter, each peer begins with one; a stranger with one on which it put itself."""
+        strangers = [peer.name for peer in self._spec.peers if not peer.enrolled]
+        if strangers or revokes(self._spec.faults):
+            for name in self._world.peers:
+                own = [name] if name in strangers else []
+                self._world.give_roster(name, paper_roster(len(self._enrolled), [*self._enrolled, *own]))
+
+    def _revoke(self, name: str) -> None:
+        """As an administrator does it: a new roster, in the hands of one peer; the others hear of it from that one."""
+        self.revoked[name] = None
+        enrolled = [other for other in self._enrolled if other not in self.revoked]
+        told = next((other for other in sorted(enrolled) if self._world.peers[other].core is not None), None)
+        if told is not None:
+            self._world.give_roster(told, paper_roster(len(self._enrolled) + len(self.revoked), enrolled))
 
     def _end(self, fault: Fault, name: str, *, from_inside: bool) -> bool:
         world = self._world

@@ -118,6 +118,8 @@ def refuse_without_devices(fleet: FleetSpec) -> None:
         for key in ("link", "energy", "battery", "memory_mb", "duty_cycle"):
             if getattr(spec, key) is not None:
                 raise UsageError(f"{spec.name}: {key}: the in-process backend has no devices: choose another backend")
+        if not spec.enrolled:
+            raise UsageError(f"{spec.name}: enrolled: the in-process backend has no keys: choose another backend")
         if spec.cpu_share != 1.0:
             raise UsageError(f"{spec.name}: cpu_share: the in-process backend has no devices: choose another backend")
     if fleet.availability is not None:

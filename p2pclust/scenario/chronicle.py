@@ -20,6 +20,7 @@ DONE: Final[Mapping[str, str]] = {
     "kill": "killed", "restart": "killed, to come back", "pause": "paused", "resume": "resumed", "cut": "cut off",
     "heal": "linked again", "join": "joined", "leave": "left", "slow": "slowed down", "drop": "loses messages",
     "corrupt-data": "has corrupt data", "drain": "has an empty battery",
+    "revoke": "is revoked",
 }  # fmt: skip
 _AWAY: Final = ("kill", "restart", "pause", "leave", "drain")
 _TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data")

@@ -102,6 +102,8 @@ class FaultSpec(Table):
 
     def _impossible_moments(self) -> list[str]:
         problems = []
+        if self.at.round is not None and self.do == "revoke":
+            problems.append("whoever is revoked does not do it itself at a round: expected at = { seconds = ... }")
         if self.at.round is not None and self.phase != "adopting" and self.who != "aggregator":
             problems.append(f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase")
         if self.do == "resume" and self.at.round is not None:

@@ -34,6 +34,7 @@ class Device:
     duty: DutyCycle | None = None
     cpu_share: float = 1.0
     memory_mb: float | None = None
+    enrolled: bool = True
 
 
 class OverlaySpec(Table):
@@ -163,6 +164,8 @@ class DeviceSpec(Table):
     #: What it may have, in 10^6 bytes of private writable memory.
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     duty_cycle: DutySpec | None = None
+    #: Whether it is on the fleet roster; if not, it is a stranger that tries to get in.
+    enrolled: bool = True
 
     @property
     def members(self) -> tuple[Device, ...]:
@@ -171,7 +174,7 @@ class DeviceSpec(Table):
         return tuple(
             Device(
                 name, self.name, self.mains, self.cores, self.link, None if costs is None else costs.value,
-                self._duty(number / len(names)), self.cpu_share, self.memory_mb,
+                self._duty(number / len(names)), self.cpu_share, self.memory_mb, self.enrolled,
             )
             for number, name in enumerate(names)
         )  # fmt: skip
@@ -227,6 +230,13 @@ class FleetSpec(Table):
                 if name in taken:
                     raise wrong_table([f"two devices or groups are called {name!r}: give each a name of its own"])
             taken.update(names)
+        strangers = [spec.name for spec in self.devices if not spec.enrolled]
+        if strangers and len(strangers) == len(self.devices):
+            raise wrong_table(["nobody is enrolled: expected a fleet beside the strangers"])
+        if strangers and (self.overlay.kind != "full" or self.overlay.trace is not None):
+            raise wrong_table(
+                [f"{strangers[0]}: enrolled: a stranger has no place on an overlay: leave the overlay out"]
+            )
         if len(self.members) > PEERS_MAX:
             raise wrong_table([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
         return self

@@ -174,6 +174,7 @@ def fleet_spec(
             rest=rests.get(device.name),
             cpu_share=device.cpu_share,
             memory_mb=device.memory_mb,
+            enrolled=device.enrolled,
         )
         for device in devices
     )

@@ -30,7 +30,7 @@ from p2pclust.transport.new_keys import generate, load_request, make_request, ne
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse, sign, sign_key
 
 __all__ = [
-    "FLEET_KEY", "ROSTER", "Bundle", "Roster", "RosterPeer", "add_device", "add_devices", "check_enrolled",
+    "FLEET_KEY", "ROSTER", "Bundle", "Roster", "RosterPeer", "Throwaway", "add_device", "add_devices", "check_enrolled",
     "check_name", "enroll", "fleet_public", "init_fleet", "load_bundle", "load_public_roster", "load_roster",
     "make_request", "newest_roster", "revoke", "rotate", "throwaway_fleet", "write_fleet",
 ]  # fmt: skip
@@ -298,16 +298,58 @@ def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
     UsageError
         When a name cannot be used or comes twice.
     """
-    key = generate()
-    fleet_public = key.public_key().public_bytes_raw()
-    peers: list[RosterPeer] = []
-    bundles: dict[str, Bundle] = {}
-    for name in names:
-        if check_name(name) in bundles:
-            raise UsageError(f"the peer name {name!r} comes twice: give every peer its own name")
-        peer, bundles[name] = new_device(name, fleet_public)
-        peers.append(peer)
-    return sign(key, len(peers), peers), bundles
+    made = Throwaway(names)
+    return made.roster, made.bundles
+
+
+class Throwaway:
+    """A fleet in memory whose rosters may change: its signing key lives as long as this object.
+
+    Parameters
+    ----------
+    names : iterable of str
+        One name per peer.
+
+    Attributes
+    ----------
+    roster : Roster
+        The newest one.
+    bundles : dict of str to Bundle
+
+    Raises
+    ------
+    UsageError
+        When a name cannot be used or comes twice.
+
+    Examples
+    --------
+    >>> fleet = Throwaway(["ward-01", "ward-02"])
+    >>> before = fleet.roster.serial
+    >>> fleet.revoke("ward-02").names, fleet.roster.serial > before
+    (('ward-01',), True)
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._key = generate()
+        fleet_public = self._key.public_key().public_bytes_raw()
+        peers: list[RosterPeer] = []
+        self.bundles: dict[str, Bundle] = {}
+        for name in names:
+            if check_name(name) in self.bundles:
+                raise UsageError(f"the peer name {name!r} comes twice: give every peer its own name")
+            peer, self.bundles[name] = new_device(name, fleet_public)
+            peers.append(peer)
+        self.roster = sign(self._key, len(peers), peers)
+
+    def revoke(self, name: str) -> Roster:
+        """Take a peer off the roster, and return the new one."""
+        left = [peer for peer in self.roster.peers if peer.name != name]
+        self.roster = sign(self._key, self.roster.serial + 1, left)
+        return self.roster
+
+    def claim(self, other: Roster) -> Roster:
+        """Return a roster on which this fleet's peers stand beside those of another: what a stranger may give itself."""
+        return sign(self._key, other.serial, (*self.roster.peers, *other.peers))
 
 
 def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bundle]) -> None:

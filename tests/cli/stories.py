@@ -55,6 +55,7 @@ STORIES: dict[str, Story] = {
     ),
     "gossip-ring": Story(short=_set("fleet.peers=9", "jobs.0.max_rounds=8", "expect.finished_at_least=8")),
     "hidden-cluster": Story(),
+    "hospitals": Story(),
     "iris-kmeans": Story(),
     "late-motes": Story(),
     "library-nodes": Story(short=_set("jobs.0.max_rounds=24")),

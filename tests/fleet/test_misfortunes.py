@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +25,45 @@ def bits_of_the_rows_that_were(spec: FleetSpec, result: FleetResult, number: int
     locals_ = [Local(peer.X) for peer in spec.peers]
     later = [(d.round, index[d.peer], Local(d.X)) for d in result.damage if d.job_id == job.job_id]
     return replay(spec.jobs[number].job, locals_, job.state.log, later).encode() == job.state.encode()
+
+
+@pytest.mark.slow
+class TestRosters:
+    def test_whoever_is_revoked_is_left_out_and_the_others_go_on(self) -> None:
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault("revoke", ("p03",), seconds=0.7))
+        result = carry_out("simulated", spec)
+        assert result.failure == ""
+        assert sorted(result.jobs[0].digests) == ["p00", "p01", "p02", "p04"]
+        told = by_verb(result, "roster")
+        assert {event["peer"] for event in told} >= {"p00", "p01", "p02", "p04"}
+        assert {(event["serial"], *event["revoked"]) for event in told} == {(6, "p03")}
+        state = result.jobs[0].state
+        assert state is not None
+        assert set(state.log[0].contributors) == {0, 1, 2, 3, 4}
+        assert {record.abstained[3] for record in state.log if 3 in record.abstained} == {"left out: revoked"}
+        assert bits_of_the_rows_that_were(spec, result)
+
+    def test_the_aggregator_is_revoked_and_another_one_is_elected(self) -> None:
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault("revoke", (), seconds=0.9))
+        result = carry_out("simulated", spec)
+        assert result.failure == ""
+        assert len(result.jobs[0].terms) >= 2
+        assert result.jobs[0].terms[0][1] not in result.jobs[0].digests
+        assert result.jobs[0].terms[-1][1] in result.jobs[0].digests
+        assert len(result.jobs[0].digests) == 4
+
+    def test_a_stranger_is_in_no_job_and_nobody_heeds_it(self) -> None:
+        spec = a_fleet(rows(5), a_job())
+        peers = (*spec.peers[:4], replace(spec.peers[4], enrolled=False))
+        result = carry_out("simulated", replace(spec, peers=peers))
+        alone = carry_out("simulated", replace(spec, peers=spec.peers[:4]))
+        assert result.jobs[0].roster == ("p00", "p01", "p02", "p03")
+        assert result.jobs[0].state is not None
+        assert alone.jobs[0].state is not None
+        assert result.jobs[0].state.arrays.encode() == alone.jobs[0].state.arrays.encode()
+        assert not result.peers["p04"]["finished"]
+        members = [event for event in by_verb(result, "member") if event["peer"] != "p04"]
+        assert all(event["member"] != "p04" for event in members)
 
 
 @pytest.mark.slow
@@ -139,8 +178,8 @@ class TestComingAndGoing:
     def test_drained_sleeps_until_it_is_charged_or_dies_as_its_battery_says(self, when_empty: str) -> None:
         battery = Battery(100.0, when_empty=when_empty, recharge_w=5.0)
         spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault("drain", ("p02",), round=3, phase="adopting"))
-        peers = tuple(dataclasses.replace(peer, battery=battery) for peer in spec.peers)
-        result = carry_out("simulated", dataclasses.replace(spec, peers=peers))
+        peers = tuple(replace(peer, battery=battery) for peer in spec.peers)
+        result = carry_out("simulated", replace(spec, peers=peers))
         assert [event["peer"] for event in by_verb(result, "drained")] == ["p02"]
         assert result.failure == ""
         assert result.peers["p02"]["lost"] == (when_empty == "die")

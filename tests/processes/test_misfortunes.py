@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +74,21 @@ def test_one_joins_late_and_one_leaves(home: Path) -> None:
     assert not result.peers["p01"]["lost"]
 
 
+def test_one_is_revoked_and_a_stranger_is_refused(home: Path) -> None:
+    spec = a_fleet(rows(6), a_job("llf-cm", max_rounds=LONG), Fault("revoke", ("p03",), seconds=1.0), home=home)
+    spec = replace(spec, peers=(*spec.peers[:5], replace(spec.peers[5], enrolled=False)))
+    result = carry_out("processes", spec)
+    assert result.failure == ""
+    assert result.jobs[0].roster == ("p00", "p01", "p02", "p03", "p04")
+    assert sorted(result.jobs[0].digests) == ["p00", "p01", "p02", "p04"]
+    refused = by_verb(result, "refused-stranger")
+    assert {event["peer"] for event in refused} == {"p00", "p01", "p02", "p03", "p04"}
+    assert len({event["print"] for event in refused}) == 1
+    assert {(event["serial"], *event["revoked"]) for event in by_verb(result, "roster")} == {(6, "p03")}
+    assert not result.peers["p05"]["messages_received"]
+    assert bits_of_the_rows_that_were(spec, result)
+
+
 def test_a_slow_device_takes_longer_and_nobody_thinks_it_dead(home: Path) -> None:
     faults = [Fault("slow", ("p02",), job=0, factor=50.0), Fault("slow", ("p02",), job=1, factor=1.0)]
     jobs = [a_job("llf-fcm", max_rounds=8), a_job("llf-fcm", max_rounds=8)]
@@ -122,8 +137,8 @@ def test_a_drained_aggregator_is_gone(home: Path) -> None:
 def test_a_drained_device_sleeps_until_its_battery_is_charged(home: Path) -> None:
     battery = Battery(10.0, recharge_w=1.0)
     spec = a_fleet(rows(4), a_job(), Fault("drain", ("p02",), round=3, phase="adopting"), home=home)
-    peers = tuple(dataclasses.replace(peer, battery=battery) for peer in spec.peers)
-    result = carry_out("processes", dataclasses.replace(spec, peers=peers))
+    peers = tuple(replace(peer, battery=battery) for peer in spec.peers)
+    result = carry_out("processes", replace(spec, peers=peers))
     assert [event["peer"] for event in by_verb(result, "drained")] == ["p02"]
     assert [event["peer"] for event in by_verb(result, "awake")] == ["p02"]
     assert_kept_promises(spec, result)
