@@ -194,6 +194,10 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     told = fleet.json("result", turn["job"])
     assert told["drift"]["frobenius"] == pytest.approx(sum(moved**2 for moved in told["drift"]["each"]) ** 0.5)
     assert fleet.json("status")["data"]["rows"] == 80
+    fleet.end("b", signal.SIGKILL)  # who handed it in; two of four enrolled begin nothing without it
+    fleet.start("b")
+    turn = fleet.until_turn(turn["number"] + 3)
+    assert turn["roster"] == ["a", "b", "c"]
     ended = fleet.json("cancel", turn["job"], "--peer", "c")
     assert ended["outcome"] == "cancelled"
     assert first not in [told["job"] for told in fleet.json("jobs", "--all")["jobs"]]  # only the last turns are kept
@@ -203,6 +207,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     assert "is it running?" in fleet.run("status", code=3).err
     fleet.start("a")
     fleet.until_alive("b", "c")
+    assert fleet.run("jobs", "--peer", "b").err  # who was away hears that the series is over
 
     # What is wrong is said in one line.
     for words, code, line in [
