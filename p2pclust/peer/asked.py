@@ -234,6 +234,8 @@ class Asked:
             if verb == "refused":
                 asker.refuse(str(fields["reason"]), 3)
             else:
+                if len(self._accepting) >= _MOST_WAITING // 2:  # jobs that no majority ever took: whoever asked is gone
+                    del self._accepting[next(iter(self._accepting))]
                 self._accepting[fields["job"]] = asker
                 asker.answer({"job": fields["job"], "roster": fields["roster"], "accepted": False}, last=False)
         elif verb == "accepted" and fields["job"] in self._accepting:

@@ -1,0 +1,97 @@
+"""Handing a job in and getting its result, with a door that says what a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgpack
+import pytest
+
+from p2pclust.errors import FleetError
+from p2pclust.fleet.handing_in import fetch, result_of, submit
+from p2pclust.fleet.spec import JobRequest
+from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.verbs import digest_of
+
+JOB = cluster_job("llf-cm", n_clusters=2)
+
+
+class FakeDoor:
+    """Answers from lists."""
+
+    address = "a"
+
+    def __init__(
+        self, follows: list[dict[str, Any]] | None = None, answers: dict[str, list[Any]] | None = None
+    ) -> None:
+        self.follows, self.answers = follows or [], answers or {}
+        self.asked: list[Any] = []
+
+    def follow(self, verb: str, /, **fields: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append((verb, fields))
+        yield from self.follows
+
+    def ask(self, verb: str, /, **fields: Any) -> dict[str, Any]:
+        self.asked.append((verb, fields))
+        answer: dict[str, Any] = self.answers[verb].pop(0)
+        return answer
+
+
+def test_it_returns_when_a_majority_has_the_job() -> None:
+    door = FakeDoor([{"job": "job-1", "roster": ["a"], "accepted": False}, {"job": "job-1", "accepted": True}])
+    told: list[Any] = []
+    found = submit(door, JobRequest(JOB), ("a",), on_submitted=lambda *of: told.append(of), every_s=60.0)  # type: ignore[arg-type]
+    assert found == "job-1"
+    assert told == [("job-1", ["a"])]
+    ((_, fields),) = door.asked
+    assert msgpack.unpackb(fields["mathematics"]) == msgpack.unpackb(msgpack.packb(JOB.to_dict()))
+    assert (fields["roster"], fields["every_s"], fields["missing"]) == (["a"], 60.0, "wait")
+
+
+@pytest.mark.parametrize(
+    ("follows", "reason"),
+    [
+        ([], "did not hand the job in within 0.5 s: nothing is known of it"),
+        ([{"job": "job-1", "roster": ["a"], "accepted": False}], "job-1 is handed in, but after 0.5 s no majority"),
+    ],
+)
+def test_it_says_how_far_it_came(follows: list[dict[str, Any]], reason: str) -> None:
+    with pytest.raises(FleetError, match=reason):
+        submit(FakeDoor(follows), JobRequest(JOB), (), 0.5)  # type: ignore[arg-type]
+
+
+def test_what_is_large_comes_in_parts_and_is_checked() -> None:
+    parts = [{"data": b"ab", "last": False}, {"data": b"c", "last": True}]
+    assert fetch(FakeDoor(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abc")) == b"abc"  # type: ignore[arg-type]
+    with pytest.raises(FleetError, match="came damaged"):
+        fetch(FakeDoor(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abd"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"finished": False, "phase": "gathering", "round": 3}, "job-1 has not ended: gathering, round 3"),
+        ({"finished": True, "phase": "failed", "reason": "nobody can"}, "job-1: nobody can"),
+        ({"finished": True, "phase": "cancelled", "reason": "cancelled by ann"}, "job-1: cancelled by ann"),
+    ],
+)
+def test_a_job_without_a_result(told: dict[str, Any], reason: str) -> None:
+    with pytest.raises(FleetError, match=reason):
+        result_of(FakeDoor(answers={"job": [{"job": "job-1", **told}]}), "job-1")  # type: ignore[arg-type]
+
+
+def test_names_of_columns_where_there_are_none() -> None:
+    state = run_in_process(JOB, [Local([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [5.0, 5.0], [5.0, 5.1], [5.1, 5.0]])])
+    data = state.encode()
+    told = {
+        "job": "job-1", "finished": True, "phase": "done", "mathematics": msgpack.packb(JOB.to_dict()), "roster": ["a"],
+        "digest": digest_of(data), "features": [], "number": 0,
+    }  # fmt: skip
+    door = FakeDoor(answers={"job": [told], "read": [{"data": data, "last": True}]})
+    found = result_of(door, "job-1")  # type: ignore[arg-type]
+    assert found.features == ["x1", "x2"]
+    assert found.named([0]) == ["a"]
+    assert found.state == state
