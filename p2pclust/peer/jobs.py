@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.cancels import PREFIX as CANCEL
 from p2pclust.peer.cancels import Cancels
 from p2pclust.peer.context import Context, TimerKey
-from p2pclust.peer.document import Document, Turn, pack_links
+from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Cancel, Computed, Ref, Submit
 from p2pclust.peer.facts import Fact, Facts
+from p2pclust.peer.handing_in import HandingIn, averaging_of
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, Synced
-from p2pclust.peer.quorum import has_majority, majority
+from p2pclust.peer.quorum import has_majority
 from p2pclust.peer.series import PREFIX as SERIES
 from p2pclust.peer.series import Series
-from p2pclust.protocols.push_sum import usual_mixing
 
 __all__ = ["Jobs"]
 
 _PREFIX = "job/"
 _MOST_EARLY = 256
-_TOLERANCE = 1e-9  # of sums that nobody aggregates
-
-
-@dataclass
-class _HandingIn:
-    """A job that a person hands in here."""
-
-    event: Submit
-    asked: list[str]  # who may not have said yet who they are
-    until: float  # when it goes on without them
 
 
 class Jobs:
@@ -52,7 +41,7 @@ class Jobs:
         self._facts = facts
         self._blobs = blobs
         self._fitness = fitness
-        self._handing_in: list[_HandingIn] = []
+        self._desk = HandingIn(context, membership, self)
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
         self._early: dict[
@@ -91,71 +80,15 @@ class Jobs:
 
     def submit(self, event: Submit) -> None:
         """A person hands in a job at this peer; first it must know who everybody is."""
-        members = self._membership
-        asked = [name for name in event.roster or members.alive() if members.present(name)]
-        until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
-        self._handing_in.append(_HandingIn(event, asked, until))
-        self._hand_in(again=True)
+        self._desk.take(event)
 
-    def _hand_in(self, *, again: bool) -> None:
-        """Hand in what can be; `again`: ask those who have not said who they are."""
-        members, waiting = self._membership, self._handing_in
-        self._handing_in = []
-        for job in waiting:
-            while job.asked and (members.store_id(job.asked[-1]) or not members.present(job.asked[-1])):
-                job.asked.pop()
-            if not job.asked or self._ctx.now >= job.until:
-                self._submit(job.event)
-                continue
-            self._handing_in.append(job)
-            if again:
-                members.call([name for name in job.asked if not members.store_id(name)])
-        if self._handing_in and again:
-            self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
-
-    def _submit(self, event: Submit) -> None:
-        ctx = self._ctx
-        alive = [name for name in self._membership.alive() if self._membership.store_id(name)]
-        n_enrolled = len(self._membership.members) + 1
-        if not event.roster and len(alive) < majority(n_enrolled):
-            self._refuse(event.asked, f"only {len(alive)} of {n_enrolled} enrolled peers are here; name the roster")
-            return
-        roster = tuple(sorted(event.roster or alive))
-        unseen = [name for name in roster if not self._membership.store_id(name)]
-        if unseen:
-            # Without the id of its store a peer's word counts for no majority, ever.
-            self._refuse(event.asked, f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
-            return
-        try:
-            document = Document(
-                event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
-                float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
-                f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect, **self._averaging(event, roster),
-            )  # fmt: skip
-            if event.every_s:
-                turn = Turn(f"series-{document.nonce}", 0, float(event.every_s), bool(event.roster))
-                document = replace(document, turn=turn)
-            data = document.encode()
-        except UsageError as error:
-            self._refuse(event.asked, str(error))
-            return
+    def hand_in(self, document: Document, asked: str) -> None:
+        """The document of a job that a person wants is made: keep it, and tell everybody."""
         self._synced[document.id] = {}
-        told = {"asked": event.asked} if event.asked else {}
-        ctx.report("submitted", job=document.id, roster=list(roster), **told)
-        self._keep(document, data)
+        told = {"asked": asked} if asked else {}
+        self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
+        self._keep(document, document.encode())
         self._tell(document.id)
-
-    def _averaging(self, event: Submit | Document, roster: tuple[str, ...]) -> dict[str, Any]:
-        """What the document of a job without an aggregator has besides: the overlay above all, as this peer knows it."""
-        if event.collect != "gossip":
-            return {"tolerance": event.tolerance, "mixing": event.mixing, "ticks": event.ticks}
-        links, routing = b"", self._ctx.routing
-        if not routing.whole:
-            links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
-            if not links and len(roster) > 1:
-                raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
-        tolerance, mixing = event.tolerance or _TOLERANCE, event.mixing or usual_mixing(event.ticks)
-        return {"tolerance": float(tolerance), "mixing": mixing, "links": links, "ticks": event.ticks}
 
     def _tell(self, job_id: str) -> None:
         """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
@@ -177,7 +110,7 @@ class Jobs:
         elif job is not None and job.ledger.finished and document.turn is None:
             reason = "too late: the job has ended"
         if reason or document is None:
-            self._refuse(event.asked, reason)
+            self.refuse(event.asked, reason)
             return
         named = event.job if document.turn is None else document.turn.series
         self._cancels.ask(named, event.by)
@@ -206,7 +139,8 @@ class Jobs:
         by = self._cancels.by(job_id)
         return by if by or document is None or document.turn is None else self._cancels.by(document.turn.series)
 
-    def _refuse(self, asked: str, reason: str) -> None:
+    def refuse(self, asked: str, reason: str) -> None:
+        """Tell whoever asked why not."""
         self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
 
     def learn(self, fact: Fact) -> None:
@@ -292,8 +226,7 @@ class Jobs:
 
     def look(self) -> None:
         """Something happened: does a desk have now what it waited for, or this peer what it must know to hand in a job?"""
-        if self._handing_in:
-            self._hand_in(again=False)
+        self._desk.look()
         for job in list(self.jobs.values()):
             if isinstance(job, Job) and job.desk.busy:
                 job.look()
@@ -332,12 +265,12 @@ class Jobs:
             job.forget()
         else:
             self._ctx.persist("job", job_id, None, sync=False)
+        self._synced.pop(job_id, None)
         del self._documents[job_id]
 
     def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
         """Return a document for another roster."""
-        averaging = self._averaging(document, roster)
-        return replace(document, roster=roster, store_ids=store_ids, **averaging)
+        return replace(document, roster=roster, store_ids=store_ids, **averaging_of(self._ctx, document, roster))
 
     def continues(self, census: Document) -> Task | None:
         """The task that makes the mathematics of the next job of a series."""
@@ -384,7 +317,7 @@ class Jobs:
     def fire(self, key: TimerKey) -> None:
         """A timer of some job is due."""
         if key[0] == "submit" and not key[1]:
-            self._hand_in(again=True)
+            self._desk.fire()
         elif key[0] == "submit":
             self._tell(key[1])
         elif key[0] == "series":

@@ -12,6 +12,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.document import Document, Turn
 from p2pclust.peer.effects import Reload
 from p2pclust.peer.events import Cancel
+from p2pclust.peer.messages import Synced
 from p2pclust.peer.series import census_of
 
 EVERY_S = 10.0
@@ -194,3 +195,14 @@ def test_a_turn_that_is_none(turn: list[Any]) -> None:
         Document.decode(msgpack.packb([*plain, turn]))
     with pytest.raises(UsageError):
         Turn("series-1", 0, float("nan"), False)
+
+
+def test_who_handed_it_in_may_never_hear_that_a_majority_has_it() -> None:
+    net = Net(4)
+    net.meet()
+    net.lost = lambda packet: packet.target == "p1" and isinstance(packet.message, Synced)
+    net.submit("p1", toy(1), roster=("p2", "p3", "p4"), every_s=EVERY_S)
+    net.until(lambda: at(net, 2, "p2", "p3", "p4"))
+    net.advance(3 * EVERY_S)
+    assert net.verbs("accepted") == []
+    assert "job" not in net.peers["p1"].disk.load().tables
