@@ -18,11 +18,12 @@ from p2pclust.peer.events import Cancel, Submit
 from p2pclust.protocols import readings
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
+from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
 from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Plan, Swarm, draw
 from p2pclust.simulation.world import Observer, Peer, World
 
-__all__ = ["SeriesSwarm", "run"]
+__all__ = ["LeaderlessSeriesSwarm", "SeriesSwarm", "run"]
 
 _EVERY_S: Final = 4.0
 _MORE_TURNS: Final = 2  # after everything healed
@@ -139,8 +140,15 @@ class SeriesSwarm(Swarm):
         self.marks.counts["series ended"] += 1
 
 
+class LeaderlessSeriesSwarm(SeriesSwarm, LeaderlessSwarm):
+    """One run of a job that nobody aggregates."""
+
+
 def run(seed: int, *, overlay: str | None = None) -> Outcome:
-    """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
+    """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; each fourth has no aggregator."""
     plan = replace(draw(seed), participation=1.0)
     missing = "wait" if plan.missing == "all" else plan.missing
-    return SeriesSwarm(laid_out(replace(plan, missing=missing), overlay)).go()
+    plan = replace(plan, missing=missing)
+    return (
+        LeaderlessSeriesSwarm(paced(plan, overlay)).go() if seed % 4 == 3 else SeriesSwarm(laid_out(plan, overlay)).go()
+    )
