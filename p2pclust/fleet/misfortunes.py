@@ -171,12 +171,13 @@ class Misfortunes:
         links = self._cuts.links(self._near())
         return not reaches({a: [b for b in near if self.counts(b)] for a, near in links.items()}, name, finished)
 
-    def links(self) -> Mapping[str, Sequence[str]] | None:
-        """Return the neighbours now of each peer that was started, as far as they hear each other; None if all do."""
+    def links(self, roster: Sequence[str]) -> Mapping[str, Sequence[str]] | None:
+        """Return the neighbours of each peer that is there or on the roster, where they hear each other; None if all do."""
         links = self._cuts.links(self._near())
         if self._links is None and all(len(near) == len(links) - 1 for near in links.values()):
             return None
-        return {a: [b for b in near if b not in self.late] for a, near in links.items() if a not in self.late}
+        here = [name for name in links if name not in self.late and (name in roster or self.counts(name))]
+        return {name: [other for other in links[name] if other in here] for name in here}
 
     def _near(self) -> dict[str, list[str]] | None:
         return None if self._links is None else {name: list(near) for name, near in self._links.items()}

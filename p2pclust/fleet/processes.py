@@ -274,7 +274,8 @@ class ProcessFleet:
                 return failure
             if silent_s > self.spec.give_up_s:
                 lost = [name for name in job.roster if not self._counts(name)]
-                return f"no progress for {silent_s:.0f} s at round {job.round}{needs(lost, self.misfortunes.links())}"
+                why = needs(lost, self.misfortunes.links(job.roster))
+                return f"no progress for {silent_s:.0f} s at round {job.round}{why}"
         sleeps = any(self.children[name].asleep for name in job.digests)
         await self._until(lambda: any(map(self._answers, job.digests)), self.spec.give_up_s if sleeps else 0.0)
         child = next((self.children[n] for n in sorted(job.digests) if self._answers(n)), None)

@@ -28,6 +28,7 @@ __all__ = ["carry_out"]
 
 _LINK_S = 60.0
 _LAN_S = 0.001  # the latency of a device whose link is not stated
+_NOTICE_S = 1.0  # how long it waits until good-byes are heard
 _JOIN_S = 10.0  # how long the next job waits until late ones are known
 
 
@@ -99,6 +100,7 @@ class _SimulatedFleet:
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
         for number, request in enumerate(self._spec.jobs):
             self._misfortunes.before_job(number)
+            world.run_until(world.now + _NOTICE_S, self._good_byes_heard)
             if joins(self._spec.faults):  # late ones are in the job if the others know them by then
                 world.run_until(world.now + _JOIN_S, self._all_linked)
             try:
@@ -125,6 +127,11 @@ class _SimulatedFleet:
         here = [name for name, peer in peers.items() if peer.core is not None and self._misfortunes.belongs(name)]
         seen = [core.membership for name in here if (core := peers[name].core) is not None]
         return all(membership.present(name) for membership in seen for name in here)
+
+    def _good_byes_heard(self) -> bool:
+        left = self._misfortunes.left
+        cores = [peer.core for peer in self._world.peers.values() if left and peer.core is not None]
+        return not any(core.membership.present(name) for core in cores for name in left)
 
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
@@ -162,7 +169,7 @@ class _SimulatedFleet:
                 return failure
             if silent_s > self._spec.give_up_s:
                 lost = [name for name in job.roster if not self._counts(name)]
-                why = needs(lost, self._misfortunes.links())
+                why = needs(lost, self._misfortunes.links(job.roster))
                 return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))

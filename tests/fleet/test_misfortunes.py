@@ -153,6 +153,20 @@ class TestComingAndGoing:
         assert sorted(result.jobs[0].digests) == ["p00", "p01", "p03", "p04"]
         assert not [e for e in by_verb(result, "member") if e["member"] == "p02" and e["status"] == "dead"]
 
+    def test_who_leaves_before_a_job_is_not_in_it(self) -> None:
+        jobs = [a_job("llf-cm"), a_job("llf-cm")]
+        result = carry_out("simulated", a_fleet(rows(5), jobs, Fault("leave", ("p02",), job=1)))
+        assert result.jobs[1].roster == ("p00", "p01", "p03", "p04")
+        assert result.failure == ""
+
+    def test_a_job_that_stands_still_says_who_has_no_way_also_for_those_who_left_before(self) -> None:
+        ring = {f"p{n:02d}": (f"p{(n - 1) % 5:02d}", f"p{(n + 1) % 5:02d}") for n in range(5)}
+        faults = [Fault("leave", ("p01",), round=2, phase="adopting"), Fault("kill", ("p03",), job=1)]
+        spec = a_fleet(rows(5), [a_job("llf-cm"), a_job("llf-cm")], *faults, overlay=ring, give_up_s=20.0)
+        result = carry_out("simulated", spec)
+        assert result.failure.endswith("p03 is gone, and without it p02 has no way to the others")
+        assert sorted(result.jobs[0].digests) == ["p00", "p02", "p03", "p04"], "what came before is kept"
+
     def test_the_aggregator_leaves_and_comes_back(self) -> None:
         jobs = [a_job("llf-cm"), a_job("llf-fcm")]
         spec = a_fleet(rows(5), jobs, Fault("leave", (), round=2, phase="combining"))
