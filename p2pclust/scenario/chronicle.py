@@ -22,7 +22,7 @@ DONE: Final[Mapping[str, str]] = {
     "corrupt-data": "has corrupt data", "drain": "has an empty battery",
     "revoke": "is revoked",
 }  # fmt: skip
-_AWAY: Final = ("kill", "restart", "pause", "leave", "drain")
+_AWAY: Final = ("kill", "restart", "pause", "leave", "drain", "revoke")
 _TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data")
 ASLEEP: Final = "asleep"
 _BACK: Final = ("resume", "join")
