@@ -63,7 +63,7 @@ def restrain(config: Mapping[str, Any]) -> None:
     they were touched yet or not. Address space (``RLIMIT_AS``) would also count libraries and reservations, of which
     NumPy has a lot and pays nothing. It is a limit for each process; what a command takes that reads the data
     counts by itself. An allocation beyond it fails, and the peer says so and ends with exit code 3. What OpenBLAS needs is
-    allocated beforehand: it would end the process without a word of ours.
+    allocated beforehand: it would end the process without a word of ours, as libzmq does when it is refused memory.
 
     Examples
     --------
