@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
 from p2pclust.fleet.power import Battery, DutyCycle, Rest
-from p2pclust.fleet.spec import FleetSpec, Link
+from p2pclust.fleet.spec import FleetSpec, JobRequest, Link, PeerSpec
+from p2pclust.protocols.compose import cluster_job
 
 pytestmark = pytest.mark.processes
 

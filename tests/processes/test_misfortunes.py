@@ -75,7 +75,7 @@ def test_one_joins_late_and_one_leaves(home: Path) -> None:
 
 
 def test_one_is_revoked_and_a_stranger_is_refused(home: Path) -> None:
-    spec = a_fleet(rows(6), a_job("llf-cm", max_rounds=40), Fault("revoke", ("p03",), seconds=1.0), home=home)
+    spec = a_fleet(rows(6), a_job("llf-cm", max_rounds=400), Fault("revoke", ("p03",), seconds=1.0), home=home)
     spec = replace(spec, peers=(*spec.peers[:5], replace(spec.peers[5], enrolled=False)))
     result = carry_out("processes", spec)
     assert result.failure == ""
