@@ -16,6 +16,7 @@ from p2pclust.protocols.runner import replay
 
 pytestmark = pytest.mark.processes
 
+LONG = 400  # rounds: some seconds
 EVERYBODY = ("p00", "p01", "p02", "p03")
 
 
