@@ -33,10 +33,9 @@ def compare(
     What differs stands out; of numbers, the last column says how many times the largest is the smallest.
 
     \b
-    Example:
-      p2pclust run scenarios/quickstart.toml --backend simulated --out runs/star
-      p2pclust run scenarios/quickstart.toml --backend simulated --seed 3 --out runs/other
-      p2pclust compare runs/star runs/other --out compared.html
+    Examples:
+      p2pclust compare runs/one runs/other
+      p2pclust compare runs/one runs/other/result.json --differing --out compared.html
     """
     from p2pclust.scenario.compare import compare as compared  # noqa: PLC0415
     from p2pclust.scenario.compare import read_runs  # noqa: PLC0415

@@ -16,7 +16,7 @@ __all__ = ["AWAKE_AT", "Battery", "DutyCycle", "Meter", "Rest", "Use", "modelled
 #: A device that slept on an empty battery wakes up at this share of its capacity: not for a moment only.
 AWAKE_AT: Final = 0.1
 _MB: Final = 1e6
-# Of the simulated processor. Measured on peers of the processes backend, rounded: what a message costs a peer's loop with
+# Of the simulated processor, chosen so that whole runs come near those of processes: what a message costs a peer's loop with
 # its share of probes and timers, what a task costs apart from its rows, and one number of a row.
 _MESSAGE_S: Final = 2e-4
 _TASK_S: Final = 1e-3

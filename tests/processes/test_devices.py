@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
 from p2pclust.fleet.power import Battery, DutyCycle, Rest
-from p2pclust.fleet.spec import FleetSpec, JobRequest, Link, PeerSpec
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.fleet.spec import FleetSpec, Link
 
 pytestmark = pytest.mark.processes
 
@@ -79,17 +77,6 @@ def test_rows_that_do_not_fit_into_memory_abstain_by_name(home: Path) -> None:
     assert all(2 not in record.contributors for record in state.log)
     assert "its data cannot be used" in state.log[-1].abstained[2]
     assert {refused["peer"] for refused in by_verb(result, "data-refused")} == {"p02"}
-
-
-def test_whoever_has_no_memory_to_compute_leaves_by_name_and_the_others_go_on(home: Path) -> None:
-    rng = np.random.default_rng(0)
-    big = PeerSpec("p02", rng.normal(size=(100_000, 16)), memory_mb=108.0)
-    peers = (PeerSpec("p00", rng.normal(size=(30, 16))), PeerSpec("p01", rng.normal(size=(30, 16))), big)
-    job = cluster_job("llf-fcm", n_clusters=30, max_rounds=4, tol=0.0, seed=1)
-    result = carry_out("processes", FleetSpec(peers, (JobRequest(job),), directory=home))
-    assert result.failure == ""
-    assert sorted(result.jobs[0].digests) == ["p00", "p01"]
-    assert "out of memory" in result.peers["p02"]["failure"]
 
 
 def test_a_small_share_of_a_processor_is_kept(home: Path) -> None:
