@@ -49,6 +49,8 @@ class Misfortunes:
         What signs rosters.
     damage : list of Damage
         Rows that were used in the place of others.
+    flaw : BaseException or None
+        What kept a fault from being carried out: whoever waits for the fleet raises it.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Misfortunes:
         self.paused: dict[str, None] = {}
         self.late = dict.fromkeys(late(spec.faults))
         self.damage: list[Damage] = []
+        self.flaw: BaseException | None = None
         #: Empties a device's battery and does what follows from that; False if the device has none.
         self.empties: Callable[[str], bool] = lambda name: False
         self.revoked: dict[str, None] = {}
@@ -205,7 +208,13 @@ class Misfortunes:
         return (terms[-1][max(terms[-1])],) if terms else ()
 
     def _soon(self, work: Any) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(work))
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._done)
+        self._tasks.append(task)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and self.flaw is None:
+            self.flaw = task.exception()
 
     # -- what ---------------------------------------------------------------------------------------------------------
 

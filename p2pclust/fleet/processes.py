@@ -394,6 +394,8 @@ class ProcessFleet:
         """Wait for a condition on what children said; returns whether it came about."""
         deadline = time.monotonic() + timeout_s
         while not holds():
+            if self.misfortunes.flaw is not None:
+                raise self.misfortunes.flaw
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return False

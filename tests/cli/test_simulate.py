@@ -12,6 +12,8 @@ from p2pclust.simulation.mutants import MUTANTS
 
 from .conftest import Cli
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_few_seeds(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "0:4", "--jobs", "1")

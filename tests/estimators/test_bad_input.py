@@ -12,6 +12,8 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans
 from p2pclust.estimators.base import FederatedEstimator
 
+pytestmark = pytest.mark.slow
+
 # Those that end with centers; test_models.py has the others.
 ALL = [
     kind for kind in (getattr(estimators, name) for name in estimators.__all__) if issubclass(kind, FederatedEstimator)

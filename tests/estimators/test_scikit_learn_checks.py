@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from p2pclust import estimators
 
+pytestmark = pytest.mark.slow
+
 # With a privacy rule that holds peers of few rows back, or in many batches, some of the checks' tiny arrays could not be
 # clustered at all.
 _OPEN = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1, "n_batches": 1}

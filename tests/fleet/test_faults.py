@@ -10,6 +10,8 @@ from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry
 from p2pclust.fleet.spec import Fault
 from p2pclust.peer.timing import preset
 
+pytestmark = pytest.mark.slow
+
 PHASES = ("opening", "adopting", "combining", "closing")
 KINDS = ("kill", "restart", "pause")
 ROUND = {"k-fed": 1}  # of the fault: a one-shot protocol has no third round

@@ -10,7 +10,7 @@ from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.power import Battery
-from p2pclust.fleet.spec import FleetResult, FleetSpec
+from p2pclust.fleet.spec import Event, FleetResult, FleetSpec
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
 
@@ -155,3 +155,15 @@ def test_a_restarted_device_is_as_broken_as_before(home: Path) -> None:
     assert result.failure == ""
     assert sorted(result.jobs[0].digests) == list(EVERYBODY)
     assert bits_of_the_rows_that_were(spec, result)
+
+
+def test_a_fault_that_cannot_be_carried_out_ends_the_run_with_its_reason(home: Path) -> None:
+    def stumbles(event: Event) -> None:
+        if event["verb"] == "fault":
+            raise LookupError("who watches does not know this fault")
+
+    spec = a_fleet(
+        rows(3), a_job("llf-cm", max_rounds=400), Fault("pause", ("p02",), seconds=0.2, for_s=1.0), home=home
+    )
+    with pytest.raises(LookupError, match="who watches does not know this fault"):
+        carry_out("processes", spec, stumbles)
