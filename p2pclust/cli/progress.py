@@ -317,7 +317,7 @@ class Progress:
     def _wait(self, event: Event) -> str:
         line = f"waiting: {event['present']} of {event['of']} peers are here"
         said, self._waiting = self._waiting, line
-        return "" if said == line else line
+        return "" if said == line else f"{line}, as {event['peer']} sees it"
 
     def _stranger(self, event: Event) -> str:
         first = event["print"] not in self._strangers

@@ -32,7 +32,8 @@ from p2pclust.transport.keys import Throwaway, write_fleet
 
 __all__ = ["ProcessFleet", "carry_out", "preload"]
 
-_START_S = 60.0  # twenty interpreters on two busy cores take some seconds
+_START_S = 60.0  # forty peers on two cores take some ten seconds, beside much other work a multiple of that
+_START_EACH_S = 2.0
 _ANSWER_S = 10.0
 _LEAVE_S = 5.0
 _JOIN_S = 10.0  # how long the next job waits until late ones are known
@@ -133,12 +134,13 @@ class ProcessFleet:
             )
         late_ones = self.misfortunes.late
         await asyncio.gather(*(child.start() for name, child in self.children.items() if name not in late_ones))
-        await self._until(lambda: self._all_linked() or bool(self._failed), _START_S)
+        start_s = _START_S + _START_EACH_S * len(names)
+        await self._until(lambda: self._all_linked() or bool(self._failed), start_s)
         if self._failed:
             raise FleetError(f"{self._failed[0]} did not start: {self.children[self._failed[0]].why()}")
         if not self._all_linked():
             whom = "everybody" if self.spec.overlay is None else "all their neighbours"
-            raise FleetError(f"{', '.join(self._apart())} not linked to {whom} after {_START_S:.0f} s")
+            raise FleetError(f"{', '.join(self._apart())} not linked to {whom} after {start_s:.0f} s")
 
     def _addresses(self, names: Sequence[str]) -> dict[str, str]:
         self._ports = ReservedPorts(len(names))

@@ -114,7 +114,7 @@ def test_other_lines() -> None:
         {"peer": "a", "verb": "data-refused", "reason": "row 1 is empty"},
         {"peer": "a", "verb": "never heard of"},
     ) == [
-        "waiting: 1 of 3 peers are here",
+        "waiting: 1 of 3 peers are here, as b sees it",
         "",
         "a and b have lost their link",
         "a and c are linked now",
