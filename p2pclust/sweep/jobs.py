@@ -58,7 +58,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     except FleetError:
         return _nothing(cell, "unlinked")
     (done,) = found.jobs
-    values = _ended(done) | _exactness(job, done, shares) | _traffic(overlay, found, done, job)
+    values = _ended(done, found) | _exactness(job, done, shares) | _traffic(overlay, found, done, job)
     values |= _leadership(overlay, done)
     if cell.measure == "recovery":
         struck = [event["peer"] for event in found.events if event["verb"] == "fault"]
@@ -79,11 +79,14 @@ def _faults(cell: Cell, who: str, victim: str) -> tuple[Fault, ...]:
     return (Fault(fault["do"], names, fault["round"], phase, for_s=fault["for_s"]),)
 
 
-def _ended(done: JobResult) -> dict[str, Any]:
+def _ended(done: JobResult, found: FleetResult) -> dict[str, Any]:
     state = done.state
-    if state is None:
-        # A majority may have finished, and a minority behind a cut not know it.
-        outcome = "some wait" if done.digests else "waiting"
+    # A majority may have finished, and a minority behind a cut not know it.
+    waits = any(not found.peers[name]["lost"] and name not in done.digests for name in done.roster)
+    if not done.digests:
+        outcome = "waiting"
+    elif state is None or waits:
+        outcome = "some wait"
     else:
         outcome = "finished" if state.status == "done" else "failed"
     return {

@@ -7,7 +7,7 @@ import pytest
 
 from .conftest import Cli
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.pictures]
 
 MIXING = """
 title = "Two overlays"

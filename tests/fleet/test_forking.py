@@ -36,7 +36,8 @@ class Nest:
             os.mkfifo(home / "bundle", 0o600)
 
     async def child(self, name: str, **config: Any) -> Child:
-        config = {"name": name, "control": "", "timing": "fast", "bundle": str(self.home / "bundle")} | config
+        own = {"name": name, "state_dir": str(self.home / name / "state"), "bundle": str(self.home / "bundle")}
+        config = {"control": "", "timing": "fast"} | own | config
         child = Child(name, self.home / name, config, self.server, lambda child, line: None, self.ended)
         await child.start()
         self.children.append(child)
