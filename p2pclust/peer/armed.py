@@ -16,8 +16,9 @@ from typing import Any
 
 __all__ = ["Armed", "ArmedFault"]
 
+_ENDS = ("kill", "restart")
 # Whoever is drained stands still until the testbed decides, by its battery, whether it sleeps or is gone.
-_SIGNALS = {"kill": signal.SIGKILL, "restart": signal.SIGKILL, "pause": signal.SIGSTOP, "drain": signal.SIGSTOP}
+_STANDS_STILL = ("pause", "drain")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class ArmedFault:
     """One fault by round. `claim` is the file whose making decides the victim."""
 
     number: int  # in the fleet's list of faults
-    do: str  # one of _SIGNALS, or what a peer does or suffers without ending
+    do: str  # one of _ENDS or _STANDS_STILL, or what a peer does or suffers without either
     round: int
     phase: str
     who: tuple[str, ...]  # names; empty: the aggregator
@@ -65,11 +66,30 @@ class Armed:
                 continue
             if not _claim(Path(fault.claim)):
                 continue
+            if fault.do in _STANDS_STILL:
+                _stand_still(lambda fault=fault: last_words(fault, round_))  # type: ignore[misc]
+                continue
             last_words(fault, round_)
-            if fault.do in _SIGNALS:
-                os.kill(os.getpid(), _SIGNALS[fault.do])
+            if fault.do in _ENDS:
+                os.kill(os.getpid(), signal.SIGKILL)
             else:
                 self.suffer(fault)
+
+
+def _stand_still(last_words: Callable[[], None]) -> None:
+    """Say the last words, and stop until somebody lets this process go on.
+
+    Whoever hears them may stop it as well, and let it go on, before it has stopped itself: then it must not do so any more,
+    for nobody would wake it again.
+    """
+    went_on: list[int] = []
+    before = signal.signal(signal.SIGCONT, lambda number, frame: went_on.append(number))
+    try:
+        last_words()
+        if not went_on:
+            os.kill(os.getpid(), signal.SIGSTOP)
+    finally:
+        signal.signal(signal.SIGCONT, before)
 
 
 def _claim(path: Path) -> bool:
