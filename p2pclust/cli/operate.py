@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.output import people, put_json
+from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
     from p2pclust.fleet.asking import Door
@@ -142,7 +144,8 @@ def jobs(
         listed = told["jobs"] if every else _own(told["jobs"])
         for job in listed:
             if job["series"] and job["number"] and job["phase"] == "done":
-                job["drift"] = drift(result_of(door, job["job"]))
+                with contextlib.suppress(UsageError):  # forgotten meanwhile: a newer turn has taken its place
+                    job["drift"] = drift(result_of(door, job["job"]))
     if as_json:
         put_json({"peer": told["peer"], "jobs": listed})
     else:

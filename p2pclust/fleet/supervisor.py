@@ -39,6 +39,7 @@ DOWN_S: Final = 10.0
 #: A peer whose event loop has not turned for so long hangs, and is killed; mathematics run beside that loop.
 WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two looks at the size of the logs
+_CHILDREN_S: Final = 1.0  # children are looked after that often, whether a signal told of them or not
 _LONGEST_REQUEST: Final = 1 << 16
 _PATIENCE_S: Final = 1.0  # with whoever connects and says nothing
 _TRIES: Final = 10
@@ -120,7 +121,7 @@ class Supervisor:
 
     def _until_due(self) -> float:
         now = time.monotonic()
-        due = [self._look_at]
+        due = [self._look_at, now + _CHILDREN_S]
         due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
         due += [peer.fed_at + WATCHDOG_S for peer in self._peers.values() if peer.status == "running" and peer.fed_at]
         due += [peer.ready_at for peer in self._peers.values() if peer.status == "starting"]

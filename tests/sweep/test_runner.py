@@ -108,7 +108,7 @@ def test_workers_are_gone_when_somebody_stops_listening(tmp_path: Path) -> None:
     import multiprocessing
 
     for child in multiprocessing.active_children():
-        child.join(10)
+        child.join(60)
     assert not multiprocessing.active_children()
 
 
