@@ -39,7 +39,6 @@ DOWN_S: Final = 10.0
 #: A peer whose event loop has not turned for so long hangs, and is killed; mathematics run beside that loop.
 WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two looks at the size of the logs
-_CHILDREN_S: Final = 1.0  # children are looked after that often, whether a signal told of them or not
 _LONGEST_REQUEST: Final = 1 << 16
 _PATIENCE_S: Final = 1.0  # with whoever connects and says nothing
 _TRIES: Final = 10
@@ -121,7 +120,7 @@ class Supervisor:
 
     def _until_due(self) -> float:
         now = time.monotonic()
-        due = [self._look_at, now + _CHILDREN_S]
+        due = [self._look_at]
         due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
         due += [peer.fed_at + WATCHDOG_S for peer in self._peers.values() if peer.status == "running" and peer.fed_at]
         due += [peer.ready_at for peer in self._peers.values() if peer.status == "starting"]
@@ -179,9 +178,13 @@ class Supervisor:
             self._processes[peer.name].terminate()
 
     def _listen_to(self, peer: Kept) -> str:
-        """Open the socket where the peer says that it is ready; returns its path, empty where it would be too long."""
-        path = Path("peers", peer.name, "notify").absolute()
-        if len(os.fsencode(path)) > _LONGEST_PATH:
+        """Open the socket where the peer says that it is ready; returns its path, empty where it would be too long.
+
+        Our folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started there.
+        """
+        path = Path("peers", peer.name, "notify")
+        told = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
+        if len(os.fsencode(told)) > _LONGEST_PATH:
             return ""
         path.unlink(missing_ok=True)
         ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -189,7 +192,7 @@ class Supervisor:
         ear.setblocking(False)
         self._ears[peer.name] = ear
         self._selector.register(ear, selectors.EVENT_READ, peer)
-        return str(path)
+        return told
 
     def _hear(self, peer: Kept) -> None:
         peer.heard(time.monotonic())

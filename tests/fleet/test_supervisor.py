@@ -130,6 +130,15 @@ class TestUp:
         peer = host.up({"a": READY}, wait_s=20.0)["peers"]["a"]
         assert (peer["status"], peer["says"]) == ("running", "linked")
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a Unix socket's path may be too long to be told")
+    def test_also_in_a_folder_that_lies_deep(self, tmp_path: Path) -> None:
+        host = HostFolder(tmp_path / "a-name-of-many-letters" / ("n" * 90))
+        try:
+            peer = host.up({"a": READY}, wait_s=20.0)["peers"]["a"]
+            assert (peer["status"], peer["says"]) == ("running", "linked")
+        finally:
+            host.down(0.0)
+
     def test_a_passphrase_that_was_in_the_environment_is_not_in_that_of_peers(
         self, host: HostFolder, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -145,7 +145,6 @@ def fleet(home: Path, sshd: Door) -> Iterator[FleetOf]:
     ports.release()
 
 
-@pytest.mark.soak  # beside other tests a killed peer was once seen only after a minute: until that is understood, by itself
 @pytest.mark.timeout(240)
 def test_five_peers_start_one_is_killed_and_comes_back_and_nothing_is_left(fleet: FleetOf, home: Path) -> None:
     up = fleet.do("up", "--wait", "60")
