@@ -61,6 +61,7 @@ class PeerConfig(BaseModel):
     #: From these follows how fit it is to aggregate, unless that is said.
     mains: bool | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
+    up_mbit: Annotated[float, Field(gt=0)] | None = None
     fitness: Annotated[float, Field(ge=0, le=1)] | None = None
     #: What it may take of the device.
     nice: Annotated[int, Field(ge=0, le=19)] = 0
@@ -162,9 +163,9 @@ def _links(config: PeerConfig, roster: Roster, where: str) -> dict[str, Any]:
 def _fitness(config: PeerConfig) -> float:
     if config.fitness is not None:
         return config.fitness
-    if config.mains is None and config.cores is None:
+    if config.mains is None and config.cores is None and config.up_mbit is None:
         return _USUAL_FITNESS
-    return fitness(mains=bool(config.mains), cores=config.cores)
+    return fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
 
 
 def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:

@@ -126,7 +126,8 @@ class Progress:
             "started": self._started, "member": self._member, "submitted": self._submitted,
             "elected": self._elected, "phase": self._phase, "combined": self._combined, "finished": self._finished,
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
-            "circle": self._circle, "left-out": self._left_out, "relayed": self._relayed, "proposer": self._proposer,
+            "circle": self._circle, "left-out": self._left_out, "out-of-reach": self._out_of_reach,
+            "relayed": self._relayed, "proposer": self._proposer,
             "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
             "failed": self._reason, "link": self._relinked, "load": self._loaded, "asleep": self._sleeps,
             "awake": self._wakes, "drained": self._drained, "refused-stranger": self._stranger, "roster": self._roster,
@@ -345,8 +346,12 @@ class Progress:
     def _left_out(self, event: Event) -> str:
         return f"round {event['round']} goes on without {event['peer']}, which stays silent"
 
+    def _out_of_reach(self, event: Event) -> str:
+        return f"{event['peer']} does not answer the aggregator in round {event['round']}: another one may take over"
+
     def _relayed(self, event: Event) -> str:
-        return f"{event['peer']} stays silent in round {event['round']}: asked through {', '.join(event['via'])}"
+        through = f": asked through {', '.join(event['via'])}" if event["via"] else ""
+        return f"{event['peer']} stays silent in round {event['round']}{through}"
 
     def _proposer(self, event: Event) -> str:
         return f"{event['proposer']} is asked in place of one that is gone"

@@ -37,7 +37,7 @@ def submit(
         typer.Option(metavar="all|wait|drop", help="What happens to a peer that stays silent; default wait."),
     ] = None,
     patience: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For wait: patience_s of a scenario.")
+        float | None, typer.Option(metavar="SECONDS", help="For wait and all: patience_s of a scenario.")
     ] = None,
     deadline: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="For drop: deadline_s of a scenario.")

@@ -121,8 +121,10 @@ class Record:
                 self.jobs[event["job"]].ended_at = t
             case "waiting":
                 self.waiting = (event["present"], event["of"])
-        if verb in ("submitted", "accepted", "elected", "mixing", "combined", "circle", "finished", "started"):
+        if verb in ("submitted", "accepted", "mixing", "combined", "circle", "finished", "started"):
             self.progress_at = t
+            self.waiting = None
+        elif verb == "elected":  # progress is what comes of it
             self.waiting = None
         self._on_event(event)
 

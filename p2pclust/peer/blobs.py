@@ -1,4 +1,9 @@
-"""Blobs: large objects named by their hash, pulled in chunks from whoever has them, resumed, never sent again unchanged."""
+"""Blobs: large objects named by their hash, pulled in chunks from whoever has them, resumed, never sent again unchanged.
+
+Whoever fetches sets the pace, as TCP's senders do: one chunk at first, one more with each that comes soon, half as many when
+they come late, one when they do not come in time; and then more time for each. A link may be slower than the time-out
+thinks, and who asks again too early makes it carry everything twice.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,8 @@ _PASSING_TIMEOUTS: Final = 10
 _MOST_HOLDERS: Final = 8
 #: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
 _SLOWEST: Final = 8
+#: Of the usual time-out: within that, a link can carry more.
+_SOON: Final = 0.5
 
 
 @dataclass
@@ -30,10 +37,32 @@ class _Pull:
     n_chunks: int
     sources: list[str]
     missing: dict[int, None]  # chunks that are not in the store yet, in order
-    asked: dict[int, str] = field(default_factory=dict)
+    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # whom, and when
+    again: dict[int, None] = field(default_factory=dict)  # asked for more than once: what comes may answer either
     turn: int = 0
-    slowness: int = 1  # how many times the usual time-out a chunk is given; doubled whenever none came
     begun: bool = False  # otherwise it waits for others to end
+
+
+@dataclass
+class _Pace:
+    """How much this peer asks for at once, over all blobs, and how long it waits."""
+
+    most: int
+    chunks: int = 1
+    slowness: int = 1  # how many times the usual time-out a chunk is given
+
+    def came(self, time_outs: float) -> None:
+        """A chunk came that many usual time-outs after it was asked for."""
+        if time_outs < _SOON:
+            self.chunks = min(self.chunks + 1, self.most)
+        elif time_outs > 1:
+            self.chunks = max(1, self.chunks // 2)
+        if time_outs < self.slowness / 4:
+            self.slowness = max(1, self.slowness // 2)
+
+    def timed_out(self) -> None:
+        self.chunks = 1
+        self.slowness = min(2 * self.slowness, _SLOWEST)
 
 
 class Blobs:
@@ -56,6 +85,7 @@ class Blobs:
                 self._partial[digest] = dict.fromkeys(indices)
                 self._recovered[digest] = None
         self._pulls: dict[bytes, _Pull] = {}
+        self._pace = _Pace(context.limits.pulls * context.limits.window)
         # What neighbours asked for that only others have: until when it is kept, and who waits for which chunks.
         self._passing: dict[bytes, float] = {}
         self._askers: dict[bytes, dict[tuple[str, int], None]] = {}
@@ -128,21 +158,26 @@ class Blobs:
             self._verify(pull)
         elif sources:
             self._pulls[digest] = pull
-            self._begin_waiting()
+            self._go_on()
 
-    def _begin_waiting(self) -> None:
-        """Begin the pulls that wait, in the order in which they were asked for, as long as there is room.
+    def _go_on(self) -> None:
+        """Ask for what is missing, in the order in which blobs were wanted, as long as there is room.
 
         What a neighbour waits for has room of its own: it has limited itself already, and two that wait for each other's
         room would wait until a chunk is held lost.
         """
         own = [pull for pull in self._pulls.values() if pull.digest not in self._passing]
         room = self._ctx.limits.pulls - sum(pull.begun for pull in own)
-        passing = [pull for pull in self._pulls.values() if pull.digest in self._passing]
-        for pull in passing + [pull for pull in own if not pull.begun][: max(room, 0)]:
-            if not pull.begun:
+        for pull in self._pulls.values():
+            if pull.digest in self._passing:
                 pull.begun = True
-                self._ask(pull)
+                self._ask(pull, self._ctx.limits.window - len(pull.asked))
+        for pull in [pull for pull in own if not pull.begun][: max(room, 0)]:
+            pull.begun = True
+        left = self._pace.chunks - sum(len(pull.asked) for pull in own)
+        for pull in own:
+            if pull.begun:
+                left -= self._ask(pull, min(left, self._ctx.limits.window - len(pull.asked)))
 
     def receive(self, source: str, message: Message) -> None:
         """A message about blobs came."""
@@ -150,7 +185,7 @@ class Blobs:
             case BlobRequest():
                 self._asked(source, message)
             case BlobChunk():
-                self._take(message)
+                self._take(source, message)
             case BlobMissing():
                 self._elsewhere(source, message.digest)
 
@@ -171,7 +206,7 @@ class Blobs:
             if pull is not None and pull.size_bytes == message.size_bytes and not self._ctx.routing.whole:
                 # It may be fetched from others, who lost it, or who wait for this very peer.
                 pull.sources += [n for n in holders if n not in pull.sources and self._ctx.routing.hop(n)]
-                self._begin_waiting()
+                self._go_on()
             elif not self.fetching(digest):
                 self.pull(digest, message.size_bytes, holders)
         else:
@@ -194,12 +229,13 @@ class Blobs:
         """A chunk did not come in time: let others that wait go first, then ask the next source."""
         pull = self._pulls.pop(bytes.fromhex(key[1]), None)
         if pull is not None:
+            self._pace.timed_out()
+            pull.again.update(dict.fromkeys(pull.asked))
             pull.asked.clear()
             pull.turn += 1
-            pull.slowness = min(2 * pull.slowness, _SLOWEST)
             pull.begun = False
             self._pulls[pull.digest] = pull
-            self._begin_waiting()
+            self._go_on()
 
     def link_vanished(self, name: str) -> None:
         """What was asked of that neighbour is asked for another way at once; what it asked for need not be sent."""
@@ -207,11 +243,10 @@ class Blobs:
             for asker in [asker for asker in waiting if asker[0] == name]:
                 del waiting[asker]
         for pull in self._pulls.values():
-            lost = [index for index, source in pull.asked.items() if source == name]
-            for index in lost:
+            for index in [index for index, (source, _) in pull.asked.items() if source == name]:
                 del pull.asked[index]
-            if lost and pull.begun:
-                self._ask(pull)
+                pull.again[index] = None
+        self._go_on()
 
     def verified(self, digest: bytes, good: bool) -> None:
         """A worker hashed the whole blob: it is what its name says, or not."""
@@ -225,7 +260,7 @@ class Blobs:
         self._partial.pop(digest, None)
         self._complete[digest] = None
 
-    def _take(self, message: BlobChunk) -> None:
+    def _take(self, source: str, message: BlobChunk) -> None:
         pull = self._pulls.get(message.digest)
         if pull is None or message.index not in pull.missing or len(message.data) != 1:
             return
@@ -234,7 +269,9 @@ class Blobs:
         if len(message.data[0]) != (pull.size_bytes - message.index * chunk_bytes if last else chunk_bytes):
             return
         del pull.missing[message.index]
-        pull.asked.pop(message.index, None)
+        asked, asked_at = pull.asked.pop(message.index, ("", 0.0))
+        if asked == source and message.index not in pull.again:
+            self._pace.came((self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
         self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
         waiting = self._askers.get(pull.digest, {})
@@ -242,8 +279,8 @@ class Blobs:
             del waiting[name, index]
             self._ctx.effects.append(SendChunk(name, pull.digest, index))
         if pull.missing:
-            if pull.begun:
-                self._ask(pull)
+            self._wait(pull)
+            self._go_on()
         else:
             self._stop(pull.digest)
             self._verify(pull)
@@ -257,21 +294,24 @@ class Blobs:
         pull = self._pulls.get(digest)
         if pull is not None and source in pull.sources and len(pull.sources) > 1:
             pull.sources.remove(source)
-            pull.asked = {index: name for index, name in pull.asked.items() if name != source}
-            if pull.begun:
-                self._ask(pull)
+            pull.asked = {index: asked for index, asked in pull.asked.items() if asked[0] != source}
+            self._go_on()
 
-    def _ask(self, pull: _Pull) -> None:
+    def _ask(self, pull: _Pull, most: int) -> int:
+        """Ask for so many chunks at most; returns for how many."""
         first = pull.turn % len(pull.sources)
         source, holders = self._way(pull, pull.sources[first:] + pull.sources[:first])
-        for index in pull.missing:
-            if len(pull.asked) >= self._ctx.limits.window or not source:
-                break
-            if index not in pull.asked:
-                pull.asked[index] = source
-                self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
-        # A link may be slower than the time-out thinks: who asks again too early makes it carry everything twice.
-        self._ctx.set_timer(("blob", pull.digest.hex()), pull.slowness * self._ctx.timing.chunk_timeout_s)
+        wanted = [index for index in pull.missing if index not in pull.asked][: max(most, 0)] if source else []
+        for index in wanted:
+            pull.asked[index] = (source, self._ctx.now)
+            self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
+        if wanted or not source:
+            self._wait(pull)
+        return len(wanted)
+
+    def _wait(self, pull: _Pull) -> None:
+        """For what was asked; without any, whoever waits for room has its turn when another's chunk comes or is lost."""
+        self._ctx.set_timer(("blob", pull.digest.hex()), self._pace.slowness * self._ctx.timing.chunk_timeout_s)
 
     def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
         """Whom to ask for chunks: the first source that can be reached, or the neighbour on the way there, who is told of
@@ -288,4 +328,4 @@ class Blobs:
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))
         if self._pulls.pop(digest, None) is not None:
-            self._begin_waiting()
+            self._go_on()

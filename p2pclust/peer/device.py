@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import resource
 import sys
@@ -20,10 +21,10 @@ _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: with less a peer could not begin
 
 
-def fitness(*, mains: bool, cores: int | None) -> float:
-    """Return how well a device would aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3.
+def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> float:
+    """Return how well a device would aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3, its up-link 0.3.
 
-    The remaining 0.3 is for what is not told of a device, and the same for all.
+    Who aggregates sends to everybody. From 0.1 to 100 Mbit/s each factor of ten counts alike.
 
     Parameters
     ----------
@@ -31,6 +32,8 @@ def fitness(*, mains: bool, cores: int | None) -> float:
         Whether it has mains power.
     cores : int or None
         How many cores it has; None counts as one.
+    up_mbit : float, optional
+        How wide its up-link is, in 10^6 bits per second, above 0. Unless it is told, it is not what holds messages up.
 
     Examples
     --------
@@ -38,8 +41,11 @@ def fitness(*, mains: bool, cores: int | None) -> float:
     1.0
     >>> round(fitness(mains=False, cores=None), 4)
     0.3375
+    >>> round(fitness(mains=True, cores=8, up_mbit=1.0), 4)
+    0.8
     """
-    return 0.3 + 0.4 * mains + 0.3 * min(cores or 1, 8) / 8
+    wide = 1.0 if up_mbit is None else min(max((math.log10(up_mbit) + 1) / 3, 0.0), 1.0)
+    return 0.4 * mains + 0.3 * min(cores or 1, 8) / 8 + 0.3 * wide
 
 
 def restrain(config: Mapping[str, Any]) -> None:

@@ -106,6 +106,11 @@ class Election:
         self._waiting()
         self._rule.deposed()
 
+    def hand_over(self) -> None:
+        """Aggregate no longer, and let everybody else stand first."""
+        self.resign()
+        self._ctx.set_timer(self._timer, 2 * self._ctx.timing.election_max_s)
+
     def withdraw(self) -> None:
         """This peer cannot aggregate the job: it follows, and stands no more in this life."""
         self._stands = False

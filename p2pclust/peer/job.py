@@ -452,6 +452,10 @@ class Job:
         """This peer cannot aggregate this job: leave it to others."""
         self.election.withdraw()
 
+    def out_of_reach(self) -> None:
+        """Let another aggregate, who may hear those that this peer does not."""
+        self.election.hand_over()
+
     def adopt_own(self, term: int, opened: Opened) -> None:
         """The aggregator is its own first follower."""
         register = self.ledger.register

@@ -64,6 +64,7 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "no-mdns": "error",
     "no-metrics": "error",
     "other-version": "error",
+    "out-of-reach": "warning",
     "outside": "debug",
     "phase": "debug",
     "proposer": "info",

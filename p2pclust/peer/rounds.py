@@ -54,6 +54,7 @@ class Opened:
     answered: dict[str, None] = field(default_factory=dict)
     left_out: dict[int, None] = field(default_factory=dict)
     pulling: dict[int, Ref] = field(default_factory=dict)  # contributions that are blobs, not here yet
+    chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
     relayed: dict[str, float] = field(default_factory=dict)
     sent_at: dict[str, float] = field(default_factory=dict)
     adopted_by_majority: bool = False  # once true, it stays so
@@ -114,6 +115,9 @@ class Hooks(Protocol):
     def unable(self) -> None:
         """This peer cannot aggregate this job at all."""
 
+    def out_of_reach(self) -> None:
+        """Somebody without whom the round cannot end lives, and is silent towards this peer."""
+
 
 class Aggregating:
     """One term of aggregation. `hooks` is the job that it belongs to."""
@@ -130,7 +134,7 @@ class Aggregating:
         self._me = document.index(context.me)
         self.term = ledger.term
         self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
-        self._busy: dict[str, float] = {}  # who said that it computes or fetches, and when
+        self._busy: dict[str, float] = {}  # who said that it computes or fetches, and when last
         self._astray: dict[str, None] = {}  # to whom no way led when they were left out
         self._round: Opened | None = None
         self._mathematics: bytes | None = None  # of a census that cannot be opened yet
@@ -332,7 +336,6 @@ class Aggregating:
         """A peer tells what it has adopted and whether it computes."""
         self._heard[source] = self._ctx.now
         opened = self._round
-        self._busy.pop(source, None)
         if message.busy:
             self._busy[source] = self._ctx.now
         if opened is None or (message.register_term, message.register_round) != (self.term, opened.round):
@@ -417,7 +420,7 @@ class Aggregating:
             opened.adopted_by_majority = True
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif by := self._hooks.cancelled_by():
+        elif by := self._hooks.cancelled_by() or self._revocation(opened):
             self._cancel(opened, by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
@@ -425,6 +428,14 @@ class Aggregating:
     def look(self) -> None:
         """Something beside the answers has changed: may the round end now?"""
         self._progress()
+
+    def _revocation(self, opened: Opened) -> str:
+        """What ends a job that waits for everybody: somebody who has not answered never will."""
+        if self._document.missing == "all":
+            for name in self.waits_for():
+                if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
+                    return f"the revocation of {name}, without whom missing = 'all' does not go on"
+        return ""
 
     def _cancel(self, opened: Opened, by: str) -> None:
         """The next state is the last one, and says who wanted it; nobody's contribution is waited for."""
@@ -511,8 +522,12 @@ class Aggregating:
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:
+            self._note_pulls(self._round)
             self._repeat(self._round)
-            self._lose_patience(self._round)
+            if far := self._lose_patience(self._round):
+                self._ctx.report("out-of-reach", **self._document.told, round=self._round.round, peer=far)
+                self._hooks.out_of_reach()
+                return
             self._progress()
 
     def _heartbeat(self) -> None:
@@ -523,6 +538,14 @@ class Aggregating:
         for name in self._document.roster:
             if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
                 self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
+
+    def _note_pulls(self, opened: Opened) -> None:
+        """Whose contribution comes in, chunk by chunk, is not silent, however slow its link."""
+        for index, ref in opened.pulling.items():
+            left = self._blobs.left(ref.digest)
+            if opened.chunks_left.get(index) != left:
+                opened.chunks_left[index] = left
+                self._busy[self._document.roster[index]] = self._ctx.now
 
     def _repeat(self, opened: Opened) -> None:
         for name in self._document.roster:
@@ -537,28 +560,40 @@ class Aggregating:
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
                 self._send_open(name)
 
-    def _lose_patience(self, opened: Opened) -> None:
-        """`wait`: after `patience_s` of silence ask through others; after half as long again go on without the peer.
+    def _lose_patience(self, opened: Opened) -> str:
+        """After `patience_s` of silence ask through others; after half as long again go on without the peer.
+
+        With `all` nobody is left out, but the name of such a peer is returned, since another aggregator may hear it: two
+        peers that hear each other never, or not for long enough, can have third ones that hear both. Of whoever is gone
+        nobody hears.
 
         Who says that it computes or fetches is not silent. Who only answers heartbeats is: its answer does not arrive.
         """
-        if self._document.missing != "wait":
-            return
-        wanted = (opened.proposer,) if opened.one else opened.asked
-        for index in wanted:
+        missing, patience_s = self._document.missing, self._document.patience_s
+        if missing == "drop":
+            return ""
+        for index in (opened.proposer,) if opened.one else opened.asked:
             name = self._document.roster[index] if index >= 0 else self._ctx.me
-            if name == self._ctx.me or name in opened.answered or index in opened.left_out:
-                continue
+            settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
             silence = self._ctx.now - max(self._busy.get(name, 0.0), opened.opened_at)
-            if silence < self._document.patience_s:
+            if settled or silence < patience_s or (missing == "all" and self._gone(name)):
                 continue
             if name not in opened.relayed:
                 opened.relayed[name] = self._ctx.now
                 message = open_message(self._document, self.term, opened, self._me)
                 relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
                 self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
-            elif self._ctx.now - opened.relayed[name] >= self._document.patience_s / 2:
-                opened.left_out[index] = None
-                if not self._ctx.routing.hop(name):
-                    self._astray[name] = None  # alive, as far as is known; it is waited for again when a way appears
-                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)
+            elif self._ctx.now - opened.relayed[name] < patience_s / 2:
+                continue
+            elif missing == "all":
+                return name
+            else:
+                self._leave_out(opened, index)
+        return ""
+
+    def _leave_out(self, opened: Opened, index: int) -> None:
+        name = self._document.roster[index]
+        opened.left_out[index] = None
+        if not self._ctx.routing.hop(name):
+            self._astray[name] = None  # alive, as far as is known; it is waited for again when a way appears
+        self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)

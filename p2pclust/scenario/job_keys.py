@@ -76,8 +76,8 @@ class JobSpec(OwnParameters, _JobKeys):
         if kind.by_columns and self.participation != 1.0:
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
         problems += self._gossip_problems()
-        if self.patience_s is not None and self.missing != "wait":
-            problems.append(f"patience_s is for missing = 'wait', not {self.missing!r}")
+        if self.patience_s is not None and self.missing == "drop":
+            problems.append("patience_s is for missing = 'wait' or 'all', not 'drop'")
         if self.deadline_s is not None and self.missing != "drop":
             problems.append(f"deadline_s is for missing = 'drop', not {self.missing!r}")
         if self.deadline_s is None and self.missing == "drop":

@@ -164,7 +164,7 @@ def fleet_spec(
         PeerSpec(
             device.name,
             shares[device.name].X,
-            fitness(mains=device.mains, cores=device.cores),
+            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
             _link(device),
             ids=shares[device.name].id,
             centers=(given or {}).get(device.name),
@@ -212,7 +212,11 @@ def _link(device: Device) -> Link | None:
     told = device.link
     if told is None:
         return None
-    return Link(told.latency_ms, told.loss, told.jitter_ms, told.up_mbit or told.mbit, told.down_mbit or told.mbit)
+    return Link(told.latency_ms, told.loss, told.jitter_ms, _up_mbit(device), told.down_mbit or told.mbit)
+
+
+def _up_mbit(device: Device) -> float | None:
+    return None if device.link is None else device.link.up_mbit or device.link.mbit
 
 
 def _give_up_s(

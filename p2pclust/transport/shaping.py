@@ -40,6 +40,7 @@ __all__ = ["QUEUE_BYTES", "Line", "Shape", "Way", "pair_of_lines"]
 #: Of one lane, waiting to go onto the line.
 QUEUE_BYTES: Final = 4 * 1024 * 1024
 _MBIT: Final = 1e6 / 8  # bytes
+_MOST_SPANS: Final = 256  # that a line remembers of being idle
 
 T = TypeVar("T")
 
@@ -175,6 +176,7 @@ class Line(Generic[T]):
         self._queues: dict[Lane, deque[_Waiting[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
         self._bytes = {Lane.CONTROL: 0, Lane.BULK: 0}
         self._free_since = -math.inf  # while nothing is on the line
+        self._idle: deque[tuple[float, float]] = deque(maxlen=_MOST_SPANS)  # when nothing was, of late
         self._began = -math.inf  # when what is on the line went on with it
         self._travelling: list[tuple[float, int, T]] = []
         self._number = 0  # equal instants keep their order
@@ -220,16 +222,18 @@ class Line(Generic[T]):
         self._settle(now)
         waiting = _Waiting(n_bytes, float(n_bytes), (peer, lane), item)
         if self._on_the_line() is None:
-            # An idle line took in what had come so far, as it came.
-            self._began = max(self._free_since, now - n_bytes / rate_before)
-            if self._began < now:
-                waiting.left -= min(float(n_bytes), (now - self._began) * self._way.rate)
-                self._began = now
+            if self._free_since < now:
+                self._idle.append((self._free_since, now))
+            self._began = now
         elif self._bytes[lane] and self._bytes[lane] + n_bytes > QUEUE_BYTES:
             self.refused += 1
             return False
         elif lane == Lane.CONTROL and not self._queues[lane]:
             self._stop_for_a_moment(now)
+        if rate_before < math.inf and self._way.rate < math.inf:
+            # Whenever the line was idle it took in what had come so far, as it came.
+            took_s = self._claim(now - n_bytes / rate_before, n_bytes / self._way.rate)
+            waiting.left = max(0.0, n_bytes - took_s * self._way.rate)
         self._queues[lane].append(waiting)
         self._bytes[lane] += n_bytes
         return True
@@ -276,6 +280,17 @@ class Line(Generic[T]):
             self._bytes[lane] -= head.n_bytes
             self._began = self._free_since = ends
             self._travel(ends, head)
+
+    def _claim(self, since: float, most_s: float) -> float:
+        """Use up idle time of the past, for what came in slowly while nothing else was on the line; returns how much."""
+        claimed_s = 0.0
+        while self._idle and claimed_s < most_s and self._idle[-1][1] > since:
+            began, ended = self._idle.pop()
+            use_s = min(ended - max(began, since), most_s - claimed_s)
+            claimed_s += use_s
+            if began < ended - use_s:
+                self._idle.append((began, ended - use_s))
+        return claimed_s
 
     def _stop_for_a_moment(self, now: float) -> None:
         """What is on the line has come so far, and goes on from there later."""

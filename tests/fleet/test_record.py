@@ -52,14 +52,16 @@ def test_a_job_that_nobody_finished_took_no_time(record: Record) -> None:
     assert record.jobs["j"].result().seconds == 0.0
 
 
-def test_progress_ends_the_waiting(record: Record) -> None:
+def test_an_election_ends_the_waiting(record: Record) -> None:
     record.take(3.0, "a", "waiting", {"job": "j", "present": 1, "of": 3})
     assert record.waiting == (1, 3)
     assert record.progress_at == 1.0, "waiting is no progress"
     record.take(4.0, "b", "member", {"member": "a", "status": "alive", "before": "dead"})
     assert record.waiting == (1, 3)
     record.take(5.0, "b", "elected", {"job": "j", "term": 2})
-    assert (record.waiting, record.progress_at) == (None, 5.0)
+    assert (record.waiting, record.progress_at) == (None, 1.0), "progress is what comes of an election"
+    record.take(6.0, "b", "combined", {"job": "j"})
+    assert record.progress_at == 6.0
 
 
 def test_a_refusal_is_remembered(record: Record) -> None:

@@ -48,6 +48,11 @@ class Puller:
     def hear(self, message: Message, source: str = "p2") -> None:
         self.blobs.receive(source, message)
 
+    def come(self, index: int, source: str = "p2", *, after: float) -> None:
+        """A chunk comes that many usual time-outs after the last thing that happened."""
+        self.ctx.now += after * PRESETS["fast"].chunk_timeout_s
+        self.hear(BlobChunk(DIGEST, index, (CHUNKS[index],)), source)
+
     def time_out(self) -> list[tuple[str, int]]:
         self.ctx.now = self.ctx.timers.next_at()
         key = self.ctx.timers.pop_due(self.ctx.now)
@@ -56,11 +61,69 @@ class Puller:
         return self.asked()
 
 
-def test_no_more_than_the_window_is_asked_for() -> None:
-    puller = Puller()
-    assert puller.pull("p2") == [("p2", 0), ("p2", 1), ("p2", 2)]
-    puller.hear(BlobChunk(DIGEST, 1, (CHUNKS[1],)))
-    assert puller.asked() == [("p2", 3)]
+class TestPace:
+    """One chunk at first; what comes soon lets more follow, what comes late fewer."""
+
+    def test_of_one_blob_no_more_than_the_window_is_asked_for(self) -> None:
+        puller = Puller()
+        asked = puller.pull("p2")
+        waiting = [len(asked)]
+        for index in range(5):
+            puller.hear(BlobChunk(DIGEST, index, (CHUNKS[index],)))
+            asked += puller.asked()
+            waiting.append(len(asked) - index - 1)
+        assert waiting == [1, 2, 3, 3, 3, 3]
+        assert asked == [("p2", index) for index in range(8)]
+
+    def test_of_several_blobs_together_the_pace_is_the_same(self) -> None:
+        puller = Puller()
+        others = [bytes([number]) * 600 for number in range(2)]
+        asked = puller.pull("p2")
+        for data in others:
+            puller.blobs.pull(digest_of(data), len(data), ["p3"])
+        assert (asked, puller.asked()) == ([("p2", 0)], [])
+        puller.come(0, after=0.1)
+        assert puller.asked() == [("p2", 1), ("p2", 2)]
+        puller.come(1, after=0.1)
+        assert puller.asked() == [("p2", 3), ("p2", 4)]
+        puller.come(2, after=0.1)
+        assert puller.asked() == [("p2", 5), ("p3", 0)], "the first has its window full"
+
+    def test_what_comes_neither_soon_nor_late_changes_nothing(self) -> None:
+        puller = Puller()
+        puller.pull("p2")
+        puller.come(0, after=0.7)
+        assert puller.asked() == [("p2", 1)]
+
+    def test_late_chunks_halve_it(self) -> None:
+        puller = Puller()
+        puller.pull("p2")
+        puller.come(0, after=0.1)
+        puller.come(1, after=0.1)
+        assert len(puller.asked()) == 4  # three on their way
+        for index in (2, 3, 4):  # each within the time-out of the one before, but not of its question
+            puller.come(index, after=0.9)
+        assert puller.asked() == [("p2", 5)], "three were asked for at once before"
+
+    def test_what_was_asked_for_twice_says_nothing(self) -> None:
+        puller = Puller()
+        puller.pull("p2", "p3")
+        puller.time_out()
+        puller.come(0, "p3", after=0.01)  # it may have come for the first question
+        assert puller.asked() == [("p3", 1)]
+        puller.come(1, "p3", after=0.01)
+        assert puller.asked() == [("p3", 2), ("p3", 3)]
+
+    def test_after_soon_answers_others_are_waited_for_less_long_again(self) -> None:
+        puller, usual_s = Puller(), PRESETS["fast"].chunk_timeout_s
+        puller.pull("p2")
+        for _ in range(3):
+            puller.time_out()
+        waits = []
+        for index in range(5):
+            puller.come(index, after=0.1)
+            waits.append(round((puller.ctx.timers.next_at() - puller.ctx.now) / usual_s, 9))
+        assert waits == [8, 4, 2, 1, 1]
 
 
 def test_a_blob_is_here_when_a_worker_has_hashed_it() -> None:
@@ -127,28 +190,33 @@ def test_a_wrong_hash_is_dropped_and_fetched_again() -> None:
 
 def test_after_a_restart_only_what_is_missing_is_asked_for() -> None:
     puller = Puller({DIGEST: (11, (0, 1, 2, 5))})
-    assert puller.pull("p2") == [("p2", 3), ("p2", 4), ("p2", 6)]
+    asked = puller.pull("p2")
     for index in (3, 4, 6, 7, 8, 9, 10):
         puller.hear(BlobChunk(DIGEST, index, (CHUNKS[index],)))
-    assert any(isinstance(e, Compute) for e in puller.effects())
+        effects = puller.effects()
+        asked += [
+            ("p2", e.message.index) for e in effects if isinstance(e, Send) and isinstance(e.message, BlobRequest)
+        ]
+    assert asked == [("p2", index) for index in (3, 4, 6, 7, 8, 9, 10)]
+    assert any(isinstance(e, Compute) for e in effects)
 
 
 def test_the_next_source_is_asked_when_the_first_does_not_have_it() -> None:
     puller = Puller()
     puller.pull("p2", "p3")
     puller.hear(BlobMissing(DIGEST), "p2")
-    assert puller.asked() == [("p3", 0), ("p3", 1), ("p3", 2)]
+    assert puller.asked() == [("p3", 0)]
     puller.hear(BlobMissing(DIGEST), "p4")  # who was never asked
     assert puller.asked() == []
     puller.hear(BlobMissing(DIGEST), "p3")  # the last source is kept: it may have it later
-    assert puller.time_out() == [("p3", 0), ("p3", 1), ("p3", 2)]
+    assert puller.time_out() == [("p3", 0)]
 
 
 def test_the_next_source_is_asked_when_the_first_is_silent() -> None:
     puller = Puller()
     puller.pull("p2", "p3")
-    assert puller.time_out() == [("p3", 0), ("p3", 1), ("p3", 2)]
-    assert puller.time_out() == [("p2", 0), ("p2", 1), ("p2", 2)]
+    assert puller.time_out() == [("p3", 0)]
+    assert puller.time_out() == [("p2", 0)]
 
 
 def test_a_slow_link_is_given_twice_the_time_whenever_nothing_came_up_to_eight_times() -> None:
@@ -168,10 +236,10 @@ def test_a_new_source_goes_first_without_starting_anew() -> None:
     puller = Puller()
     puller.pull("p2")
     puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
-    puller.effects()
+    assert puller.asked() == [("p2", 1), ("p2", 2)]
     assert puller.pull("p3") == []
     puller.hear(BlobChunk(DIGEST, 1, (CHUNKS[1],)))
-    assert puller.asked() == [("p3", 4)]
+    assert puller.asked() == [("p3", 3), ("p3", 4)]
 
 
 def test_a_blob_larger_than_allowed_is_not_pulled() -> None:
@@ -220,14 +288,15 @@ def test_large_states_and_contributions_travel_as_blobs() -> None:
     )
 
 
-@pytest.mark.parametrize(("seed", "n_left"), [(0, 0), (4, 1), (2, 3), (5, 4)])
+@pytest.mark.parametrize(("seed", "n_left"), [(0, 0), (10, 1), (2, 2), (1, 3)])
 def test_a_pull_survives_a_crash_of_the_puller(seed: int, n_left: int) -> None:
     """Whatever the crash left of it is not asked for again."""
     net = Net(3, limits=SMALL, manual=lambda message: isinstance(message, BlobChunk))
     net.meet()
     job = net.submit("p1", toy(3, pad=200), aggregator="p1")
-    net.advance(0.1)
-    net.deliver(lambda packet: packet.target == "p2")
+    for _ in range(2):  # one chunk, then two
+        net.advance(0.1)
+        net.deliver(lambda packet: packet.target == "p2")
     digest = next(p.message.digest for p in net.sent if p.target == "p1" and isinstance(p.message, BlobRequest))
     have = [i for i in range(7) if net.peers["p2"].disk.chunk(digest, i) is not None]
     assert 0 < len(have) < 7

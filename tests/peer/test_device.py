@@ -20,10 +20,14 @@ def in_a_process(program: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("mains", "cores", "expected"), [(True, 8, 1.0), (True, 64, 1.0), (False, None, 0.3375), (True, 4, 0.85)]
-)
-def test_fitness(mains: bool, cores: int | None, expected: float) -> None:
-    assert fitness(mains=mains, cores=cores) == pytest.approx(expected)
+    ("mains", "cores", "up_mbit", "expected"),
+    [
+        (True, 8, None, 1.0), (True, 64, 1000.0, 1.0), (False, None, None, 0.3375), (True, 4, None, 0.85),
+        (True, 8, 10.0, 0.9), (True, 8, 0.1, 0.7), (False, None, 0.001, 0.0375),
+    ],
+)  # fmt: skip
+def test_fitness(mains: bool, cores: int | None, up_mbit: float | None, expected: float) -> None:
+    assert fitness(mains=mains, cores=cores, up_mbit=up_mbit) == pytest.approx(expected)
 
 
 def test_fitness_orders_devices() -> None:
@@ -31,6 +35,8 @@ def test_fitness_orders_devices() -> None:
     order = [fitness(mains=mains, cores=cores) for mains, cores in devices]
     assert order == sorted(order)
     assert fitness(mains=False, cores=None) == fitness(mains=False, cores=1)
+    wider = [fitness(mains=True, cores=8, up_mbit=up) for up in (0.1, 0.3, 5.0, 80.0)]
+    assert wider == sorted(set(wider))
 
 
 def test_nothing_is_limited_unless_it_is_said() -> None:

@@ -284,6 +284,18 @@ def test_its_acknowledgement_is_taken_back_but_it_stays_in_the_denominator() -> 
     assert combined[0] == sorted(set(ALL) - {first})
 
 
+def test_a_job_that_waits_for_all_ends_when_it_lacks_the_answer_of_a_revoked_one() -> None:
+    net = fleet(4)
+    net.lost = lambda packet: packet.source == "p4" and isinstance(packet.message, Adopted)
+    job = net.submit("p1", missing="all", patience_s=60.0, aggregator="p1")
+    net.advance(2.0)
+    revoke(net, "p4", "p1", "p2", "p3")
+    net.until(lambda: set(net.finished(job)) >= {"p1", "p2", "p3"})
+    (told,) = {fields["by"] for _, fields in net.verbs("cancelling")}
+    assert told == "the revocation of p4, without whom missing = 'all' does not go on"
+    assert len({net.states(job)[name] for name in ("p1", "p2", "p3")}) == 1
+
+
 def test_an_election_that_it_won_ends() -> None:
     net = fleet(5, manual=lambda message: isinstance(message, Adopted))
     job = net.submit("p1", patience_s=2.0)

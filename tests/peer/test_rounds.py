@@ -117,6 +117,52 @@ def test_a_silent_peer_is_asked_through_others_and_then_left_out_by_name() -> No
     assert net.states(job)["p1"] == "s1[0,1,2,3]"
 
 
+@pytest.mark.parametrize("missing", ["wait", "all"])
+def test_who_computed_for_long_is_not_silent_when_it_has_done(missing: str) -> None:
+    """Patience begins when a peer was heard to work last. Reference: docs/architecture.md, "Missing peers"."""
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p3" and effect.task.kind == "contribute"
+    job = net.submit("p1", toy(1), missing=missing, patience_s=2.0, aggregator="p1")
+    net.advance(5.0)
+    net.lost = lambda packet: packet.source == "p3" and isinstance(packet.message, Adopted)
+    net.hold_work = lambda name, effect: False
+    net.do_work()
+    net.advance(1.5)  # its answer is on its way, and it is not busy any more
+    net.lost = lambda packet: False
+    net.until(lambda: len(net.finished(job)) == 3)
+    assert not net.verbs("relayed", "left-out", "out-of-reach")
+    assert set(net.states(job).values()) == {"s1[0,1,2]"}
+
+
+def test_all_lets_another_aggregate_that_hears_who_is_silent_here() -> None:
+    """p5 lives, and no way leads from p1 to it, not even through others: somebody else takes over, and nobody is left out.
+
+    Reference: docs/architecture.md, "Missing peers".
+    """
+    net = Net(5)
+    net.meet()
+    net.lost = lambda packet: {"p1", "p5"} == {packet.source, packet.target} and is_of_job(packet.message)
+    job = net.submit("p1", toy(3), missing="all", patience_s=1.0, aggregator="p1")
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert [(peer, fields["peer"]) for peer, fields in net.verbs("out-of-reach")] == [("p1", "p5")]
+    assert {peer for peer, _ in net.verbs("elected")} > {"p1"}
+    assert not net.verbs("left-out")
+    assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
+
+
+def test_all_keeps_its_aggregator_while_it_waits_for_the_dead() -> None:
+    """Nobody else would hear it either."""
+    net = Net(5)
+    net.meet()
+    net.crash("p5")
+    net.until(lambda: net.core("p1").membership.status("p5") == "dead")
+    net.submit("p1", toy(2), roster=net.names, missing="all", patience_s=1.0, aggregator="p1")
+    net.advance(60)
+    assert [peer for peer, _ in net.verbs("elected")] == ["p1"]
+    assert not net.verbs("out-of-reach")
+
+
 def test_a_relayed_open_is_answered_the_way_it_came() -> None:
     """A broken link between two peers does not cost a contribution.
 

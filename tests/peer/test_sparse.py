@@ -95,8 +95,11 @@ class TestBlobsOnTheWay:
     def test_who_has_no_link_to_the_owner_asks_a_neighbour_and_names_it(self) -> None:
         limits = Limits(chunk_bytes=64)
         context = Context("p1", PRESETS["fast"], limits, np.random.default_rng(0), "s", Routing("p1", self.OVERLAY))
-        Blobs(context, {}, frozenset()).pull(self.DIGEST, len(self.DATA), ["p3"])
-        assert self.effects(context, Send) == [Send("p2", self.ask(0)), Send("p2", self.ask(1))]
+        blobs = Blobs(context, {}, frozenset())
+        blobs.pull(self.DIGEST, len(self.DATA), ["p3"])
+        assert self.effects(context, Send) == [Send("p2", self.ask(0))]
+        blobs.receive("p2", BlobChunk(self.DIGEST, 0, (self.DATA[:64],)))
+        assert self.effects(context, Send) == [Send("p2", self.ask(1))]
 
     def test_it_is_fetched_and_every_chunk_handed_on_at_once(self) -> None:
         context, blobs = self.carrier()

@@ -157,8 +157,8 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (HEAD + FLEET + JOB + "suppress_singletons = true\n", "[jobs.0]: protocol 'llf-fcm' has no suppress_singletons"),
     (
-        HEAD + FLEET + JOB + 'missing = "all"\npatience_s = 3\n',
-        "[jobs.0]: patience_s is for missing = 'wait', not 'all'",
+        HEAD + FLEET + JOB + 'missing = "drop"\ndeadline_s = 1\npatience_s = 3\n',
+        "[jobs.0]: patience_s is for missing = 'wait' or 'all', not 'drop'",
     ),
     (HEAD + FLEET + JOB + "deadline_s = 3\n", "[jobs.0]: deadline_s is for missing = 'drop', not 'wait'"),
     (HEAD + FLEET + JOB + 'missing = "drop"\n', "[jobs.0]: missing = 'drop' needs deadline_s"),
