@@ -462,7 +462,7 @@ class Aggregating:
             return True
         missing, waited_s = self._document.missing, self._ctx.now - opened.opened_at
         gone = self._gone(name) or (name in self._astray and not self._ctx.routing.hop(name))
-        if (missing == "wait" and gone) or (missing == "drop" and waited_s >= self._document.deadline_s):
+        if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.deadline_s):
             opened.left_out[index] = None
             return True
         return False

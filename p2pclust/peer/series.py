@@ -180,14 +180,22 @@ class Series:
         return None
 
     def _stores(self, before: Document, turn: Turn) -> dict[str, str] | None:
-        """The next roster, with the stores of its peers; None if these are no majority of the enrolled."""
+        """The next roster, with the stores of its peers; None if no majority of the enrolled is there.
+
+        Where nobody need be waited for, whoever is away is on it as well: it may come back while the turn goes on, and if
+        only two of three were on it, one lost store would end the series.
+        """
+        store_id, membership = self._membership.store_id, self._membership
         known = dict(zip(before.roster, before.store_ids, strict=True))
         if turn.fixed:
-            return {name: self._membership.store_id(name) or known[name] for name in before.roster}
-        alive = [name for name in self._membership.alive() if self._membership.store_id(name)]
-        if len(alive) < majority(len(self._membership.members) + 1):
+            return {name: store_id(name) or known[name] for name in before.roster}
+        alive = [name for name in membership.alive() if store_id(name)]
+        if len(alive) < majority(len(membership.members) + 1):
             return None
-        return {name: self._membership.store_id(name) for name in alive}
+        if before.missing == "all" or before.collect == "gossip":
+            return {name: store_id(name) for name in alive}
+        away = [name for name in membership.members if membership.status(name) == "dead" and store_id(name)]
+        return {name: store_id(name) for name in sorted([*alive, *away])}
 
     def _decided(self, census: Document) -> None:
         """All of the census' roster hold the same next document now, or that there is none."""
