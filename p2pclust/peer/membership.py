@@ -1,5 +1,8 @@
 """Who is there: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
 
+Here is what is believed of each member, and how it spreads; `Probes` finds out who does not answer, `Suspicions` how long
+that may go on.
+
 State of one member: `unknown` (on the fleet's roster, never heard of), `alive`, `suspect`, `dead`, `left`, with the
 incarnation that only its owner raises. A claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. Who is
 not on the fleet's roster (any more) is no member: `revoked`.
@@ -17,51 +20,22 @@ What is known here is soft: it says whom to try and whom not to wait for. No maj
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import log
 from typing import Final
 
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.effects import CheckLink, Connect, Disconnect
 from p2pclust.peer.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
 from p2pclust.peer.news import News
+from p2pclust.peer.probes import Probes
+from p2pclust.peer.suspicions import Member, Suspicions
 
-__all__ = ["Member", "Membership"]
+__all__ = ["Membership"]
 
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
-_HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
 _FANOUT: Final = 3
-_MAX_HEALTH: Final = 8  # Lifeguard's S
-_CONFIRMATIONS: Final = 3  # Lifeguard's K
 _SMALL_FLEET: Final = 3
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
-
-
-@dataclass(slots=True)
-class Member:
-    """What this peer believes of another.
-
-    Where everybody was given the whole overlay, whoever is no neighbour is held alive, in incarnation 0, until its
-    neighbours say otherwise: so a large fleet that starts has nothing to tell.
-    """
-
-    name: str
-    status: str = "unknown"
-    incarnation: int = 0
-    address: str = ""
-    store_id: str = ""
-    suspected_by: str = ""
-    confirmed_by: dict[str, None] = field(default_factory=dict)  # who else suspects it
-    suspected_at: float = 0.0
-    refused_by: dict[str, float] = field(default_factory=dict)  # who saw its port refuse, and when
-    changed_at: float = 0.0
-    greetings: int = 0  # that it has not answered yet
-    hint_at: float = 0.0  # not before then, a hint of its address is taken
-
-    def update(self) -> Update:
-        """The claim to pass on."""
-        return Update(self.name, self.status, self.incarnation, self.address, self.store_id, self.suspected_by)
 
 
 class Membership:
@@ -77,12 +51,8 @@ class Membership:
             if name != context.me
         }
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
-        self._ring: list[str] = []
-        self._seq = 0
-        self._probes: dict[int, tuple[str, int]] = {}  # our own pings that wait for an answer: whose, which incarnation
-        self._nacks: dict[int, int] = {}
-        self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
-        self._health = 0
+        self._probes = Probes(context, self)
+        self._suspicions = Suspicions(context, self)
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         self._left = False
         self._changes: list[tuple[str, str]] = []
@@ -125,6 +95,10 @@ class Membership:
         for name in names:
             self._greet(name)
 
+    def incarnation_of(self, name: str) -> int:
+        """The newest life of a member that is known here."""
+        return self.members[name].incarnation
+
     def store_id(self, name: str) -> str:
         """The id of the member's store, empty if not known."""
         if name == self._ctx.me:
@@ -164,11 +138,9 @@ class Membership:
         """A timer of this machine is due."""
         match key[1]:
             case "probe":
-                self._probe_next()
-            case "direct":
-                self._ask_helpers(int(key[2]))
-            case "verdict":
-                self._no_answer(int(key[2]))
+                self._probe()
+            case "direct" | "verdict" | "helping":
+                self._probes.fire(key)
             case "suspicion":
                 self._suspicion_over(key[2])
             case "tell":
@@ -179,8 +151,6 @@ class Membership:
                 self._sync()
             case "dead":
                 self._try_dead()
-            case "helping":
-                self._cannot_help(int(key[2]))
             case "hint":
                 self._hint_over(key[2])
 
@@ -193,13 +163,14 @@ class Membership:
         match message:
             case Ping():
                 self._merge(message.updates, source)
-                self._ctx.send(source, Ack(message.seq, True, self._piggyback(source)))
+                self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)))
             case Ack():
                 self._merge(message.updates, source)
-                self._answered(source, message)
+                self._probes.answered(message)
             case PingRequest():
                 self._merge(message.updates, source)
-                self._help(source, message)
+                if message.target in self.members:
+                    self._probes.help(source, message)
             case Gossip():
                 self._merge(message.updates, source)
             case MemberSync():
@@ -259,9 +230,7 @@ class Membership:
         A suspicion that stands goes on: it was told to all, and whoever still has a link to the suspect passes on its word.
         """
         self._ctx.effects.append(Disconnect(name))
-        for seq in [seq for seq, (target, _) in self._probes.items() if target == name]:
-            self._forget_probe(seq)
-        self._ring = [other for other in self._ring if other != name]
+        self._probes.forget(name)
 
     def _near(self, *statuses: str) -> list[str]:
         """The neighbours of such a status: on a full mesh, everybody."""
@@ -292,11 +261,9 @@ class Membership:
         member = self.members.pop(name, None)
         if member is None:
             return
-        self._end_suspicion(member)
+        self._suspicions.end(member)
         self.link_vanished(name)
-        for seq in [seq for seq, (asker, _) in self._helping.items() if asker == name]:
-            self._ctx.timers.cancel(("member", "helping", str(seq)))
-            del self._helping[seq]
+        self._probes.help_no_more(name)
         self._news.forget(name)
         self._news.resize(len(self.members) + 1)
         for other in self.members.values():
@@ -306,29 +273,25 @@ class Membership:
 
     # -- probing ----------------------------------------------------------------------------------------------------
 
-    def _probe_next(self) -> None:
-        timing = self._ctx.timing
-        self._ctx.set_timer(("member", "probe"), timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
+    def _probe(self) -> None:
+        """Once per period: greet whoever has never answered, and probe one of those that have."""
+        self._ctx.set_timer(("member", "probe"), self._ctx.timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
         for member in self._linked():
             if self._ctx.timers.armed(("member", "hint", member.name)):
                 self._greet(member.name)
             elif member.status == "unknown" and member.address:
                 self._greet_again(member)
-        while self._ring and not self.present(self._ring[-1]):
-            self._ring.pop()
-        if not self._ring:  # every member once per turn, in an order of its own each time: detection is bounded
-            names = self.neighbours()
-            self._ring = [names[i] for i in self._ctx.rng.permutation(len(names))]
-        if not self._ring:
-            return
-        target = self._ring.pop()
-        self._seq += 1
-        self._probes[self._seq] = (target, self.members[target].incarnation)
-        self._nacks[self._seq] = 0
-        scale = 1 + self._health
-        self._ctx.send(target, Ping(self._seq, self._piggyback(target)))
-        self._ctx.set_timer(("member", "direct", str(self._seq)), timing.probe_timeout_s * scale)
-        self._ctx.set_timer(("member", "verdict", str(self._seq)), 0.9 * timing.probe_period_s * scale)
+        self._probes.next()
+
+    def no_answer(self, name: str, incarnation: int) -> None:
+        """Neither the member nor anybody else answered a probe of that incarnation in time."""
+        target = self.members[name]
+        if target.incarnation != incarnation:
+            return  # it came back meanwhile: the ping went to a former life
+        if target.status == "alive":
+            self._accept(Update(target.name, "suspect", target.incarnation, "", "", self._ctx.me))
+        elif target.status == "suspect":
+            self._confirm(target, self._ctx.me)
 
     def _greet_again(self, member: Member) -> None:
         self._greet(member.name)
@@ -343,10 +306,8 @@ class Membership:
 
     def _greet(self, name: str) -> None:
         """Ping somebody of whom nothing is expected yet."""
-        if name not in self.members:
-            return
-        self._seq += 1
-        self._ctx.send(name, Ping(self._seq, self._piggyback(name)))
+        if name in self.members:
+            self._probes.greet(name)
 
     def _welcome(self, name: str, before: str) -> None:
         """A neighbour appeared."""
@@ -356,56 +317,6 @@ class Membership:
             # On a full mesh everybody else tells it the news. Elsewhere this peer may be its only link, and what came
             # by before it appeared is told no more.
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
-
-    def _ask_helpers(self, seq: int) -> None:
-        target, _ = self._probes[seq]
-        self._look(target)
-        others = [name for name in self._witnesses(target) if self.present(name)]
-        for helper in self._ctx.choose(others, _HELPERS):
-            self._nacks[seq] += 1
-            self._ctx.send(helper, PingRequest(seq, target, self._piggyback(helper)))
-
-    def _help(self, source: str, message: PingRequest) -> None:
-        if message.target not in self.members:
-            return
-        self._seq += 1
-        self._helping[self._seq] = (source, message.seq)
-        self._ctx.send(message.target, Ping(self._seq, self._piggyback(message.target)))
-        self._ctx.set_timer(("member", "helping", str(self._seq)), self._ctx.timing.probe_timeout_s)
-
-    def _cannot_help(self, seq: int) -> None:
-        source, theirs = self._helping.pop(seq)
-        self._ctx.send(source, Ack(theirs, False, ()))
-
-    def _answered(self, source: str, message: Ack) -> None:
-        if message.seq in self._helping:
-            self._ctx.timers.cancel(("member", "helping", str(message.seq)))
-            asker, theirs = self._helping.pop(message.seq)
-            self._ctx.send(asker, Ack(theirs, True, self._piggyback(asker)))
-        elif message.seq in self._probes:
-            if not message.reached:
-                self._nacks[message.seq] -= 1  # the helper is well, so the missing answer is not our own fault
-                return
-            self._health = max(0, self._health - 1)
-            self._forget_probe(message.seq)
-
-    def _forget_probe(self, seq: int) -> None:
-        self._ctx.timers.cancel(("member", "direct", str(seq)))
-        self._ctx.timers.cancel(("member", "verdict", str(seq)))
-        del self._probes[seq], self._nacks[seq]
-
-    def _no_answer(self, seq: int) -> None:
-        name, incarnation = self._probes[seq]
-        target = self.members[name]
-        # Helpers that said nothing at all hint that this peer is the slow one (Lifeguard, local health).
-        self._health = min(_MAX_HEALTH, self._health + (1 if self._nacks[seq] > 0 else 0))
-        self._forget_probe(seq)
-        if target.incarnation != incarnation:
-            return  # it came back meanwhile: the ping went to a former life
-        if target.status == "alive":
-            self._accept(Update(target.name, "suspect", target.incarnation, "", "", self._ctx.me))
-        elif target.status == "suspect":
-            self._confirm(target, self._ctx.me)
 
     # -- claims -----------------------------------------------------------------------------------------------------
 
@@ -449,9 +360,11 @@ class Membership:
         if update.address and update.address != member.address:
             member.address = update.address
             self._link(member.name, update.address)
-        self._end_suspicion(member)
+        self._suspicions.end(member)
         if update.status == "suspect":
-            self._begin_suspicion(member, update.by)
+            self._suspicions.begin(member, update.by)
+            self.look(member.name)
+            self._tell(member.name)
         if before != member.status:
             self._changes.append((member.name, before))
             self._ctx.report(
@@ -467,46 +380,13 @@ class Membership:
         unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
         return self._ctx.routing.mapped and unheard
 
-    def _begin_suspicion(self, member: Member, by: str) -> None:
-        ctx = self._ctx
-        shortest = ctx.timing.suspicion_s(len(self.members) + 1)
-        member.suspected_at, member.suspected_by = ctx.now, by
-        member.confirmed_by.clear()
-        ctx.set_timer(("member", "suspicion", member.name), self._suspicion_factor(member) * shortest)
-        self._look(member.name)
-        self._tell(member.name)
-        for part in (1, 2):
-            ctx.timers.set(("member", "tell", member.name, str(part)), ctx.now + shortest * part / 3)
-
     def overslept(self, passed_s: float) -> None:
         """We were asleep so long and heard no refutation: what we suspect goes on where it was."""
-        for member in self.members.values():
-            if member.suspected_by:
-                member.suspected_at += passed_s
-        self._ctx.timers.postpone(("member", "suspicion"), passed_s)
+        self._suspicions.overslept(passed_s)
 
     def _confirm(self, member: Member, by: str) -> None:
-        """An independent second view shortens the suspicion: from 4 times the shortest down to it (Lifeguard)."""
-        if by in (member.suspected_by, *member.confirmed_by) or len(member.confirmed_by) >= _CONFIRMATIONS:
-            return
-        member.confirmed_by[by] = None
-        shortest = self._ctx.timing.suspicion_s(len(self.members) + 1)
-        ends_at = member.suspected_at + self._suspicion_factor(member) * shortest
-        self._ctx.timers.set(("member", "suspicion", member.name), ends_at)
-        self._spread(Update(member.name, "suspect", member.incarnation, member.address, member.store_id, by))
-
-    def _suspicion_factor(self, member: Member) -> float:
-        """Lifeguard's formula, with as many confirmations expected as the fleet can give."""
-        expected = min(_CONFIRMATIONS, len(self._witnesses(member.name)))
-        if expected <= 0:
-            return 1.0
-        return max(1.0, 4.0 - 3.0 * log(len(member.confirmed_by) + 1) / log(expected + 1))
-
-    def _end_suspicion(self, member: Member) -> None:
-        member.suspected_by = ""
-        self._ctx.timers.cancel(("member", "suspicion", member.name))
-        for part in (1, 2):
-            self._ctx.timers.cancel(("member", "tell", member.name, str(part)))
+        if self._suspicions.confirm(member, by):
+            self._spread(Update(member.name, "suspect", member.incarnation, member.address, member.store_id, by))
 
     def _suspicion_over(self, name: str) -> None:
         member = self.members[name]
@@ -520,14 +400,14 @@ class Membership:
     def check(self, name: str) -> None:
         """Somebody has reason to doubt that the member's process lives: look."""
         if name in self.members and self.present(name):
-            self._look(name)
+            self.look(name)
 
-    def _look(self, name: str) -> None:
+    def look(self, name: str) -> None:
         """Try to connect, if there is a link."""
         if self._ctx.routing.linked(name):
             self._ctx.effects.append(CheckLink(name))
 
-    def _witnesses(self, name: str) -> list[str]:
+    def witnesses(self, name: str) -> list[str]:
         """Who else can tell whether that member lives: its neighbours, which on a full mesh are all."""
         routing = self._ctx.routing
         names = list(self.members) if routing.whole else routing.neighbours_of(name)
@@ -538,7 +418,7 @@ class Membership:
         member = self.members.get(name)
         if member is None or not refused or not self.present(name) or not self._ctx.routing.linked(name):
             return
-        for other in self._witnesses(name):
+        for other in self.witnesses(name):
             if self.present(other):
                 self._ctx.send(other, Refusal(name, member.incarnation))
         self._refusal(name, member.incarnation, self._ctx.me)
@@ -549,16 +429,16 @@ class Membership:
             return
         first = self._ctx.me not in member.refused_by
         member.refused_by[by] = self._ctx.now
-        lately = self._ctx.now - self._ctx.timing.suspicion_s(len(self.members) + 1)
+        lately = self._ctx.now - self._suspicions.shortest_s
         witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
         if len(witnesses) >= self._needed(name):
             self._accept(Update(name, "dead", member.incarnation, "", "", ""))
         elif first and by != self._ctx.me:
-            self._look(name)
+            self.look(name)
 
     def _needed(self, name: str) -> int:
         """How many must see the port refuse: two, or one where there is no other, or too few to ask for two."""
-        others = len(self._witnesses(name))
+        others = len(self.witnesses(name))
         return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
 
     # -- spreading --------------------------------------------------------------------------------------------------
@@ -568,7 +448,7 @@ class Membership:
         if not self._ctx.timers.armed(("member", "gossip")):
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
-    def _piggyback(self, to: str) -> tuple[Update, ...]:
+    def claims_for(self, to: str) -> tuple[Update, ...]:
         """Our own claim, what we hold against the receiver (so that it can refute), then the least-sent news."""
         claims = [self._me.update()]
         about = self.members[to]
@@ -580,7 +460,7 @@ class Membership:
         near = [name for name in self.neighbours() if self._news.waits_for(name)]
         for name in self._ctx.choose(near, _FANOUT):
             if self._news:
-                self._ctx.send(name, Gossip(self._piggyback(name)))
+                self._ctx.send(name, Gossip(self.claims_for(name)))
         self._news.drop_spent()
         if self._news:
             self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)

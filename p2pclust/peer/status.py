@@ -15,8 +15,8 @@ import msgpack
 
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.events import Ref
-from p2pclust.peer.membership import Member
 from p2pclust.peer.quorum import majority
+from p2pclust.peer.suspicions import Member
 from p2pclust.protocols.engine import CANCELLED
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.pieces import Stored
