@@ -2,11 +2,12 @@
 
 Whoever fetches sets the pace, as TCP's senders do: one chunk at first, one more with each that comes soon, half as many when
 they come late, one when they do not come in time; and then more time for each. A link may be slower than the time-out
-thinks, and who asks again too early makes it carry everything twice.
+thinks, and who asks again too early makes it carry everything twice. A source that is silent keeps nobody else waiting.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,28 +42,39 @@ class _Pull:
     again: dict[int, None] = field(default_factory=dict)  # asked for more than once: what comes may answer either
     turn: int = 0
     begun: bool = False  # otherwise it waits for others to end
+    silent: bool = False  # nothing came in time, and nothing has since
 
 
 @dataclass
 class _Pace:
-    """How much this peer asks for at once, over all blobs, and how long it waits."""
+    """How much this peer asks for at once, over all blobs, and how long it waits for each source."""
 
     most: int
     chunks: int = 1
-    slowness: int = 1  # how many times the usual time-out a chunk is given
+    usual: int = 1  # how many times the usual time-out a chunk is given, since sources that live have needed it
+    slowness: dict[str, int] = field(default_factory=dict)  # the same for a source that was silent
 
-    def came(self, time_outs: float) -> None:
-        """A chunk came that many usual time-outs after it was asked for."""
+    def patience(self, source: str) -> int:
+        return max(self.usual, self.slowness.get(source, 1))
+
+    def came(self, source: str, time_outs: float) -> None:
+        """A chunk came that many usual time-outs after it was asked for, once."""
         if time_outs < _SOON:
             self.chunks = min(self.chunks + 1, self.most)
         elif time_outs > 1:
             self.chunks = max(1, self.chunks // 2)
-        if time_outs < self.slowness / 4:
-            self.slowness = max(1, self.slowness // 2)
+        if 4 * time_outs < self.patience(source):
+            self.usual = max(1, self.usual // 2)
+            self.slowness[source] = max(1, self.slowness.get(source, 1) // 2)
 
-    def timed_out(self) -> None:
+    def timed_out(self, sources: Iterable[str]) -> None:
         self.chunks = 1
-        self.slowness = min(2 * self.slowness, _SLOWEST)
+        for source in sources:
+            self.slowness[source] = min(2 * self.patience(source), _SLOWEST)
+
+    def late(self, source: str) -> None:
+        """A chunk came after all: not only that source, but perhaps our own link needs more time."""
+        self.usual = self.patience(source)
 
 
 class Blobs:
@@ -174,9 +186,11 @@ class Blobs:
                 self._ask(pull, self._ctx.limits.window - len(pull.asked))
         for pull in [pull for pull in own if not pull.begun][: max(room, 0)]:
             pull.begun = True
-        left = self._pace.chunks - sum(len(pull.asked) for pull in own)
+        left = self._pace.chunks - sum(len(pull.asked) for pull in own if not pull.silent)
         for pull in own:
-            if pull.begun:
+            if pull.begun and pull.silent:
+                self._ask(pull, 1 - len(pull.asked))
+            elif pull.begun:
                 left -= self._ask(pull, min(left, self._ctx.limits.window - len(pull.asked)))
 
     def receive(self, source: str, message: Message) -> None:
@@ -229,7 +243,8 @@ class Blobs:
         """A chunk did not come in time: let others that wait go first, then ask the next source."""
         pull = self._pulls.pop(bytes.fromhex(key[1]), None)
         if pull is not None:
-            self._pace.timed_out()
+            self._pace.timed_out(dict.fromkeys(source for source, _ in pull.asked.values()))
+            pull.silent = True
             pull.again.update(dict.fromkeys(pull.asked))
             pull.asked.clear()
             pull.turn += 1
@@ -271,7 +286,10 @@ class Blobs:
         del pull.missing[message.index]
         asked, asked_at = pull.asked.pop(message.index, ("", 0.0))
         if asked == source and message.index not in pull.again:
-            self._pace.came((self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
+            self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
+        if pull.silent:
+            pull.silent = False
+            self._pace.late(source)
         self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
         waiting = self._askers.get(pull.digest, {})
@@ -279,7 +297,7 @@ class Blobs:
             del waiting[name, index]
             self._ctx.effects.append(SendChunk(name, pull.digest, index))
         if pull.missing:
-            self._wait(pull)
+            self._wait(pull, source)
             self._go_on()
         else:
             self._stop(pull.digest)
@@ -306,12 +324,12 @@ class Blobs:
             pull.asked[index] = (source, self._ctx.now)
             self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
         if wanted or not source:
-            self._wait(pull)
+            self._wait(pull, source)
         return len(wanted)
 
-    def _wait(self, pull: _Pull) -> None:
-        """For what was asked; without any, whoever waits for room has its turn when another's chunk comes or is lost."""
-        self._ctx.set_timer(("blob", pull.digest.hex()), self._pace.slowness * self._ctx.timing.chunk_timeout_s)
+    def _wait(self, pull: _Pull, source: str) -> None:
+        wait_s = self._pace.patience(source) * self._ctx.timing.chunk_timeout_s
+        self._ctx.set_timer(("blob", pull.digest.hex()), wait_s)
 
     def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
         """Whom to ask for chunks: the first source that can be reached, or the neighbour on the way there, who is told of

@@ -114,6 +114,30 @@ class TestPace:
         puller.come(1, "p3", after=0.01)
         assert puller.asked() == [("p3", 2), ("p3", 3)]
 
+    def test_a_silent_source_keeps_nobody_else_waiting(self) -> None:
+        puller = Puller()
+        puller.pull("p9")
+        for _ in range(3):
+            puller.time_out()
+        others = [bytes([number]) * 600 for number in range(2)]
+        for data in others:
+            puller.blobs.pull(digest_of(data), len(data), ["p3"])
+        assert puller.asked() == [("p3", 0)], "the room for one is not taken by a question that nobody answers"
+        usual_s = PRESETS["fast"].chunk_timeout_s
+        assert puller.ctx.timers.next_at() == puller.ctx.now + usual_s, "p3 is given no more time for that"
+
+    def test_what_a_slow_source_needed_is_given_to_all(self) -> None:
+        puller = Puller()
+        puller.pull("p2")
+        for _ in range(3):
+            puller.time_out()
+        puller.come(0, after=0.5)  # so it lives, and perhaps our own link is the slow one
+        puller.blobs.keep_only(frozenset(), unfinished=False)
+        puller.effects()
+        assert puller.pull("p3") == [("p3", 0)]
+        usual_s = PRESETS["fast"].chunk_timeout_s
+        assert puller.ctx.timers.next_at() == puller.ctx.now + 8 * usual_s
+
     def test_after_soon_answers_others_are_waited_for_less_long_again(self) -> None:
         puller, usual_s = Puller(), PRESETS["fast"].chunk_timeout_s
         puller.pull("p2")
