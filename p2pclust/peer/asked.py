@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from p2pclust.errors import P2PClustError, UsageError
+from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.door import HERE, Asker
 from p2pclust.peer.events import Cancel, Submit
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.shell import Shell
 from p2pclust.peer.status import job_snapshot, snapshot
+from p2pclust.peer.tasks import job_of
 
 __all__ = ["PART_BYTES", "VERBS", "Asked", "Verb"]
 
@@ -134,6 +135,7 @@ class Asked:
     def _submit(self, asker: Asker, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
             raise UsageError("submit: roster: expected names")
+        _check_mathematics(fields["mathematics"])
         self._room()
         self._n_asked += 1
         tag = str(self._n_asked)
@@ -272,6 +274,14 @@ class Asked:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}
                 for asker in waiting.pop(job_id):
                     asker.answer({"job": job_id, **gone, **round_})
+
+
+def _check_mathematics(data: bytes) -> None:
+    """Refuse what cannot be begun: it would be voted on without end, and nobody could end it, not even by a cancel."""
+    try:
+        job_of(data)
+    except (WireError, UsageError) as error:
+        raise UsageError(f"submit: this peer cannot do that ({error}): is its p2pclust older than yours?") from None
 
 
 def _cut(data: bytes, part: int) -> bytes:

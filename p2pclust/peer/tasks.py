@@ -30,7 +30,7 @@ from p2pclust.protocols.pieces import Pieces, Stored
 from p2pclust.protocols.repeated import continued
 from p2pclust.protocols.verbs import Desk, digest_of
 
-__all__ = ["Memories", "Outcome", "StoreBlob", "perform", "settle"]
+__all__ = ["Memories", "Outcome", "StoreBlob", "job_of", "perform", "settle"]
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
@@ -138,7 +138,7 @@ def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcom
         for chunk in read(task.state.digest):
             whole.update(chunk)
         return Outcome(None, info={"good": whole.digest() == task.state.digest})
-    job = _job(task.job)
+    job = job_of(task.job)
     if task.kind == "begin":
         return _state_outcome(job, engine.begin(job), task.n_peers)
     assert task.state is not None
@@ -222,7 +222,7 @@ def _contribute_at_desk(job: Job, state: JobState, task: Task, local: Local, rea
             runs = tuple((r.name, bytes(msgpack.packb(r.job.to_dict())), r.roster, r.aggregator) for r in wants.runs)
             return Outcome(None, info={"wanted": Wanted(fetches, runs)})
     for name, mathematics, ref in task.results:
-        child = _job(mathematics)
+        child = job_of(mathematics)
         desk.results = {**desk.results, name: engine.decode_state(child, _source(child, ref, read))}
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers, desk)
@@ -295,8 +295,16 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
 
 
 @lru_cache(maxsize=16)
-def _job(data: bytes) -> Job:
-    """The job of a document; documents are few and asked for in every round."""
+def job_of(data: bytes) -> Job:
+    """Read the mathematics of a document; documents are few and asked for in every round.
+
+    Raises
+    ------
+    WireError
+        If the bytes are none.
+    UsageError
+        If this peer cannot do what they ask for: it does not know a protocol, or a parameter has a wrong value.
+    """
     try:
         plain = msgpack.unpackb(data, raw=False, strict_map_key=True)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgpack
 import pytest
 
 from p2pclust.errors import UsageError
@@ -15,6 +16,9 @@ from p2pclust.peer.asked import VERBS, Asked
 from p2pclust.peer.effects import Report
 from p2pclust.peer.shell import Shell
 from p2pclust.peer.store import Store
+from p2pclust.protocols.job import Job, Stage
+
+MATHEMATICS = bytes(msgpack.packb(Job((Stage("llf-cm", {"n_clusters": 2}),), seed=1).to_dict()))
 
 
 class FakeAsker:
@@ -57,6 +61,13 @@ class FakeShell:
         ("read", {"job": "j", "part": True}, "read: part: expected int"),
         ("job", {"job": ""}, "me does not know the job: ''"),
         ("submit", {"mathematics": b"", "roster": [1]}, "submit: roster: expected names"),
+        ("submit", {"mathematics": b""}, "submit: this peer cannot do that (job: not msgpack: ValueError)"),
+        ("submit", {"mathematics": b"\x80"}, "submit: this peer cannot do that (job: key 'stages' is missing)"),
+        (
+            "submit",
+            {"mathematics": MATHEMATICS.replace(b"llf-cm", b"llf-zz")},
+            "submit: this peer cannot do that (unknown",
+        ),
     ],
 )
 def test_what_is_refused(verb: str, fields: dict[str, Any], reason: str) -> None:
@@ -77,7 +88,7 @@ def test_each_submission_gets_its_own_answer() -> None:
     shell = FakeShell()
     asked, (one, two) = Asked(shell), (FakeAsker(), FakeAsker())  # type: ignore[arg-type]
     for asker in (one, two):
-        asked.take(asker, "submit", {"mathematics": b"x"})  # type: ignore[arg-type]
+        asked.take(asker, "submit", {"mathematics": MATHEMATICS})  # type: ignore[arg-type]
     first, second = (step.asked for step in shell.steps)
     shell.tell("refused", {"reason": "no", "asked": second})
     shell.tell("submitted", {"job": "job-1", "roster": ["me"], "asked": first})
