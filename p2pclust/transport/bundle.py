@@ -16,6 +16,7 @@ from p2pclust.errors import UsageError
 from p2pclust.transport.key_files import check_private, read, read_json
 from p2pclust.transport.roster import (
     NAME,
+    PEER,
     Roster,
     curve_key,
     fleet_id_of,
@@ -73,11 +74,16 @@ def check_name(name: str) -> str:
 
 
 def check_enrolled(bundle: Bundle, roster: Roster) -> None:
-    """Raise UsageError unless the roster lists the bundle's name with the bundle's key."""
+    """Raise UsageError unless the roster lists the bundle's name with the bundle's key, as a peer."""
     if roster.curve_key(bundle.name) != bundle.curve_public:
         raise UsageError(
             f"the key of peer {bundle.name!r} is not on the fleet roster (serial {roster.serial}): "
             f"copy the newest {ROSTER} to this device, or enrol it with `p2pclust keys device {bundle.name}`"
+        )
+    entry = roster.entry(bundle.name)
+    if entry is not None and entry.role != PEER:
+        raise UsageError(
+            f"{bundle.name} is enrolled as {entry.role}: it can ask peers, but be none; enrol another name for the peer"
         )
 
 

@@ -16,6 +16,7 @@ from p2pclust.transport.keys import (
     Bundle,
     Roster,
     add_device,
+    add_devices,
     check_enrolled,
     check_name,
     init_fleet,
@@ -330,6 +331,14 @@ def test_a_full_disk_is_a_usage_error_and_leaves_nothing(fleet, monkeypatch):
     with pytest.raises(UsageError, match="cannot be written: No space left on device"):
         add_device(fleet[0], "c")
     assert files(fleet[0]) == before
+
+
+def test_an_operator_is_refused_as_a_peer_before_anything_starts(fleet):
+    directory, public = fleet
+    add_devices(directory, ["desk"], role="operator")
+    bundle, roster = load_bundle(directory / "desk.bundle"), load_roster(directory / "roster.json", public)
+    with pytest.raises(UsageError, match="desk is enrolled as operator: it can ask peers, but be none"):
+        check_enrolled(bundle, roster)
 
 
 def test_a_throwaway_fleet_is_a_fleet_like_any_other(tmp_path):
