@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from p2pclust.cli.columns import column
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.output import people, put_json
 from p2pclust.errors import UsageError
+from p2pclust.scenario.toml_files import toml_value
 
 if TYPE_CHECKING:
     from p2pclust.data import DataSet
@@ -259,10 +259,7 @@ def _option(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--option {text}: expected KEY=VALUE, such as noise=1.5")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+    return key.strip(), toml_value(value)
 
 
 def _summarise(rows: DataSet, held: Holdings, out: Path) -> None:

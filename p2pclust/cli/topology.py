@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from p2pclust.cli.output import people, put_json
 from p2pclust.cli.sweep import sweep
 from p2pclust.errors import UsageError
+from p2pclust.scenario.toml_files import toml_value
 from p2pclust.topology.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
@@ -204,10 +204,7 @@ def _settings(given: Iterable[str] | None) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UsageError(f"--set {text}: expected KEY=VALUE, such as neighbours=4")
-        try:
-            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key.strip()] = value.strip()
+        found[key.strip()] = toml_value(value)
     return found
 
 

@@ -11,6 +11,9 @@ from p2pclust.errors import UsageError
 
 __all__ = ["apply_override", "read_toml", "toml_value"]
 
+#: What tomllib passes on of the interpreter's own limits, without a place.
+_TOO_MUCH = "nested too deeply, or a number of thousands of digits"
+
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file.
@@ -32,6 +35,8 @@ def read_toml(file: Path) -> dict[str, Any]:
         # tomllib tells the place in brackets at the end; people look for it in front.
         what, _, place = str(error).rpartition(" (at ")
         raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
+    except (RecursionError, ValueError) as error:
+        raise UsageError(f"{file}: {_TOO_MUCH}") from error
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:
@@ -69,4 +74,6 @@ def toml_value(text: str) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text.strip()
+    except (RecursionError, ValueError) as error:
+        raise UsageError(f"{text.strip()[:40]}...: {_TOO_MUCH}") from error
     return parsed["value"] if list(parsed) == ["value"] else text.strip()

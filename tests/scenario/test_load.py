@@ -289,6 +289,14 @@ def test_one_line_says_it(scenario_file: Write, text: str, line: str) -> None:
     assert message(scenario_file(base=text, name="quickstart.toml")) == f"quickstart.toml: {line}"
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000])
+def test_a_value_beyond_the_interpreters_limits_is_refused_in_one_line(scenario_file: Write, value: str) -> None:
+    path = scenario_file()
+    assert "nested too deeply, or a number of thousands of digits" in message(path, f"seed={value}")
+    Path(path).write_text(f"seed = {value}\n", encoding="utf-8")
+    assert message(path) == "s.toml: nested too deeply, or a number of thousands of digits"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
