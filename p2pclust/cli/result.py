@@ -136,11 +136,15 @@ def _table(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _put(out: Path, data: bytes) -> None:
-    """Write a file whole, beside its place and then into it."""
+def _put(out: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file whole, beside its place and then into it; one with rows in it for its owner's eyes only."""
     beside = out.with_name(f".{out.name}.tmp")
     try:
-        beside.write_bytes(data)
+        beside.unlink(missing_ok=True)  # of a run that was killed, with whatever rights that one had
+        with os.fdopen(
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb"
+        ) as file:
+            file.write(data)
         os.replace(beside, out)
     except OSError as error:
         raise UsageError(f"-o {out}: cannot be written ({error.strerror})") from None
@@ -167,7 +171,8 @@ def assign(
 
     Without --data it labels the rows of the device that it runs on, which never leave it; with --data those of a file,
     with whatever peer's help. Rows are scaled as the job agreed. Protocols over columns label this device's own rows only.
-    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best.
+    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best. The file
+    has the rows in it, and is for its owner's eyes only (mode 0600).
 
     \b
     Examples:
@@ -185,5 +190,5 @@ def assign(
         sys.stdout.write(table.decode())
         sys.stdout.flush()
     else:
-        _put(out, table)
+        _put(out, table, private=True)
         people().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)

@@ -17,8 +17,8 @@ from p2pclust.errors import DataError
 __all__ = ["shape_of", "write_npz"]
 
 
-def write_npz(target: Path, content: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays by name, compressed; the folder is made if need be.
+def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o644) -> None:
+    """Write arrays by name, compressed; the folder is made if need be. Rows of a device want the mode 0600.
 
     The file has its name only when all of it is on disk, and equal arrays make equal files.
 
@@ -43,7 +43,7 @@ def write_npz(target: Path, content: Mapping[str, NDArray[Any]]) -> None:
                 np.savez_compressed(file, **content)  # type: ignore[arg-type]
                 file.flush()
                 os.fsync(file.fileno())
-            Path(written).chmod(0o644)
+            Path(written).chmod(mode)
             Path(written).replace(target)
         finally:
             Path(written).unlink(missing_ok=True)

@@ -69,10 +69,12 @@ def write_shares(
     Notes
     -----
     Each file has ``X``, ``features``, ``id`` (the row's number in the source, from 0), and ``y`` and ``group`` where
-    the source has them. Labels are for splitting and scoring; no protocol reads them.
+    the source has them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
+    files have the mode 0600, and the folder, if it is made here, 0700.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: there is something in it: choose another folder, or empty it")
+    _make(out)
     peers = []
     for name, share, counts in zip(held.peers, shares, held.counts, strict=True):
         part, features = data, data.feature_names
@@ -85,7 +87,7 @@ def write_shares(
         content: dict[str, NDArray[Any]] = {"X": np.ascontiguousarray(X), "features": np.array(features), "id": ids}
         content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
         file = out / f"{name}.npz"
-        write_npz(file, content)
+        write_npz(file, content, 0o600)
         with file.open("rb") as written:
             sha256 = hashlib.file_digest(written, "sha256").hexdigest()
         peer = {"name": name, "file": file.name, "rows": len(ids), "columns": len(features), "sha256": sha256}
@@ -100,3 +102,10 @@ def write_shares(
     except OSError as error:
         raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
     return manifest
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be made ({error.strerror}): choose another folder") from error

@@ -47,6 +47,8 @@ def test_split(cli: Cli, tmp_path: Path) -> None:
     for peer, rows in zip(manifest["peers"], expected, strict=True):
         assert np.array_equal(read(tmp_path / "parts" / peer["file"]).X, iris.X[rows])
     assert "150 rows, 4 features: parts" in ended.err
+    modes = {file.stat().st_mode & 0o777 for file in (tmp_path / "parts").glob("*.npz")}
+    assert (modes, (tmp_path / "parts").stat().st_mode & 0o777) == ({0o600}, 0o700), "rows are their owner's business"
 
 
 @pytest.mark.slow

@@ -160,6 +160,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     (fleet.home / "new.csv").write_text("y,note,x\n5.1,up,0.1\n", encoding="utf-8")
     fleet.run("assign", job, "--data", "new.csv", "-o", "labelled.csv")
     header, row = (fleet.home / "labelled.csv").read_text().splitlines()
+    assert (fleet.home / "labelled.csv").stat().st_mode & 0o777 == 0o600
     assert header == "y,note,x,label,membership_0,membership_1,membership_2"
     x, y = told["centers"][int(row.split(",")[3])]
     assert np.hypot(x - 0.1, y - 5.1) < 0.5
