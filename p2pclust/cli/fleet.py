@@ -89,12 +89,7 @@ def up(
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
     told = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
-    down_ = [
-        name
-        for answer in told.values()
-        for name, peer in answer["peers"].items()
-        if peer["status"] in ("given-up", "waiting")
-    ]
+    down_ = [name for answer in told.values() for name, peer in answer["peers"].items() if _is_down(peer)]
     if as_json:
         put_json({"well": not failed and not down_, "errors": failed, "hosts": told})
     else:
@@ -284,10 +279,16 @@ def _tell_roster(console: Console, host: str, roster: Mapping[str, Any]) -> None
         console.print(f"{host}: nobody there has taken the roster: {roster['error']}", soft_wrap=True)
 
 
+def _is_down(peer: Mapping[str, Any]) -> bool:
+    """Whether a peer does not run and has failed: also one that is just being tried again may fail in the same way."""
+    status_ = peer.get("status")
+    return status_ in ("given-up", "waiting") or (status_ == "starting" and bool(peer.get("failed")))
+
+
 def _how(peer: Mapping[str, Any]) -> str:
-    if peer.get("status") in ("given-up", "waiting"):
-        word = "given up" if peer["status"] == "given-up" else "will be tried again"
-        return f"; {word}: {peer['ended']}: {peer['last_line']}"
+    if _is_down(peer):
+        words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
+        return f"; {words[peer['status']]}: {peer['ended']}: {peer['last_line']}"
     if peer.get("status") == "starting":
         return "; not ready yet"
     return ""

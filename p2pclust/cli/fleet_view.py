@@ -74,8 +74,12 @@ def _row(told: Told) -> dict[str, Any]:
         "phase": job["phase"] if job else "",
         "says": told.get("says", ""),
         "ended": told.get("ended", ""),
-        "last_line": "" if status in ("running", "starting") else told.get("last_line", ""),
+        "last_line": "" if status == "running" or not _failed(told) else told.get("last_line", ""),
     }
+
+
+def _failed(told: Told) -> bool:
+    return told.get("status") != "starting" or bool(told.get("failed"))
 
 
 def _job(snapshot: Told) -> Told | None:
@@ -97,7 +101,8 @@ def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping
     peer = told[name]
     match peer.get("status"):
         case "starting":
-            return f"not ready yet, {peer['up_s']:.0f} s after its start"
+            again = f", tried again after it failed ({peer['ended']})" if peer.get("failed") else ""
+            return f"not ready yet, {peer['up_s']:.0f} s after its start{again}"
         case "running":
             return _late(told, name, late_s) or _behind(peer, rounds)
         case "waiting":

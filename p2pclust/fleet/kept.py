@@ -65,6 +65,8 @@ class Kept:
     #: When it last said that its event loop turns; 0: it has not.
     fed_at: float = 0.0
     quick: int = 0
+    #: Whether its last life ended by itself, and none has been ready since.
+    failed: bool = False
     lives: int = 0
 
     def started(self, now: float, pid: int, since: str) -> None:
@@ -80,7 +82,7 @@ class Kept:
     def ready(self) -> None:
         """Take the peer's word that it has joined its fleet, or the time that has passed."""
         if self.status == "starting":
-            self.status = "running"
+            self.status, self.failed = "running", False
 
     def leave(self, now: float, deadline_s: float) -> None:
         """Note that it was asked to leave; one without a process has left."""
@@ -105,7 +107,7 @@ class Kept:
         if not self.wanted:
             self.status = "left"
             return
-        self.status, self.due = "waiting", now
+        self.status, self.due, self.failed = "waiting", now, not asked
         if asked:  # its entry changed: the next life begins at once
             return
         self.quick = self.quick + 1 if now - self.began < QUICK_S else 0
@@ -118,11 +120,11 @@ class Kept:
     def again(self, now: float) -> None:
         """Try one that was given up, or that has left, as if it were new."""
         if self.status in ("given-up", "left"):
-            self.status, self.due, self.quick = "waiting", now, 0
+            self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
 
     def told(self) -> dict[str, Any]:
         """What `p2pclust fleet status` is told."""
-        shown = ("status", "pid", "since", "restarts", "ended", "last_line", "says", "print")
+        shown = ("status", "pid", "since", "restarts", "failed", "ended", "last_line", "says", "print")
         return {key: getattr(self, key) for key in shown}
 
 

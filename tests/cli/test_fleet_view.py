@@ -94,6 +94,10 @@ def test_all_are_well() -> None:
         (a_peer("a") | {"snapshot": {"error": "no answer"}}, "does not say how it is: no answer"),
         (a_peer("a") | {"snapshot": {"error": "no answer"}, "up_s": 3.0}, ""),
         (a_peer("a", up_s=3.0) | {"status": "starting"}, "not ready yet, 3 s after its start"),
+        (
+            a_peer("a", up_s=3.0) | {"status": "starting", "failed": True, "ended": "exit code 3", "last_line": "why"},
+            "not ready yet, 3 s after its start, tried again after it failed (exit code 3)",
+        ),
         ({"status": "waiting", "pid": 0, "ended": "exit code 3"}, "down, will be started again (exit code 3)"),
         ({"status": "given-up", "pid": 0, "ended": "exit code 2", "last_line": "no rows"}, "given up (exit code 2)"),
         ({"status": "left", "pid": 0}, "down"),

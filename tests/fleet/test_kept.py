@@ -84,6 +84,21 @@ def test_one_that_runs_waits_ten_seconds_for_others_and_one_that_says_nothing_si
     assert peer.ready_at == 113.0
 
 
+def test_one_that_is_tried_again_has_failed_until_it_is_ready() -> None:
+    peer = a_peer()
+    peer.started(0.0, 7, "")
+    assert not peer.told()["failed"], "nothing is known of a first life"
+    peer.exited(1.0, 3, "the port is in use")
+    assert peer.told()["failed"]
+    peer.started(1.5, 8, "")
+    assert (peer.status, peer.told()["failed"]) == ("starting", True)
+    peer.ready()
+    assert not peer.told()["failed"]
+    peer.leave(2.0, 5.0)
+    peer.exited(2.5, 0, "left")
+    assert not peer.told()["failed"], "it was asked to"
+
+
 def test_only_one_that_is_starting_becomes_ready() -> None:
     peer = a_peer()
     peer.started(0.0, 7, "")
