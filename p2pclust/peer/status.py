@@ -20,6 +20,7 @@ from p2pclust.peer.suspicions import Member
 from p2pclust.protocols.engine import CANCELLED
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.pieces import Stored
+from p2pclust.protocols.readings import with_names
 
 if TYPE_CHECKING:
     from p2pclust.peer.job import Job
@@ -136,6 +137,7 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
     reason = ""
     if phase == "finished":
         phase, reason = _outcome(shell, job)
+        reason = with_names(reason, document.roster)
     elif n_roster - len(absent) < needed:
         reason = f"waiting: {n_roster - len(absent)} of {n_roster} peers are here, {needed} are needed"
     return {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.job import JobState
 
-__all__ = ["HELD", "coarse", "last_shift", "raw_centers", "shifts", "suppressed"]
+__all__ = ["HELD", "coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_names"]
 
 HELD = "privacy gate"
 """How the reason begins for a peer that a privacy gate holds."""
@@ -40,3 +43,19 @@ def suppressed(state: JobState) -> int:
 def coarse(state: JobState) -> int:
     """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
     return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
+
+
+def with_names(text: str, roster: Sequence[str]) -> str:
+    """Replace ``peer 1`` by the name of the roster's second peer: the engine knows peers by number only.
+
+    Examples
+    --------
+    >>> with_names("nobody can contribute (peer 1: no data)", ("a", "b"))
+    'nobody can contribute (b: no data)'
+    """
+
+    def name(match: re.Match[str]) -> str:
+        index = int(match[1])
+        return roster[index] if index < len(roster) else match[0]
+
+    return re.sub(r"\bpeer (\d+)\b", name, text)

@@ -6,7 +6,6 @@ All rows are in one place here, which no peer could do: a scenario has them beca
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,12 +22,13 @@ from p2pclust.protocols.base import Clustering, Labelling
 from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.readings import with_names
 from p2pclust.protocols.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
 from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
 from p2pclust.scenario.communities import measured_communities
 from p2pclust.scenario.evidence import Evidence
 
-__all__ = ["damage_in", "empty_entry", "job_entry", "with_names"]
+__all__ = ["damage_in", "empty_entry", "job_entry"]
 
 Floats = NDArray[np.float64]
 
@@ -155,22 +155,6 @@ def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
     given = {field.name: getattr(protocol, field.name) for field in fields}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def with_names(text: str, roster: Sequence[str]) -> str:
-    """Replace ``peer 1`` by the name of the roster's second peer: the engine knows peers by number only.
-
-    Examples
-    --------
-    >>> with_names("nobody can contribute (peer 1: no data)", ("a", "b"))
-    'nobody can contribute (b: no data)'
-    """
-
-    def name(match: re.Match[str]) -> str:
-        index = int(match[1])
-        return roster[index] if index < len(roster) else match[0]
-
-    return re.sub(r"\bpeer (\d+)\b", name, text)
 
 
 def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) -> list[Damage]:
