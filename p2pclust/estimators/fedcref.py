@@ -17,6 +17,7 @@ from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
 from p2pclust.estimators.inputs import Floats, Rows, seed_from
 from p2pclust.protocols import engine
 from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.extras import require_extras
 from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.job import Job, JobState
@@ -231,7 +232,9 @@ class FedCRef(LabellingEstimator):
         if self.bounds is not None:
             low, high = ([side] * n_features if np.ndim(side) == 0 else side for side in self.bounds)
             options["bounds"] = (low, high)
-        return cluster_job(self.protocol_id, seed=seed, initial="given" if given else self.initial, **options)
+        job = cluster_job(self.protocol_id, seed=seed, initial="given" if given else self.initial, **options)
+        require_extras([job])
+        return job
 
     def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
         n = len(arrays)

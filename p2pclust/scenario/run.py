@@ -16,6 +16,7 @@ from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.device import fitness
 from p2pclust.peer.timing import preset
+from p2pclust.protocols.extras import require_extras
 from p2pclust.protocols.job import Job
 from p2pclust.scenario import report
 from p2pclust.scenario.availability import longest_sleep_s, make_rests
@@ -79,7 +80,8 @@ def carry_out(
     Raises
     ------
     UsageError, DataError
-        If the backend cannot do what the scenario asks, or its data cannot be used. Nothing was started or written.
+        If the backend cannot do what the scenario asks, its data cannot be used, or its protocol needs what is not
+        installed. Nothing was started or written.
     """
     check_backend(scenario, backend_name)
     if backend is None:
@@ -90,6 +92,7 @@ def carry_out(
     shares = load_data(scenario)
     n_features = next(iter(shares.values())).n_features
     jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    require_extras(jobs)
     given = given_centers(scenario, shares)
     spec = fleet_spec(scenario, shares, jobs, given)
     report.prepare(out)

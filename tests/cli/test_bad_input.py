@@ -85,3 +85,16 @@ def test_what_a_backend_cannot_do(cli: Cli, tmp_path: Path) -> None:
     ended = cli("run", "s.toml", "--backend", "in-process")
     assert ended.code == 2
     assert ended.err.startswith("error: [[faults]]: the in-process backend has no peers that could fail")
+
+
+@pytest.mark.parametrize("protocol", ["fedcref", "uifca"])
+def test_torch_is_missed_before_anything_starts(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    clusters = "clusters = 2\n" if protocol == "uifca" else ""
+    (tmp_path / "s.toml").write_text(IRIS + f'[[jobs]]\nprotocol = "{protocol}"\n{clusters}', encoding="utf-8")
+    ended = cli("run", "s.toml", "--out", "out")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (f"error: {protocol} needs torch, which is not installed: pip install 'p2pclust[models]'\n")
+    assert not (tmp_path / "out").exists()

@@ -105,3 +105,10 @@ def test_without_a_community_no_row_has_one() -> None:
     assert set(alone.predict(X[0]).tolist()) == {-1}
     assert alone.score(X[0]) == -np.inf
     assert len(set(alone.labels_[0].tolist())) == 2
+
+
+@pytest.mark.parametrize("fleet", [None, "simulated"])
+def test_without_torch_there_is_one_line(monkeypatch: pytest.MonkeyPatch, fleet: str | None) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"^fedcref needs torch, .*: pip install 'p2pclust\[models\]'$"):
+        fitted(fleet=fleet)
