@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.errors import UsageError
 
-__all__ = ["SCHEMES", "deal", "nearby", "split"]
+__all__ = ["LOOKS_AT", "SCHEMES", "deal", "nearby", "split"]
 
 SCHEMES = ("iid", "dirichlet", "labels", "distance", "by-group", "by-file")
 """How rows can be split; columns are split by `p2pclust.data.vertical.split_columns`."""
@@ -25,6 +25,8 @@ Rows = NDArray[np.int64]
 _DEALS = 10
 _SWAPS = 5
 _BY_GROUP = {"by-group": "groups", "by-file": "files"}
+LOOKS_AT = {"dirichlet": "labels", "labels": "labels", **_BY_GROUP}
+"""The schemes that look at something besides the rows, and what that is."""
 
 
 def deal(
@@ -147,9 +149,8 @@ def split(
     try:
         names, codes = np.unique(y_or_group, return_inverse=True)
     except TypeError:
-        what = _BY_GROUP.get(scheme, "labels")
         raise UsageError(
-            f"partition {scheme!r}: {what} of different types: give all as text, or all as numbers"
+            f"partition {scheme!r}: {LOOKS_AT[scheme]} of different types: give all as text, or all as numbers"
         ) from None
     codes = codes.astype(np.int64).reshape(-1)
     if scheme in _BY_GROUP:
@@ -214,8 +215,7 @@ def _check_arguments(
             raise UsageError(f"partition {scheme!r}: has no option {option}")
         if value is not None:
             _check_option(scheme, option, value)
-    if scheme not in ("iid", "distance"):
-        needed = _BY_GROUP.get(scheme, "labels")
+    if needed := LOOKS_AT.get(scheme):
         if y_or_group is None:
             raise UsageError(f"partition {scheme!r}: needs {needed}, and the data have none")
         if y_or_group.shape != (n_rows,):

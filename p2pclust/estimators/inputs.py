@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from p2pclust.data import split
+from p2pclust.data.partition import LOOKS_AT, split
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols import streams
 from p2pclust.protocols.local import first_bad_value
@@ -17,6 +18,8 @@ __all__ = ["Floats", "Rows", "dealt", "is_list_of_peers", "matrices", "matrix", 
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
+
+_OPTIONS = ("beta", "labels_per_peer", "locations")
 
 
 def seed_from(random_state: Any) -> int:
@@ -107,6 +110,11 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
         raise UsageError(f"partition = {partition!r}: expected a scheme's name, or a mapping with 'scheme' and options")
     options: dict[str, Any] = dict(given)
     scheme = options.pop("scheme")
+    for option in options:
+        if option not in _OPTIONS:
+            near = difflib.get_close_matches(str(option), _OPTIONS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OPTIONS)}"
+            raise UsageError(f"partition {scheme!r}: unknown option {str(option)[:60]!r} ({hint})")
     if scheme == "distance":
         options["points"] = X
     try:
@@ -117,10 +125,10 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
         raise DataError(f"y has shape {labels.shape}, but X has {len(X)} rows: one label per row")
     if count == 1:
         return [np.arange(len(X))]
-    try:
-        return list(split(labels, len(X), count, scheme, streams.splitting(seed), **options))
-    except TypeError as error:
-        raise UsageError(f"partition {scheme!r}: {str(error).rpartition('() ')[2]}") from None
+    if labels is None and scheme in LOOKS_AT:
+        what = LOOKS_AT[scheme]
+        raise UsageError(f"partition {scheme!r}: needs {what}: pass y, one of them for each row, as in fit(X, y)")
+    return list(split(labels, len(X), count, scheme, streams.splitting(seed), **options))
 
 
 def matrix(rows: Any, where: str) -> Floats:

@@ -44,6 +44,13 @@ def test_a_partition_follows_from_its_seed() -> None:
     [
         ("dirichlet", UsageError, "dirichlet"),
         ({"scheme": "dirichlet", "beta": 0.5, "gamma": 1}, UsageError, "gamma"),
+        ({"scheme": "dirichlet", "bta": 0.5}, UsageError, r"unknown option 'bta' \(did you mean 'beta'\?\)"),
+        (
+            {"scheme": "iid", "points": X},
+            UsageError,
+            "unknown option 'points' .known: beta, labels_per_peer, locations",
+        ),
+        ({"scheme": "iid", 3: X}, UsageError, "unknown option '3'"),
         ({"beta": 0.5}, UsageError, "expected a scheme's name, or a mapping with 'scheme'"),
         (7, UsageError, "partition = 7"),
         ("by-colour", UsageError, "by-colour"),
@@ -58,3 +65,12 @@ def test_bad_partitions_are_one_line(partition: object, error: type[Exception], 
 def test_labels_must_be_as_many_as_rows() -> None:
     with pytest.raises(DataError, match=r"y has shape \(3,\), but X has 150 rows"):
         LosslessFuzzyCMeans(n_clusters=3, n_peers=3).fit(X, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("partition", "what"),
+    [({"scheme": "dirichlet", "beta": 0.5}, "labels"), ("by-group", "groups"), ("by-file", "files")],
+)
+def test_what_a_partition_looks_at_is_passed_as_y(partition: object, what: str) -> None:
+    with pytest.raises(UsageError, match=rf"needs {what}: pass y, one of them for each row, as in fit\(X, y\)"):
+        LosslessFuzzyCMeans(n_clusters=3, n_peers=3, partition=partition).fit(X)
