@@ -95,7 +95,7 @@ class Section:
 
 def write_page(
     directory: Path, title: str, facts: str, sections: Sequence[Section], *, about: str = "", tiles: Sequence[Tile] = (),
-    alarm: str = "", name: str = "report.html",
+    alarm: str = "", name: str = "report.html", unfolded: bool = False,
 ) -> None:  # fmt: skip
     """Write ``report.html``.
 
@@ -113,15 +113,20 @@ def write_page(
         What went so wrong that it stands above everything.
     name : str
         Of the file.
+    unfolded : bool
+        Whether what is otherwise shown when somebody asks for it stands open from the beginning: for a page that has
+        little else.
     """
-    write_text(directory / name, page_text(title, facts, sections, about=about, tiles=tiles, alarm=alarm))
+    text = page_text(title, facts, sections, about=about, tiles=tiles, alarm=alarm, unfolded=unfolded)
+    write_text(directory / name, text)
 
 
 def page_text(
-    title: str, facts: str, sections: Sequence[Section], *, about: str = "", tiles: Sequence[Tile] = (), alarm: str = ""
-) -> str:
+    title: str, facts: str, sections: Sequence[Section], *, about: str = "", tiles: Sequence[Tile] = (),
+    alarm: str = "", unfolded: bool = False,
+) -> str:  # fmt: skip
     """Return the page itself; see :func:`write_page`."""
-    body = "".join(_section(section, f"s{number}") for number, section in enumerate(sections, start=1))
+    body = "".join(_section(section, f"s{number}", unfolded) for number, section in enumerate(sections, start=1))
     # Neighbours that are half as wide as the page.
     half = r'(?:<section id="\w+" class="half">.*?</section>\n){2}'
     body = re.sub(half, r'<div class="pair">\g<0></div>\n', body, flags=re.DOTALL)
@@ -147,7 +152,7 @@ def _tile(tile: Tile) -> str:
     return f'<li class="{tile.mood}"><b>{escape(tile.value)}</b> <span>{escape(tile.label)}</span></li>'
 
 
-def _section(section: Section, anchor: str) -> str:
+def _section(section: Section, anchor: str, unfolded: bool) -> str:
     text = f"<p>{escape(section.text)}</p>\n" if section.text else ""
     text += _verdicts(section.verdicts)
     text += _figures(section.pictures)
@@ -156,7 +161,8 @@ def _section(section: Section, anchor: str) -> str:
     text += _table(section.table)
     if section.folded or section.folded_table:
         inner = _figures(section.folded) + _table(section.folded_table)
-        text += f"<details><summary>{escape(section.fold)}</summary>\n{inner}</details>\n"
+        opened = " open" if unfolded else ""
+        text += f"<details{opened}><summary>{escape(section.fold)}</summary>\n{inner}</details>\n"
     kind = ' class="half"' if section.half else ""
     return f'<section id="{anchor}"{kind}><h2>{escape(section.heading)}</h2>\n{text}</section>\n'
 

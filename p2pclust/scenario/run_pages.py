@@ -95,7 +95,11 @@ def write_run_page(out: Path, story: RunStory) -> None:
         seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
     facts = f"{len(story.shares)} peers, {result['backend']}, seed {result['seed']}, {seconds}"
     sections = _sections(story)
-    write_page(out, title, facts, sections, about=_ABOUT, tiles=_tiles(story), alarm=_alarm(story))
+    # Without pictures the tables are all that there is.
+    write_page(
+        out, title, facts, sections, about=_ABOUT, tiles=_tiles(story), alarm=_alarm(story),
+        unfolded=not canvas.can_draw(),
+    )  # fmt: skip
 
 
 def _alarm(story: RunStory) -> str:

@@ -81,6 +81,7 @@ def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(
     assert "<svg" not in text
     assert headings(text) == ["No pictures", "The job in figures", "The log, shortened"]
     assert "In a real fleet nobody could draw it" in text
+    assert text.count("<details open><summary>") == text.count("<details") == 2, "its tables are all that there is"
 
 
 def test_a_fleet_that_could_not_begin_has_a_page_that_says_so(scenario_file: Write, tmp_path: Path) -> None:
