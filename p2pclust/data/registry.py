@@ -6,6 +6,7 @@ Names follow one rule: see `p2pclust.data.catalogue.canonical`.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -164,8 +165,9 @@ def _absent(source: str) -> str:
     """Say where a data set was looked for, which name may have been meant, and what to do."""
     entry = find(source)
     if entry is not None:
-        # No line break, no quotes: it can be copied as it stands.
-        return f"{source} is not in {cache_dir()}: get it with: p2pclust data fetch {entry.name}"
+        # No line break: it can be copied as it stands. What downloads is an extra, which would be missed only then.
+        first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
+        return f"{source} is not in {cache_dir()}: get it with: {first}p2pclust data fetch {entry.name}"
     near = difflib.get_close_matches(canonical(source), available(), n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return (

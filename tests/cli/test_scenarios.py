@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from p2pclust.data.catalogue import find
 
 from .conftest import Cli
 from .stories import FOLDER, STORIES, absent
@@ -25,6 +29,16 @@ def test_each_is_told_of() -> None:
     told = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert [file.stem for file in FILES] == sorted(STORIES)
     assert [file.name for file in FILES if f"`{file.name}`" not in told] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_its_row_says_what_it_needs(file: Path) -> None:
+    document = tomllib.loads(file.read_text(encoding="utf-8"))
+    entry = find(document["data"].get("source", ""))
+    rows = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
+    (row,) = (row for row in rows if row.startswith(f"| `{file.name}` |"))
+    assert re.findall(r"`p2pclust data fetch (\w+)`", row) == ([] if entry is None else [entry.name])
+    assert ("Needs torch" in row) == any(job["protocol"] in ("fedcref", "uifca") for job in document["jobs"])
 
 
 @pytest.mark.slow

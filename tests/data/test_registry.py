@@ -88,6 +88,16 @@ def test_absent_but_to_be_had(cache: Path) -> None:
     assert str(error.value) == f"S-Set1 is not in {cache}: get it with: p2pclust data fetch s_set1"
 
 
+def test_what_downloads_is_missed_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        UsageError, match=r"get it with: pip install 'p2pclust\[fetch\]' && p2pclust data fetch s_set1$"
+    ):
+        load("s_set1")
+    with pytest.raises(UsageError, match=r"get it with: p2pclust data fetch femnist$"):
+        load("femnist")
+
+
 @pytest.mark.parametrize("spelling", ["s_set1", "s-set1", "S-Set1", "s1"])
 def test_one_rule_for_all_spellings(cache: Path, spelling: str) -> None:
     np.savez(cache / "s_set1.npz", X=np.zeros((1, 1)))
