@@ -16,7 +16,7 @@ import msgpack
 import zmq
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.peer.door import DOOR
+from p2pclust.peer.door import DOOR, Folder, short_name
 from p2pclust.transport.channel import set_common_options
 from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address
@@ -66,6 +66,7 @@ class Door:
         self._number = 0
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
+        self._folder: Folder | None = None
         self._bundle: Bundle | None = None
         self._roster: Roster | None = None
         self._name, at, rest = self.address.rpartition("@")
@@ -102,6 +103,7 @@ class Door:
         if self._context is not None:
             self._context.term()
             self._context = None
+        self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
         """Ask one question and return the answer.
@@ -209,13 +211,14 @@ class Door:
                 plain.create_connection(self._where, _LOOK_S).close()
                 return
             path = self._path()
-            if len(os.fsencode(path)) > zmq.IPC_PATH_MAX_LEN:
-                raise UsageError(f"{path}: longer than a Unix socket's path may be: change into a folder nearer to it")
             if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
                 raise UsageError(f"{path} is no door of a peer: name its state directory")
+            told, _folder = short_name(path)
+            if len(os.fsencode(told)) > zmq.IPC_PATH_MAX_LEN:
+                raise UsageError(f"{path}: longer than a Unix socket's path may be: change into a folder nearer to it")
             with plain.socket(plain.AF_UNIX) as probe:
                 probe.settimeout(_LOOK_S)
-                probe.connect(str(path))
+                probe.connect(told)
         except PermissionError:
             raise UsageError(f"{self.address}: only the user who runs the peer may ask there") from None
         except (ConnectionRefusedError, FileNotFoundError):
@@ -240,7 +243,8 @@ class Door:
 
     def _here(self) -> zmq.Socket[bytes]:
         socket = self._dealer()
-        socket.connect(f"ipc://{self._path()}")
+        told, self._folder = short_name(self._path())
+        socket.connect(f"ipc://{told}")
         return socket
 
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:

@@ -98,6 +98,9 @@ def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bund
     )  # fmt: skip
     try:
         door.open_here(Path(config["state_dir"]))
+    except UsageError as error:
+        watch("no-door", {"reason": str(error)})
+    try:
         if config.get("door"):
             watch("door", {"address": door.open_to_all(config["door"], bundle, lambda: links.roster)})
     except UsageError as error:

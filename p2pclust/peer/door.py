@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +30,7 @@ from p2pclust.transport.links import parse_address
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack
 from p2pclust.transport.zap import DOOR_DOMAIN
 
-__all__ = ["DOOR", "HERE", "MAX_QUESTION_BYTES", "Asker", "Door"]
+__all__ = ["DOOR", "HERE", "MAX_QUESTION_BYTES", "Asker", "Door", "Folder", "short_name"]
 
 #: The Unix socket, in the state directory.
 DOOR: Final = "door"
@@ -66,6 +67,33 @@ class Asker:
         return self._entrance.send(self._route, pack("refused", header, [reason.encode()[:MAX_FRAME_BYTES]]))
 
 
+class Folder:
+    """An open folder, closed when nobody holds it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it could not be opened
+            os.close(self.number)
+
+
+def short_name(path: Path) -> tuple[str, Folder | None]:
+    """Return what a Unix socket may be called where its path is too long, and what must be held as long as it is used.
+
+    Linux has a short absolute name for whatever lies in an open folder; elsewhere the path is returned as it is.
+
+    Examples
+    --------
+    >>> short_name(Path("state/door"))
+    ('state/door', None)
+    """
+    if len(os.fsencode(path)) <= zmq.IPC_PATH_MAX_LEN or sys.platform != "linux":
+        return str(path), None
+    folder = Folder(path.parent)
+    return f"/proc/self/fd/{folder.number}/{path.name}", folder
+
+
 #: Called on the loop with whoever asks, the verb and its fields, of which nothing is checked but that they are a map.
 OnQuestion = Callable[[Asker, str, dict[str, Any]], None]
 
@@ -93,6 +121,7 @@ class Door:
         self._on_question = on_question
         self._on_malformed = on_malformed
         self._entrances: list[_Entrance] = []
+        self._folder: Folder | None = None
 
     def open_here(self, state_dir: Path) -> None:
         """Listen on the Unix socket of the state directory, for the user who runs this peer only.
@@ -103,10 +132,11 @@ class Door:
             If the path is longer than the system's limit, or cannot be used.
         """
         path = state_dir / DOOR
+        told, self._folder = short_name(path)
         socket = self._socket()
         before = os.umask(0o177)
         try:
-            socket.bind(f"ipc://{path}")
+            socket.bind(f"ipc://{told}")
         except zmq.ZMQError as error:
             socket.close(linger=0)
             if error.errno == errno.ENAMETOOLONG:
@@ -162,6 +192,7 @@ class Door:
         for entrance in self._entrances:
             entrance.close()
         self._entrances.clear()
+        # The folder stays open: libzmq takes the socket away in a thread of its own, when it comes to that.
 
 
 class _Entrance:

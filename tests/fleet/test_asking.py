@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -244,9 +245,30 @@ def test_a_door_on_the_network_wants_keys(fleet: Any) -> None:
         asking.Door("c@10.0.0.1:7400", fleet[1]["b"], fleet[0])
 
 
-def test_a_path_that_is_too_long(tmp_path: Path, fleet: Any) -> None:
+def deep_folder(tmp_path: Path) -> Path:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
+    return deep
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a short name for what lies in an open folder")
+def test_a_door_in_a_folder_that_lies_deep(tmp_path: Path, fleet: Any) -> None:
+    deep = deep_folder(tmp_path)
+
+    def ask(address: str) -> Any:
+        assert (deep / "door").stat().st_mode & 0o777 == 0o600
+        with asking.Door(deep) as by_folder, asking.Door(deep / "door") as by_socket:
+            return by_folder.ask("one"), by_folder.ask("two"), by_socket.ask("three")
+
+    told = serve(echo, ask, deep, fleet)
+    assert [answer["verb"] for answer in told] == ["one", "two", "three"]
+    with pytest.raises(FleetError, match="is it running"):
+        asking.Door(deep).ask("status")
+
+
+def test_a_path_that_is_too_long_elsewhere(tmp_path: Path, fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = deep_folder(tmp_path)
+    monkeypatch.setattr(sys, "platform", "darwin")
 
     async def live() -> None:
         door = inside.Door(asyncio.get_running_loop(), zmq.Context.instance(), echo)
