@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import selectors
@@ -161,9 +162,10 @@ def _drain(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and what it started, if they still run."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+    """End the command and what it started, also where it has ended itself and left that behind with its output."""
+    if process.returncode is None:  # nobody has asked yet how it ended, so its number is still its group's
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody of the group is left
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -124,6 +124,22 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, 
     assert len(pids) == 2
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_command_leaves_behind_with_its_output_is_ended_too(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "print('w'); print(1)"
+    )
+    with pytest.raises(DataError, match="not ready after 2 s"):
+        read_source(command(program, timeout_s=2.0))
+    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 10.0
+    while alive(pid):
+        assert time.monotonic() < deadline
+        os.sched_yield()
+
+
 def test_others_hear_where_it_is_wrong_and_neither_path_nor_value() -> None:
     error = DataError("/home/anna/rows.csv: row 12, column 2 (kwh): 'secret' is text: expected a number")
     assert told_to_others(error) == "its data cannot be used (row 12, column 2)"
