@@ -60,8 +60,13 @@ def _number_of(path: Path) -> int:
     """The number of a store's schema as its file says, without opening it as a database; 0 where there is none."""
     if not path.exists():
         return 0
-    with path.open("rb") as file:
-        header = file.read(64)
+    try:
+        with path.open("rb") as file:
+            header = file.read(64)
+    except OSError as error:  # another user's, say
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror}): who runs the peer needs a store of its own"
+        ) from None
     return int.from_bytes(header[60:64], "big") if header.startswith(b"SQLite format 3\0") else 0
 
 

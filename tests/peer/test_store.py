@@ -427,3 +427,9 @@ class TestSchema:
         assert caught.value.exit_code == 3
         assert "\n" not in str(caught.value)
         assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(UsageError, match=r"store\.sqlite3: cannot be read \(Is a directory\)"):
+        Store(tmp_path)
