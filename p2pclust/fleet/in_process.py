@@ -101,6 +101,8 @@ class _Teller:
         fields: dict[str, Any] = {"job": self._job_id, "term": 0, "round": state.round - 1, "stage": state.stage}
         fields |= {"status": state.status, "contributors": [self._names[i] for i in state.log[-1].contributors]}
         fields |= engine.news(self._job, before, state)
+        if abstained := state.log[-1].abstained:
+            fields["abstained"] = {self._names[index]: reason for index, reason in abstained.items()}
         if "centers" in before.arrays and "centers" in state.arrays:
             fields["shift"] = float(np.linalg.norm(state.arrays["centers"] - before.arrays["centers"]))
         elif self._job.by_columns and (shift := readings.last_shift(state)) is not None:

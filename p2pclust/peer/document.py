@@ -149,6 +149,11 @@ class Document:
         """How reports name it, and the job in one of whose rounds it is wanted."""
         return {"job": self.id} | ({"within": self.parent} if self.parent else {})
 
+    def named(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        """What a worker told of a round that was closed, with names for the numbers of those that abstained."""
+        abstained = {self.roster[index]: reason for index, reason in info.get("abstained", {}).items()}
+        return {**info, **({"abstained": abstained} if abstained else {})}
+
     def __contains__(self, name: str) -> bool:
         """Whether the peer is on the roster."""
         return name in self._indices

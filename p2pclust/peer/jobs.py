@@ -20,13 +20,17 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, Synced
 from p2pclust.peer.quorum import has_majority
+from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.series import PREFIX as SERIES
 from p2pclust.peer.series import Series
+from p2pclust.protocols.engine import CANCELLED, NOT_DRAWN
 
 __all__ = ["Jobs"]
 
 _PREFIX = "job/"
 _MOST_EARLY = 256
+#: Why a peer that could contribute does not.
+_NO_EVENT = (NOT_ASKED, NOT_DRAWN)
 
 
 class Jobs:
@@ -44,6 +48,7 @@ class Jobs:
         self._desk = HandingIn(context, membership, self)
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
+        self._abstains: dict[str, None] = {}  # jobs to which this peer said that it contributes nothing
         self._early: dict[
             tuple[str, str], Message
         ] = {}  # the last word of each peer on a job that is not known here yet
@@ -261,6 +266,7 @@ class Jobs:
     def forget(self, job_id: str) -> None:
         """Drop a job and its document."""
         job = self.jobs.pop(job_id, None)
+        self._abstains.pop(job_id, None)
         if job is not None:
             job.forget()
         else:
@@ -336,7 +342,21 @@ class Jobs:
     def computed(self, event: Computed) -> None:
         """A task of some job ended."""
         if event.token[1] in self.jobs:  # it may have been forgotten meanwhile
+            self._tell_abstention(event)
             self.jobs[event.token[1]].computed(event)
+
+    def _tell_abstention(self, event: Computed) -> None:
+        """Say once a job why this peer contributes nothing: whoever looks after the device may mend it.
+
+        Not of jobs within others: there it is no event that somebody has nothing to bring.
+        """
+        job_id, offer = event.token[1], event.info.get("offer")
+        if event.token[2] != "contribute" or job_id in self._abstains or self._documents[job_id].parent:
+            return
+        reason = event.abstains if offer is None else offer.answer.abstains
+        if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
+            self._abstains[job_id] = None
+            self._ctx.report("abstains", **self._documents[job_id].told, reason=reason)
 
     def blob_ready(self, digest: bytes) -> None:
         """A blob is complete."""

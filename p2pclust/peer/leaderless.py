@@ -358,7 +358,7 @@ class LeaderlessJob:
         epoch, round_ = self.circles.circle.epoch, self._version.round
         self.ledger.adopt(epoch, round_ + 1, event.result, final=bool(event.info["final"]))
         names = [self.document.roster[index] for index in event.info["contributors"]]
-        info = {**event.info, **self.document.told, "contributors": names}
+        info = {**self.document.named(event.info), **self.document.told, "contributors": names}
         if self._me == self.circles.circle.members[0]:  # all say the same, so one does
             self._ctx.report("combined", term=epoch, round=round_, **info)
         self._work_on(Version(round_ + 1, epoch, event.result.digest), event.result, info)

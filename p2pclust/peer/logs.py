@@ -18,6 +18,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 #: How much each word matters to whoever looks after the peer. Every word that a peer reports stands here.
 LEVEL_OF: Final[Mapping[str, str]] = {
+    "abstains": "warning",
     "accepted": "info",
     "averaged": "debug",
     "bad-document": "warning",
@@ -158,7 +159,10 @@ class Log:
 
 def _word(value: Any) -> str:
     """Write a value such that it is one word, or stands in quotes, and never ends the line."""
-    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(_plain(value))
+    if isinstance(value, Mapping):
+        text = "; ".join(f"{key}: {inner}" for key, inner in value.items())
+    else:
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(_plain(value))
     if text and text.isprintable() and not any(sign in text for sign in ' "='):
         return text
     return json.dumps(text)

@@ -221,7 +221,8 @@ class Aggregating:
             assert self._round is not None
             self._ctx.report(
                 "combined", **self._document.told, term=self.term, round=self._round.round,
-                contributors=[self._document.roster[i] for i in _contributors(self._round)], **event.info,
+                contributors=[self._document.roster[i] for i in _contributors(self._round)],
+                **self._document.named(event.info),
             )  # fmt: skip
             self._open(event.result, self._round.round + 1, event.info)
         else:

@@ -286,6 +286,8 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
             info["settles"] = False
     if before is not None:
         info |= engine.news(job, before, state)
+        if state.log and state.log[-1].abstained:
+            info["abstained"] = dict(state.log[-1].abstained)
     if before is not None and "centers" in before.arrays and "centers" in state.arrays:
         moved = state.arrays["centers"] - before.arrays["centers"]
         info["shift"] = float((moved * moved).sum()) ** 0.5

@@ -124,7 +124,8 @@ def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str,
         state = f"s{_round_of(state)}[]".encode() + pad
     elif task.kind == "combine":
         state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
-    return state, "", _toy_info(job, state, task.n_peers) | ended
+    gone = {"abstained": dict(task.abstained)} if task.kind == "combine" and task.abstained else {}
+    return state, "", _toy_info(job, state, task.n_peers) | ended | gone
 
 
 def _looked(task: Task, read: Callable[[bytes], bytes]) -> dict[str, Any]:

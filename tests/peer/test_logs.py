@@ -69,9 +69,9 @@ def test_whatever_is_told_is_one_line_without_signs_that_move_a_cursor(fields: d
 
 def test_values_are_words_or_stand_in_quotes() -> None:
     line = Log("p", clock=noon).line(
-        "x", {"a": "two words", "b": ["c", "d"], "e": 1.5, "f": 'say "so"', "g": "", "h": b"\1"}
+        "x", {"a": "two words", "b": ["c", "d"], "e": 1.5, "f": 'say "so"', "g": "", "h": b"\1", "i": {"k": "no data"}}
     )
-    assert line.split(" x ")[1] == r'a="two words" b=c,d e=1.5 f="say \"so\"" g="" h=01'
+    assert line.split(" x ")[1] == r'a="two words" b=c,d e=1.5 f="say \"so\"" g="" h=01 i="k: no data"'
 
 
 def read(reading: int) -> list[str]:

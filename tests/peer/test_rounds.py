@@ -269,3 +269,19 @@ def test_abstentions_are_recorded_with_their_reason() -> None:
         e.task for p in net.peers.values() for e in p.effects if isinstance(e, Compute) and e.task.kind == "combine"
     ]
     assert dict(tasks[0].abstained) == {1: "gate"}
+
+
+def test_logs_say_who_abstains_and_why_there_once_a_job() -> None:
+    """Reference: docs/logs.md, `abstains` and `combined`."""
+    net = Net(3)
+    net.meet()
+    job = net.submit("p2", toy(3, abstainers=[1]))
+    net.until(lambda: len(net.finished(job)) == 3)
+    assert net.verbs("abstains") == [("p2", {"job": job, "reason": "gate"})]
+    assert [fields["abstained"] for _, fields in net.verbs("combined")] == [{"p2": "gate"}] * 3
+    again = net.submit("p1", toy(1, abstainers=[1]))
+    net.until(lambda: len(net.finished(again)) == 3)
+    assert [fields["job"] for _, fields in net.verbs("abstains")] == [job, again]
+    whole = net.submit("p1", toy(1))
+    net.until(lambda: len(net.finished(whole)) == 3)
+    assert "abstained" not in net.verbs("combined")[-1][1], "nothing is said where nobody abstains"
