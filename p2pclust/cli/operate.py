@@ -21,6 +21,10 @@ __all__ = [
     "status", "table_of",
 ]  # fmt: skip
 
+_OVER = ("done", "failed", "cancelled")
+_LAST = 3  # jobs that ended, which `status` shows
+_LONGEST_REASON = 60
+
 _ADDRESS = (
     "Which peer to ask: its state directory or the socket in it, or NAME@HOST:PORT of its door on the network. "
     "Default $P2PCLUST_DOOR, or state/door."
@@ -50,7 +54,7 @@ def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
 def status(
     peer: PeerOption = None, bundle: BundleOption = None, roster: RosterOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a running peer knows of itself, of the others and of its jobs.
+    """Show what a running peer knows of itself, of the others and of its jobs: those that go on, and the last few.
 
     \b
     Examples:
@@ -77,7 +81,7 @@ def status(
     if told["waiting"]:
         console.print(f"no majority: {told['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
     console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, told["members"])))
-    _show_jobs(_own(told["jobs"]))
+    _show_newest(_own(told["jobs"]))
 
 
 def peers(
@@ -156,6 +160,20 @@ def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [job for job in listed if not job["within"]]
 
 
+def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Show the jobs that go on and the last that ended, with the beginnings of long reasons, and say how many are older."""
+    over = [job for job in listed if job["phase"] in _OVER]
+    older = {job["job"]: None for job in over[:-_LAST]}
+    shown = [{**job, "reason": _cut(job["reason"])} for job in listed if job["job"] not in older]
+    _show_jobs(shown)
+    if older:
+        people().print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON].rstrip() + " ..."
+
+
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
     console = people()
     if not listed:
@@ -169,7 +187,9 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
 def _job_row(job: Mapping[str, Any]) -> list[str]:
     waits = ", ".join(job["waits_for"][:4]) + (f" and {len(job['waits_for']) - 4} more" if job["waits_for"][4:] else "")
     turn = f"turn {job['number'] + 1} of every {duration_of(job['every_s'])}" if job["series"] else ""
-    if job["next_s"] is not None:
+    if by := job.get("series_cancelled_by"):
+        turn += f", series cancelled by {by}"
+    elif job["next_s"] is not None:
         turn += f", the next in {duration_of(job['next_s'])}"
     why = "; ".join(filter(None, [job["reason"] or waits, turn, drift_of(job)]))
     return [job["job"], job["protocol"], str(job["round"]), job["phase"], job["aggregator"], why]

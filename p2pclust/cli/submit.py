@@ -93,7 +93,7 @@ def submit(
     with door_of(peer, bundle, fleet_roster) as door:
 
         def submitted(job_id: str, names: Sequence[str]) -> None:
-            console.print(f"handed in {job_id} for {len(names)} peers: {', '.join(names)}", soft_wrap=True)
+            console.print(f"handed in {job_id} for {_peers(len(names))}: {', '.join(names)}", soft_wrap=True)
 
         job_id = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
@@ -228,7 +228,12 @@ def _finished(event: Mapping[str, Any]) -> str:
 
 def _combined(event: Mapping[str, Any]) -> str:
     moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
-    return f"round {event['round']} combined from {len(event['contributors'])} peers{moved}"
+    others = "".join(f"; {name} abstained: {why}" for name, why in event.get("abstained", {}).items())
+    return f"round {event['round']} combined from {_peers(len(event['contributors']))}{moved}{others}"
+
+
+def _peers(n: int) -> str:
+    return f"{n} peer{'' if n == 1 else 's'}"
 
 
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -239,6 +244,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"round {event['round']}: {event['phase']} (term {event['term']}"
         + (f", {event['aggregator']} aggregates)" if event.get("aggregator") else ")")
     ),
+    "abstains": lambda event: f"the peer that is asked contributes nothing: {event['reason']}",
     "elected": lambda event: f"elected to aggregate, term {event['term']}, round {event['round']}",
     "waiting": lambda event: f"waiting: {event['present']} of {event['of']} peers",
 }
@@ -276,7 +282,7 @@ def cancel(
             f"its roster is there; `p2pclust watch {answer['job']}` waits for it"
         )
     elif late:
-        raise FleetError(f"{answer['job']}: too late, the job ended before: {answer['reason'] or answer['outcome']}")
+        raise FleetError(f"{answer['job']}: too late, it ended before: {answer['reason'] or answer['outcome']}")
     else:
         people().print(f"{answer['job']}: {answer['reason']}", soft_wrap=True)
     raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

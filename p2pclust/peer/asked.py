@@ -150,12 +150,16 @@ class Asked:
             told = job_snapshot(self._shell, job.id)
             asker.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
             return
+        running = self._running(job)
+        if turn is not None and running is None and (before := self._shell.core.jobs.series_cancelled_by(turn.series)):
+            reason = f"the series was cancelled by {before}"
+            asker.answer({"job": job.id, "outcome": "cancelled", "reason": reason, "late": True})
+            return
         self._room()
         by = self._shell.core.identity.name if asker.name == HERE else asker.name
         self._n_asked += 1
         tag = str(self._n_asked)
         self._submitting[tag] = asker
-        running = self._running(job)
         if running is not None:
             self._ending.setdefault(running.id, []).append(asker)
         asker.answer({"job": job.id if running is None else running.id, "by": by}, last=False)

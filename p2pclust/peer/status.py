@@ -124,7 +124,8 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
         (the job in one of whose rounds it is wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none
         is known), ``waits_for`` (names), ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot
         go on); and ``series``, ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in
-        how many seconds this peer sees to the next one at the latest. ``phase``: ``electing``, ``describing``,
+        how many seconds this peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or
+        empty. ``phase``: ``electing``, ``describing``,
         ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``, ``computing`` and ``following`` at the
         others; ``joining`` and ``mixing`` where nobody aggregates; and in the end ``done``, ``failed`` or ``cancelled``.
     """
@@ -151,9 +152,12 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
 def _turn(shell: Shell, job: Job | LeaderlessJob) -> dict[str, Any]:
     turn, until = job.document.turn, shell.core.jobs.series.waits_until.get(job.id)
     if turn is None or job.document.census:
-        return {"series": "", "number": 0, "every_s": 0.0, "next_s": None}
+        return {"series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": ""}
     next_s = None if until is None else round(max(0.0, until - shell.now), 3)
-    return {"series": turn.series, "number": turn.number, "every_s": turn.every_s, "next_s": next_s}
+    return {
+        "series": turn.series, "number": turn.number, "every_s": turn.every_s, "next_s": next_s,
+        "series_cancelled_by": shell.core.jobs.series_cancelled_by(turn.series),
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=64)

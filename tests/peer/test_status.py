@@ -5,9 +5,25 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from harness import Net
+from harness import Net, toy
 
+from p2pclust.peer.asked import Asked
+from p2pclust.peer.door import HERE
+from p2pclust.peer.events import Cancel
 from p2pclust.peer.status import job_snapshot
+
+
+class Answers:
+    """Whoever asks, on this device."""
+
+    name = HERE
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def answer(self, fields: Any, *, last: bool = True) -> bool:
+        self.told.append(fields)
+        return True
 
 
 def shell_of(net: Net, name: str) -> Any:
@@ -31,3 +47,22 @@ def test_why_a_job_failed_is_told_with_names() -> None:
     reason = "align: every peer's columns are needed (peer 0: has 38 rows, peer 2: has none)"
     told = ended(net, "p2", job, "failed", reason)
     assert told["reason"] == "align: every peer's columns are needed (p1: has 38 rows, p3: has none)"
+
+
+def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> None:
+    """Reference: docs/operations.md, "Day by day"."""
+    net = Net(3)
+    net.meet()
+    job = net.submit("p1", toy(1), every_s=3600.0)
+    net.until(lambda: len(net.finished(job)) == 3)
+    assert ended(net, "p2", job, "done", "")["series_cancelled_by"] == ""
+    net.step("p3", Cancel(job, "desk"))
+    net.advance(5.0)
+    told = ended(net, "p2", job, "done", "")
+    assert (told["series_cancelled_by"], told["next_s"]) == ("desk", None)
+    shell = SimpleNamespace(core=net.core("p2"), listen=lambda listener: None, step=lambda event: net.step("p2", event))
+    asker = Answers()
+    Asked(shell).take(asker, "cancel", {"job": job})  # type: ignore[arg-type]
+    assert asker.told == [
+        {"job": job, "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
+    ]

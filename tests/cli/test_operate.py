@@ -1,0 +1,81 @@
+"""What operators are shown, by a door in the place of a running peer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .conftest import Cli
+
+MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
+
+
+def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
+    return {
+        "job": f"job-{number}", "protocol": "llf-cm", "round": 6, "phase": phase, "aggregator": "", "waits_for": [],
+        "reason": "", "within": "", "series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": "",
+        **changed,
+    }  # fmt: skip
+
+
+class FakeDoor:
+    """Answers what a test wants answered."""
+
+    answers: dict[str, list[dict[str, Any]]]
+    jobs: list[dict[str, Any]]
+
+    def __init__(self, *_address: Any) -> None:
+        self.address = "here"
+
+    def __enter__(self) -> FakeDoor:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def ask(self, _verb: str, **_fields: Any) -> dict[str, Any]:
+        return {
+            "peer": "a", "address": "a:1", "version": "1", "uptime_s": 5.0, "rss_mb": 40.0, "waiting": "",
+            "fleet": {"alive": 2, "enrolled": 2, "serial": 1, "majority": 2}, "members": [MEMBER], "jobs": self.jobs,
+            "data": {"rows": 3, "columns": 2, "problem": ""},
+        }  # fmt: skip
+
+    def follow(self, verb: str, **_fields: Any) -> Iterator[dict[str, Any]]:
+        yield from self.answers[verb]
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeDoor]:
+    monkeypatch.setattr("p2pclust.fleet.asking.Door", FakeDoor)
+    FakeDoor.answers, FakeDoor.jobs = {}, []
+    return FakeDoor
+
+
+def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[FakeDoor]) -> None:
+    door.jobs = [a_job(1, series="s", every_s=3600.0, series_cancelled_by="desk")]
+    assert "turn 1 of every 1 h 0 min, series cancelled by desk" in cli("jobs").err
+    door.answers["cancel"] = [
+        {"job": "job-1", "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
+    ]
+    ended = cli("cancel", "job-1")
+    assert (ended.code, ended.err) == (
+        3,
+        "error: job-1: too late, it ended before: the series was cancelled by desk\n",
+    )
+
+
+def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[FakeDoor]) -> None:
+    long = (
+        "align: every peer's columns are needed (a: has 38 rows where the fleet has 40, b: has 38 rows where it has 40)"
+    )
+    door.jobs = [a_job(0, "gathering"), *(a_job(number) for number in range(1, 8)), a_job(8, "failed", reason=long)]
+    said = cli("status").err
+    assert [word for word in said.split() if word.startswith("job-")] == ["job-0", "job-6", "job-7", "job-8"]
+    assert "and 5 older: `p2pclust jobs` lists all" in said
+    assert "align: every peer's columns are needed" in said
+    assert long not in " ".join(said.split())
+    said = cli("jobs").err
+    assert said.count("job-") == 9
+    assert "older" not in said
