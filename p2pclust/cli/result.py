@@ -73,7 +73,7 @@ def _told(found: Finished) -> dict[str, Any]:
     rounds = [record for record in state.log if record.stage == state.stage]
     told: dict[str, Any] = {
         "job": found.job_id, "protocol": found.job.stages[-1].protocol, "parameters": found.job.stages[-1].parameters,
-        "roster": found.told["roster"], "rounds": len(rounds), "converged": state.converged,
+        "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
         "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
@@ -92,7 +92,10 @@ def _show(told: Mapping[str, Any]) -> None:
 
     console = people()
     how = "converged" if told["converged"] else "stopped at its limit of rounds"
-    console.print(f"{told['job']}: {told['protocol']}, {told['rounds']} rounds, {how}", soft_wrap=True)
+    # The other rounds are of scaling, say, and of first centers: `jobs` and `watch` count them all.
+    before = told["rounds_in_all"] - told["rounds"]
+    of = f"{told['rounds_in_all']} rounds, {told['rounds']} of them its own" if before else f"{told['rounds']} rounds"
+    console.print(f"{told['job']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
     console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
     for name, why in told["abstained"].items():
         console.print(f"{name} abstained: {why}", soft_wrap=True)

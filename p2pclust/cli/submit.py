@@ -93,7 +93,7 @@ def submit(
     with door_of(peer, bundle, fleet_roster) as door:
 
         def submitted(job_id: str, names: Sequence[str]) -> None:
-            console.print(f"handed in {job_id} for {_peers(len(names))}: {', '.join(names)}", soft_wrap=True)
+            console.print(f"handed in {job_id} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
 
         job_id = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
@@ -190,7 +190,13 @@ def _shown(*, quiet: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         yield lambda event: None
         return
     if not console.is_terminal:
-        yield lambda event: console.print(f"{datetime.now():%H:%M:%S} {_line(event)}", soft_wrap=True)
+        rounds = _Rounds()
+
+        def tell(event: Mapping[str, Any]) -> None:
+            if line := rounds.line(event):
+                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
+
+        yield tell
         return
     with console.status("") as live:
 
@@ -203,6 +209,36 @@ def _shown(*, quiet: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         yield show
 
 
+class _Rounds:
+    """One line for each round, whether the peer that is asked aggregates or follows.
+
+    Who aggregates says itself that a round is combined. To a follower the end of a round is the state that comes after it.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}  # by job: how many of its rounds are over, as far as was told
+
+    def line(self, event: Mapping[str, Any]) -> str:
+        """One event in words; empty if nothing is to be said of it."""
+        job = event.get("job", "")
+        if event["verb"] == "standing":
+            self._told[job] = event["round"]
+        elif event["verb"] == "combined":
+            self._told[job] = event["round"] + 1
+        elif event["verb"] == "phase":
+            before, now = self._told.get(job, 0), event["round"]
+            if event["phase"] != "adopting" or now <= before:
+                return ""
+            self._told[job] = now
+            by = f", {event['aggregator']} aggregates" if event.get("aggregator") else ""
+            return f"round {now - 1} is over (term {event['term']}{by}){_within(event)}"
+        return _line(event)
+
+
+def _within(event: Mapping[str, Any]) -> str:
+    return f" (within it {event['job'][:12]})" if event.get("within") else ""
+
+
 def _line(event: Mapping[str, Any]) -> str:
     """One event in words."""
     verb = event["verb"]
@@ -211,7 +247,7 @@ def _line(event: Mapping[str, Any]) -> str:
     else:
         told = {key: value for key, value in event.items() if key not in ("verb", "job", "within")}
         said = f"{verb} " + " ".join(f"{key}={value}" for key, value in told.items())
-    return said + (f" (within it {event['job'][:12]})" if event.get("within") else "")
+    return said + _within(event)
 
 
 def _standing(event: Mapping[str, Any]) -> str:
@@ -222,18 +258,19 @@ def _standing(event: Mapping[str, Any]) -> str:
 
 
 def _finished(event: Mapping[str, Any]) -> str:
-    outcome = event.get("outcome", "finished")
-    return f"{outcome} after round {event['round']}" + (f": {event['reason']}" if event.get("reason") else "")
+    outcome = str(event.get("outcome", "finished"))
+    after = f" after {_count(event['round'], 'round')}" if event["round"] >= 0 else ""
+    return outcome + after + (f": {event['reason']}" if event.get("reason") else "")
 
 
 def _combined(event: Mapping[str, Any]) -> str:
     moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
     others = "".join(f"; {name} abstained: {why}" for name, why in event.get("abstained", {}).items())
-    return f"round {event['round']} combined from {_peers(len(event['contributors']))}{moved}{others}"
+    return f"round {event['round']} combined from {_count(len(event['contributors']), 'peer')}{moved}{others}"
 
 
-def _peers(n: int) -> str:
-    return f"{n} peer{'' if n == 1 else 's'}"
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {

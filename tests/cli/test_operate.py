@@ -79,3 +79,37 @@ def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[Fake
     said = cli("jobs").err
     assert said.count("job-") == 9
     assert "older" not in said
+
+
+def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str]:
+    """The lines of a watch without their times."""
+    standing = {"verb": "standing", **a_job(1, "gathering", round=0)}
+    finished = {"verb": "finished", "job": "job-1", "round": 2, "outcome": "done", "reason": ""}
+    door.answers["watch"] = [standing, *({"job": "job-1", "term": 1, **event} for event in events), finished]
+    ended = cli("watch", "job-1")
+    assert ended.code == 0
+    return [line[len("00:00:00 ") :] for line in ended.err.splitlines()][1:]
+
+
+def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) -> None:
+    def phase(name: str, number: int) -> dict[str, Any]:
+        return {"verb": "phase", "phase": name, "round": number, "aggregator": "a"}
+
+    combined = {"verb": "combined", "contributors": ["a"], "shift": 0.5}
+    of_the_aggregator = [
+        phase("opening", 0), phase("adopting", 0), phase("combining", 0),
+        {**combined, "round": 0, "abstained": {"b": "has 2 columns where the fleet has 4"}},
+        phase("opening", 1), phase("adopting", 1), phase("combining", 1), {**combined, "round": 1},
+        phase("closing", 2), phase("adopting", 2),
+    ]  # fmt: skip
+    assert watched(cli, door, *of_the_aggregator) == [
+        "round 0 combined from 1 peer, centers moved 0.5; b abstained: has 2 columns where the fleet has 4",
+        "round 1 combined from 1 peer, centers moved 0.5",
+        "done after 2 rounds",
+    ]
+    of_a_follower = [phase("adopting", number) for number in (0, 1, 1, 2)]
+    assert watched(cli, door, *of_a_follower) == [
+        "round 0 is over (term 1, a aggregates)",
+        "round 1 is over (term 1, a aggregates)",
+        "done after 2 rounds",
+    ]
