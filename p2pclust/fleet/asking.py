@@ -127,7 +127,10 @@ class Door:
         self._send(verb, fields)
         answer = self._receive(within_s)
         if answer is None:
-            raise FleetError(f"the peer at {self.address} does not answer within {within_s:g} s: is it very busy?")
+            door = "is that port its door, not the one where peers connect (listen)? Or " if self._where else ""
+            raise FleetError(
+                f"the peer at {self.address} does not answer within {within_s:g} s: {door}is it very busy?"
+            )
         return answer[0]
 
     def follow(
@@ -220,9 +223,13 @@ class Door:
                 probe.settimeout(_LOOK_S)
                 probe.connect(told)
         except PermissionError:
-            raise UsageError(f"{self.address}: only the user who runs the peer may ask there") from None
+            raise UsageError(
+                f"{self.address}: only the user who runs the peer may ask there: ask as that user, or over the network "
+                "through its door, with an operator's key (--peer NAME@HOST:PORT --bundle FILE)"
+            ) from None
         except (ConnectionRefusedError, FileNotFoundError):
-            raise FleetError(f"no peer listens at {self.address}: is it running?") from None
+            others = f" --peer, or {ENVIRONMENT} in the environment, names another" if self.address == DEFAULT else ""
+            raise FleetError(f"no peer listens at {self.address}: is it running?{others}") from None
         except TimeoutError:
             raise FleetError(
                 f"{self.address} does not answer: is the network there, and no firewall between?"
@@ -273,7 +280,8 @@ class Door:
         self.close()
         whose = f"it is not {self._name}'s door" if self._name else "it is no peer's of this fleet"
         raise FleetError(
-            f"{self.address} does not let us in: {whose}, or {self._bundle.name!r} is not on its fleet roster"
+            f"{self.address} does not let us in: {whose}, or {self._bundle.name!r} is not on its fleet roster, or that "
+            "port is where peers connect (listen), and not its door"
         )
 
     def _dealer(self) -> zmq.Socket[bytes]:

@@ -231,6 +231,43 @@ def test_nobody_is_there(tmp_path: Path, fleet: Any) -> None:
         asking.Door(tmp_path / "file").ask("status")
 
 
+def test_where_no_peer_was_named_it_is_said_how_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FleetError, match=r"no peer listens at state/door: is it running.* --peer, or P2PCLUST_DOOR"):
+        asking.Door(asking.DEFAULT).ask("status")
+
+
+def test_another_user_is_told_which_ways_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_where: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(asking.plain.socket, "connect", refuse)
+    with pytest.raises(
+        UsageError, match="ask as that user, or over the network through its door, with an operator's key"
+    ):
+        asking.Door(tmp_path).ask("status")
+
+
+def test_who_asks_where_peers_connect_is_told_of_the_door(tmp_path: Path, fleet: Any) -> None:
+    roster, bundles = fleet
+
+    def ask(address: str) -> Any:
+        with (
+            asking.Door(address, bundles["b"], roster) as door,
+            pytest.raises(
+                FleetError, match=r"does not answer within 0\.2 s: is that port its door, not the one where peers"
+            ),
+        ):
+            door.ask("say", within_s=0.2)
+        with (
+            asking.Door(tmp_path) as door,
+            pytest.raises(FleetError, match=r"does not answer within 0\.2 s: is it very busy"),
+        ):
+            door.ask("say", within_s=0.2)
+
+    serve(lambda asker, verb, fields: None, ask, tmp_path, fleet)
+
+
 def test_a_socket_that_a_dead_peer_left(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "door"))
