@@ -24,6 +24,7 @@ __all__ = ["PART_BYTES", "VERBS", "Asked", "Verb"]
 #: Of what is read in parts; a whole number of a blob's chunks.
 PART_BYTES: Final = 512 * 1024
 _MOST_WAITING: Final = 256  # who wait for something to happen
+_MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()
 _JOB: Final = {"job": (str, _REQUIRED)}
 
@@ -135,6 +136,8 @@ class Asked:
     def _submit(self, asker: Asker, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
             raise UsageError("submit: roster: expected names")
+        if fields["roster"]:
+            self._check_names(fields["roster"])
         _check_mathematics(fields["mathematics"])
         self._room()
         self._n_asked += 1
@@ -142,6 +145,15 @@ class Asked:
         self._submitting[tag] = asker
         mathematics, roster = fields.pop("mathematics"), tuple(fields.pop("roster"))
         self._shell.step(Submit(mathematics, roster, **fields, asked=tag))
+
+    def _check_names(self, roster: list[str]) -> None:
+        core = self._shell.core
+        enrolled = sorted([core.identity.name, *core.membership.members])
+        if unknown := [name for name in roster if name not in enrolled]:
+            raise UsageError(
+                f"submit: roster: not enrolled, as far as {core.identity.name} knows: {', '.join(unknown)}; "
+                f"expected some of {', '.join(enrolled[:_MOST_NAMED])}{' ...' if enrolled[_MOST_NAMED:] else ''}"
+            )
 
     def _cancel(self, asker: Asker, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])

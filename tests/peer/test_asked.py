@@ -41,7 +41,11 @@ class FakeShell:
     """A shell without any job."""
 
     def __init__(self) -> None:
-        self.core = SimpleNamespace(jobs=SimpleNamespace(jobs={}), identity=SimpleNamespace(name="me"))
+        self.core = SimpleNamespace(
+            jobs=SimpleNamespace(jobs={}),
+            identity=SimpleNamespace(name="me"),
+            membership=SimpleNamespace(members={"b": 0}),
+        )
         self.steps: list[Any] = []
 
     def listen(self, listener: Any) -> Any:
@@ -67,6 +71,11 @@ class FakeShell:
             "submit",
             {"mathematics": MATHEMATICS.replace(b"llf-cm", b"llf-zz")},
             "submit: this peer cannot do that (unknown",
+        ),
+        (
+            "submit",
+            {"mathematics": b"", "roster": ["b", "q"]},
+            "submit: roster: not enrolled, as far as me knows: q; expected some of b, me",
         ),
     ],
 )
