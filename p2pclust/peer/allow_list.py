@@ -136,6 +136,8 @@ class AllowList:
         self.admitted = roster.valid_at(wall())
         self._read: Roster | None = None  # the last one whose signature was good
         self._former: dict[bytes, str] = {}  # keys that were on an earlier roster
+        #: Peers that knocked with keys which they had on an earlier roster, since the one in force came.
+        self.outdated: dict[str, None] = {}
         self._told: dict[bytes, None] = {}
         self._warned: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -189,6 +191,7 @@ class AllowList:
                 self._watch("revoked", {"member": entry.name, "key": fingerprint(entry.curve_public)})
         self.roster = roster
         self._told.clear()
+        self.outdated.clear()
         self._admit()
         self._check_own()
 
@@ -227,7 +230,8 @@ class AllowList:
         """Look whether the files hold a newer roster; what is wrong with them is told, and changes nothing."""
         try:
             if not self.take(newest_roster(load_bundle(bundle), bundle, file).to_bytes()):
-                self._watch("roster-unchanged", {"serial": self.roster.serial})
+                hint = {} if file else {"hint": "no roster file is configured (roster = ...): only the bundle was read"}
+                self._watch("roster-unchanged", {"serial": self.roster.serial, **hint})
         except UsageError as error:
             self._watch("roster-refused", {"peer": "this device", "reason": str(error)})
 
@@ -264,6 +268,7 @@ class AllowList:
         elif entry is not None:
             self._watch("refused-expired", {"member": entry.name, "key": key, "last_day": entry.expires})
         elif curve_public in self._former:
+            self.outdated[self._former[curve_public]] = None
             self._watch("refused-revoked", {"member": self._former[curve_public], "key": key})
         else:
             hint = f"it is not on fleet roster {self.roster.serial}"

@@ -87,6 +87,8 @@ def _why(shell: Shell, name: str) -> str:
     """Why a member is not alive, or cannot be spoken to straight; empty if all is well."""
     core = shell.core
     member, routing = core.membership.members[name], core.routing
+    if member.status not in ("alive", "left") and shell.allow_list is not None and name in shell.allow_list.outdated:
+        return "knocks with keys that are revoked: copy its new bundle to it"
     if member.status != "alive":
         return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
     if not routing.linked(name):

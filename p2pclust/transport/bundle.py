@@ -78,7 +78,8 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
     if roster.curve_key(bundle.name) != bundle.curve_public:
         raise UsageError(
             f"the key of peer {bundle.name!r} is not on the fleet roster (serial {roster.serial}): "
-            f"copy the newest {ROSTER} to this device, or enrol it with `p2pclust keys device {bundle.name}`"
+            f"copy the newest {ROSTER} to this device; if it has that, the device was revoked, or got new keys (copy its "
+            f"new bundle), or is to be enrolled with `p2pclust keys device {bundle.name}`"
         )
     entry = roster.entry(bundle.name)
     if entry is not None and entry.role != PEER:

@@ -146,7 +146,7 @@ def add_devices(
         entries, bundles = list(roster.peers), {}
         for name in names:
             if roster.entry(name) is not None or name in bundles:
-                raise UsageError(f"the name {name!r} is taken in the fleet of {directory}: choose another name")
+                raise UsageError(_taken(name, directory))
             entry, bundles[name] = new_device(name, fleet_public)
             entries.append(replace(entry, role=role, expires=expires))
         return entries, bundles
@@ -237,7 +237,7 @@ def enroll(
         entries = list(roster.peers)
         for peer in asked:
             if any(peer.name == other.name for other in entries):
-                raise UsageError(f"the name {peer.name!r} is taken in the fleet of {directory}: choose another name")
+                raise UsageError(_taken(peer.name, directory))
             if any(peer.curve_public == other.curve_public for other in entries):
                 raise UsageError(f"the key of {peer.name!r} is on the roster already: make the request again")
             entries.append(peer)
@@ -272,6 +272,13 @@ def _entries(roster: Roster, names: Sequence[str], directory: Path | str) -> lis
         missing = next(name for name in names if roster.entry(name) is None)
         raise UsageError(f"{missing!r} is not on the roster of {directory}: `p2pclust keys show` lists who is")
     return [peer for peer in found if peer is not None]
+
+
+def _taken(name: str, directory: Path | str) -> str:
+    return (
+        f"the name {name!r} is taken in the fleet of {directory}: choose another name; or, if it is that device, "
+        f"`p2pclust keys rotate {name}` gives it new keys, and `p2pclust keys revoke {name}` takes it off the roster"
+    )
 
 
 def _check_day(expires: str) -> None:

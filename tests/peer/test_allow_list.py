@@ -157,7 +157,24 @@ def test_who_was_revoked_is_named_when_it_knocks(fleet: Fleet) -> None:
             allow_list.stranger(key)
             allow_list.stranger(b"0" * 40)
         assert fleet.said("refused-revoked") == [{"member": "b", "key": fingerprint(key)}]
+        assert list(allow_list.outdated) == ["b"]
         assert [fields["print"] for fields in fleet.said("refused-stranger")] == [fingerprint(b"0" * 40)]
+
+    fleet.run(test)
+
+
+def test_who_knocks_with_its_keys_of_before_is_known_until_the_next_roster(fleet: Fleet) -> None:
+    async def test(host: Host, allow_list: AllowList) -> None:
+        key = allow_list.roster.curve_key("b")
+        assert key is not None
+        rotate(fleet.home, ["b"])
+        assert allow_list.take((fleet.home / "roster.json").read_bytes())
+        assert not allow_list.outdated
+        allow_list.stranger(key)
+        assert list(allow_list.outdated) == ["b"]
+        add_devices(fleet.home, ["d"])
+        assert allow_list.take((fleet.home / "roster.json").read_bytes())
+        assert not allow_list.outdated, "it may have its new keys by now"
 
     fleet.run(test)
 
@@ -232,6 +249,8 @@ def test_files_are_read_again(fleet: Fleet) -> None:
     async def test(host: Host, allow_list: AllowList) -> None:
         allow_list.read_again(bundle, file)
         assert fleet.told == [("roster-unchanged", {"serial": 3})]
+        allow_list.read_again(bundle, None)
+        assert "no roster file is configured" in fleet.told.pop()[1]["hint"]
         add_devices(fleet.home, ["d"])
         allow_list.read_again(bundle, file)
         assert allow_list.roster.serial == 4

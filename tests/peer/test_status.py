@@ -10,7 +10,7 @@ from harness import Net, toy
 from p2pclust.peer.asked import Asked
 from p2pclust.peer.door import HERE
 from p2pclust.peer.events import Cancel
-from p2pclust.peer.status import job_snapshot
+from p2pclust.peer.status import _member, job_snapshot
 
 
 class Answers:
@@ -66,3 +66,15 @@ def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> No
     assert asker.told == [
         {"job": job, "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
     ]
+
+
+def test_a_peer_that_has_its_keys_of_before_is_not_called_silent() -> None:
+    net = Net(2)
+    net.meet()
+    net.crash("p2")
+    net.until(lambda: net.core("p1").membership.status("p2") == "dead")
+    shell = shell_of(net, "p1")
+    shell.heard, shell.allow_list = {}, SimpleNamespace(outdated={})
+    assert "held dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
+    shell.allow_list.outdated["p2"] = None
+    assert _member(shell, "p2")["why"] == "knocks with keys that are revoked: copy its new bundle to it"
