@@ -8,12 +8,15 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.data.dataset import DataSet
 
 __all__ = ["become", "peer"]
 
@@ -59,7 +62,7 @@ def peer(
         bool, typer.Option("--insecure", help="Run without keys where others can reach it: nothing is protected.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check the configuration, and that the data can be read.")
+        bool, typer.Option("--check", help="Only check the configuration, read the data, and count them.")
     ] = False,
 ) -> None:
     """Run one peer beside this device's data, until SIGTERM or Ctrl-C makes it leave politely.
@@ -81,11 +84,17 @@ def peer(
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     told = {key: value for key, value in given.items() if value is not None}
-    checked = load_config(config, told, settings or (), try_command=check, insecure=insecure)
+    read: list[DataSet] = []
+    checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
     if check:
-        sys.stderr.write(f"{checked['name']}: the configuration is fine\n")
+        rows = "".join(f"; {data.n_rows} rows of {data.n_features} columns{_dropped(data.dropped)}" for data in read)
+        sys.stderr.write(f"{checked['name']}: the configuration is fine{rows}\n")
     else:
         become(checked)
+
+
+def _dropped(n_rows: int) -> str:
+    return f", {n_rows} more left out, for a value is missing there" if n_rows else ""
 
 
 def _made_up_keys(config: Mapping[str, Any]) -> Path:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from p2pclust.cli.peer_keys import address, local_address, missing_rule, neighbour, reachable, source
+from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
 from p2pclust.peer.device import fitness
@@ -82,6 +83,7 @@ def load_config(
     *,
     try_command: bool = False,
     insecure: bool = False,
+    on_data: Callable[[DataSet], None] = lambda data: None,
 ) -> dict[str, Any]:
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
@@ -98,6 +100,8 @@ def load_config(
         when it starts.
     insecure : bool
         Whether a peer without keys may listen where others can reach it.
+    on_data : callable
+        Gets the rows, if they are read.
 
     Raises
     ------
@@ -124,7 +128,7 @@ def load_config(
     plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
     plain["data"] = _data(config.data, folder)
     if isinstance(config.data, str) or try_command:
-        read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]})
+        on_data(read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]}))
     return plain
 
 

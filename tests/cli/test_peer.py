@@ -151,8 +151,11 @@ def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, 
 
 def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     ended = cli("peer", "--config", "peer.toml", "--check")
-    assert (ended.code, ended.out, ended.err) == (0, "", "meter-01: the configuration is fine\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "meter-01: the configuration is fine; 2 rows of 2 columns\n")
     assert not (device / "state").exists()
+    (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
+    ended = cli("peer", "--config", "peer.toml", "--check", "--missing", "drop")
+    assert ended.err.endswith("; 2 rows of 2 columns, 1 more left out, for a value is missing there\n")
 
 
 def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
