@@ -54,8 +54,12 @@ class Jobs:
         ] = {}  # the last word of each peer on a job that is not known here yet
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
         self.series = Series(context, membership, facts, self)
+        #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
         self.jobs: dict[str, Job | LeaderlessJob] = {}
-        for job_id, data in sorted(stored.get("job", {}).items()):
+        self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
+        for job_id, data in sorted(
+            stored.get("job", {}).items(), key=lambda item: (self._numbers.get(item[0], 0), item[0])
+        ):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
             self._documents[job_id] = document
@@ -77,6 +81,9 @@ class Jobs:
                 self._facts.publish(_PREFIX + job_id, document.encode())
             elif parent is None or parent.ledger.finished:
                 self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
+        for job_id in [job_id for job_id in self._numbers if job_id not in self._documents]:
+            del self._numbers[job_id]  # this peer ended while it forgot that job
+            self._ctx.persist("order", job_id, None, sync=False)
         self._cancels.start(self._may_be_cancelled)
         for job in list(self.jobs.values()):
             job.start(fresh=False)
@@ -172,6 +179,8 @@ class Jobs:
         job_id, takes_part = document.id, self._ctx.me in document
         if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
             self._documents[job_id] = document
+            self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
+            self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
             self._ctx.persist("job", job_id, data)
         if not takes_part:
             return
@@ -273,6 +282,8 @@ class Jobs:
             self._ctx.persist("job", job_id, None, sync=False)
         self._synced.pop(job_id, None)
         del self._documents[job_id]
+        if self._numbers.pop(job_id, None):
+            self._ctx.persist("order", job_id, None, sync=False)
 
     def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
         """Return a document for another roster."""

@@ -78,3 +78,20 @@ def test_a_peer_that_has_its_keys_of_before_is_not_called_silent() -> None:
     assert "held dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
     shell.allow_list.outdated["p2"] = None
     assert _member(shell, "p2")["why"] == "knocks with keys that are revoked: copy its new bundle to it"
+
+
+def test_jobs_are_listed_in_the_order_in_which_they_were_handed_in_also_after_a_restart() -> None:
+    net = Net(3)
+    net.meet()
+    handed_in = [net.submit("p1") for _ in range(6)]
+    assert handed_in != sorted(handed_in), "ids know no order"
+    net.until(lambda: all(len(net.finished(job)) == 3 for job in handed_in))
+    net.crash("p2")
+    net.start("p2")
+    assert list(net.core("p2").jobs.jobs) == handed_in
+    net.until(net.core("p2").membership.all_here)
+    newest = net.submit("p3")
+    net.until(lambda: newest in net.core("p2").jobs.jobs)
+    net.crash("p2")
+    net.start("p2")
+    assert list(net.core("p2").jobs.jobs) == [*handed_in, newest]
