@@ -199,6 +199,10 @@ class TestOnePeersBadData:
         assert {record.contributors for record in state.log if record.stage == 3} == {(0, 1, 3)}
         assert all(set(record.abstained) <= {2} for record in state.log)
         assert all(record.abstained[2] for record in state.log if record.stage == 3), "it is named, with a reason"
+        told = [event.get("abstained", {}) for event in by_verb(result, "combined")]
+        assert told == [{"p02": record.abstained[2]} if record.abstained else {} for record in state.log]
+        if name != "in-process":
+            assert [event["peer"] for event in by_verb(result, "abstains")] == ["p02"], "it says so itself, once"
         assert result.peers["p02"]["finished"], "it takes the end like everybody"
         assert is_replay(spec, result)
         alone = carry_out("in-process", a_fleet([X for X in arrays if X is not bad], job)).jobs[0].state
