@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
 
-__all__ = ["DataSet"]
+__all__ = ["DataSet", "what_to_do"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,5 +125,10 @@ def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
     if not finite.all():
         row, column = (int(i) + 1 for i in np.unravel_index(int(finite.argmin()), finite.shape))
         value = rows[row - 1, column - 1]
-        raise DataError(f"{name}: row {row}, column {column} is {value}: fill it in or leave the row out")
+        raise DataError(f"{name}: row {row}, column {column} is {value}: {what_to_do(missing=bool(np.isnan(value)))}")
     return rows
+
+
+def what_to_do(*, missing: bool) -> str:
+    """Say what can be done about a value that is no finite number; a missing one may also be left out by declaration."""
+    return "fill it in or leave the row out" + (', as missing = "drop" (--missing drop) does' if missing else "")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.dataset import DataSet
+from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.table import Choice, Titles, codes, finished
 from p2pclust.errors import DataError, UsageError
 
@@ -81,6 +81,7 @@ def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArr
     bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)
     if bad.any():
         row = int(bad.argmax())
-        what = "missing" if np.isnan(values[row]) else f"{values[row]} is not a finite number"
-        raise DataError(f"{file}: row {row + 1}, {where}: {what}: fill it in or leave the row out")
+        missing = bool(np.isnan(values[row]))
+        what = "missing" if missing else f"{values[row]} is not a finite number"
+        raise DataError(f"{file}: row {row + 1}, {where}: {what}: {what_to_do(missing=missing)}")
     return values

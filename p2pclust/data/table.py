@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.dataset import DataSet
+from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
 
 __all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "is_number"]
@@ -307,12 +307,13 @@ def _is_finite(cell: str) -> bool:
 
 def _fault(cell: str) -> str:
     """Say why a cell is no finite number, and what to do about it."""
+    missing = cell.lower() in _ABSENT
     if not cell:
-        return "empty: fill it in or leave the row out"
+        return f"empty: {what_to_do(missing=True)}"
     if is_number(cell):
-        return f"{_short(cell)} is not a finite number: fill it in or leave the row out"
-    if cell.lower() in _ABSENT:
-        return f"{cell!r} stands for a missing value: fill it in or leave the row out"
+        return f"{_short(cell)} is not a finite number: {what_to_do(missing=missing)}"
+    if missing:
+        return f"{cell!r} stands for a missing value: {what_to_do(missing=True)}"
     return f"{_short(cell)!r} is text: expected a number"
 
 

@@ -54,8 +54,15 @@ def test_csv_label_and_group_columns_are_no_features(tmp_path: Path, column: str
         ("a,b\n1,2\n3,hot\n", "row 3, column 2 (b): 'hot' is text: expected a number"),
         ("1,2\n3,hot\n", "row 2, column 2: 'hot' is text: expected a number"),
         ("1,hot\n3,4\n", "row 1, column 2: 'hot' is text: expected a number"),
-        ("a,b\n1,\n", "row 2, column 2 (b): empty: fill it in or leave the row out"),
-        ("a,b\n\n\n1,NaN\n", "row 4, column 2 (b): NaN is not a finite number: fill it in or leave the row out"),
+        (
+            "a,b\n1,\n",
+            'row 2, column 2 (b): empty: fill it in or leave the row out, as missing = "drop" (--missing drop) does',
+        ),
+        (
+            "a,b\n\n\n1,NaN\n",
+            "row 4, column 2 (b): NaN is not a finite number: fill it in or leave the row out, as missing = "
+            '"drop" (--missing drop) does',
+        ),
         ("a,b\n-inf,1\n", "row 2, column 1 (a): -inf is not a finite number: fill it in or leave the row out"),
         ("a,b\n1,2\n1,2,3\n", "row 3 has 3 cells: expected 2, as in the first row"),
         ("a,b\n1\n", "row 2 has 1 cells: expected 2, as in the first row"),
@@ -193,7 +200,10 @@ def test_missing_values_in_text(tmp_path: Path, cell: str) -> None:
     assert data.y is not None
     assert data.y.tolist() == ["x", "z"]
     assert data.dropped == 1
-    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): .*: fill it in or leave the row out$"):
+    with pytest.raises(
+        DataError,
+        match=r"row 3, column 2 \(b\): .*: fill it in or leave the row out, as missing = \"drop\" \(--missing drop\) does$",
+    ):
         read(file, label_column="k")
     assert read(file, columns=["a"]).n_rows == 3  # what is not taken need not be there
 
@@ -257,7 +267,10 @@ def test_missing_values_and_columns_of_numpy_files(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "d.npz", X=X, y=np.arange(3), group=np.array(["a", "b", "c"]), features=np.array(["u", "v", "w"])
     )
-    with pytest.raises(DataError, match=r"d\.npy: row 2, column 2 is nan: fill it in or leave the row out$"):
+    with pytest.raises(
+        DataError,
+        match=r"d\.npy: row 2, column 2 is nan: fill it in or leave the row out, as missing = \"drop\" .* does$",
+    ):
         read(tmp_path / "d.npy")
     assert read(tmp_path / "d.npy", columns=[3, 1]).X.tolist() == [[3.0, 1.0], [6.0, 4.0], [9.0, 7.0]]
     data = read(tmp_path / "d.npz", missing="drop", columns=["w", "v"])

@@ -402,7 +402,11 @@ def test_files_start_beside_the_scenario(tmp_path: Path) -> None:
             "h,w\n1,2\n",
             "b.csv: columns h, w, but a.csv has w, h: every peer's data need the same columns in the same order",
         ),
-        ("w,h\n1,nan\n", "b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out"),
+        (
+            "w,h\n1,nan\n",
+            "b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out, as missing = "
+            '"drop" (--missing drop) does',
+        ),
     ],
 )
 def test_files_that_do_not_fit_together(scenario_file: Write, other: str, message: str) -> None:
