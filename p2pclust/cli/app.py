@@ -6,7 +6,9 @@ Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug,
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import sys
 import traceback
 from importlib.metadata import version
@@ -38,6 +40,8 @@ from p2pclust.errors import P2PClustError
 __all__ = ["app"]
 
 _INTERRUPTED = 130
+_NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
+_LIMITS = {"greater than or equal to": "at least", "less than or equal to": "at most"}
 
 
 class _Group(TyperGroup):
@@ -86,7 +90,28 @@ def _usage_line(error: Any) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     text = " ".join(str(error.format_message()).split()).rstrip(".")
+    wrong = re.fullmatch(r"Invalid value for '([^']+)': (.*)", text)
+    if wrong is not None:
+        return _value_line(wrong[1], wrong[2], error.__cause__) + hint
     return text[:1].lower() + text[1:] + hint
+
+
+def _value_line(option: str, told: str, cause: Any) -> str:
+    """Say what an option expects. Versions of typer say it each in their own words, newer ones in those of pydantic."""
+    quoted = re.match(r"'(.*?)' is not ", told)
+    given = str(cause.errors()[0]["input"]) if hasattr(cause, "errors") else quoted[1] if quoted else ""
+    where = f"{option} {given[:40]}".rstrip()
+    _, choice, names = told.partition(" is not one of ")
+    if choice:
+        known = re.findall(r"'([^']*)'", names)
+        near = difflib.get_close_matches(given, known, n=1)
+        return f"{where}: expected {', '.join(known)}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    for words, expected in _NUMBERS.items():
+        if words in told:
+            return f"{where}: expected {expected}"
+    for words, expected in _LIMITS.items():
+        told = told.replace(f"Input should be {words}", f"expected {expected}")
+    return f"{where}: {told.removeprefix('Value error, ')}"
 
 
 app = typer.Typer(

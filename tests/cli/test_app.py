@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from p2pclust.cli.app import app
+from p2pclust.cli.app import _value_line, app
 from p2pclust.cli.reference import _commands
 
 from .conftest import ROOT, Cli
@@ -39,6 +39,20 @@ def test_every_help_has_an_example_that_begins_like_it(cli: Cli, name: str) -> N
     assert examples[0].strip().startswith(name)
 
 
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ("'many' is not a valid integer", "--seed many: expected a whole number"),
+        ("'wide' is not a valid float", "--seed wide: expected a number"),
+        ("'fst' is not one of 'fast', 'wan'", "--seed fst: expected fast, wan (did you mean 'fast'?)"),
+        ("Input should be greater than or equal to 1", "--seed: expected at least 1"),
+        ("0 is not in the range x>=1", "--seed: 0 is not in the range x>=1"),
+    ],
+)
+def test_a_wrong_value_is_told_alike_whoever_found_it(told: str, line: str) -> None:
+    assert _value_line("--seed", told, None) == line
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained_and_names_its_value(name: str) -> None:
     for item in COMMANDS[name].params:
@@ -52,8 +66,15 @@ def test_every_option_is_explained_and_names_its_value(name: str) -> None:
         (("rum",), "error: no such command 'rum'"),
         (("run",), "error: missing argument 'SCENARIO.toml'"),
         (("run", "s.toml", "--sed", "3"), "error: no such option: --sed"),
-        (("run", "s.toml", "--seed", "many"), "error: invalid value for '--seed'"),
-        (("run", "s.toml", "--backend", "cloud"), "error: invalid value for '--backend'"),
+        (("run", "s.toml", "--seed", "many"), "error: --seed many: expected a whole number (see p2pclust run --help)"),
+        (
+            ("run", "s.toml", "--backend", "simulatd"),
+            "error: --backend simulatd: expected processes, namespaces, simulated, in-process (did you mean 'simulated'?)",
+        ),
+        (
+            ("run", "s.toml", "--backend", "cloud"),
+            "error: --backend cloud: expected processes, namespaces, simulated, in",
+        ),
         (("keys", "forge"), "error: no such command 'forge'"),
         (("simulate",), "error: missing option '--seeds'"),
     ],
