@@ -114,7 +114,7 @@ def test_fitness_follows_from_the_device_unless_it_is_said(device: Path) -> None
 
     assert of() == 0.5
     assert of("mains=true", "cores=8") == 1.0
-    assert of("mains=true", "cores=8", "up_mbit=10") == 0.9
+    assert of("mains=true", "cores=8", "up_mbit=10") == pytest.approx(0.9)
     assert of("cores=1") == pytest.approx(0.3375)
     assert of("mains=true", "fitness=0.1") == 0.1
 
