@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -76,6 +78,25 @@ class PeerConfig(BaseModel):
     metrics_beyond_this_device: bool = False
 
 
+@dataclass(frozen=True)
+class _Where:
+    """Where a value was said: in the file, or by an option that replaced what the file says."""
+
+    file: str
+    said: Mapping[str, str]
+
+    @classmethod
+    def of(cls, file: Path | None, options: Mapping[str, Any], settings: Sequence[str]) -> _Where:
+        if file is None:
+            return cls("options", {})
+        flags = {key: "--link" if key == "links" else f"--{key.replace('_', '-')}" for key in options}
+        return cls(str(file), flags | {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings})
+
+    def __call__(self, *keys: str) -> str:
+        """Return where the first of these keys was said that an option said; the file if none did."""
+        return next((self.said[key] for key in keys if key in self.said), self.file)
+
+
 def load_config(
     file: Path | None,
     options: Mapping[str, Any],
@@ -116,11 +137,11 @@ def load_config(
     document |= options
     for setting in settings:
         apply_override(document, setting)
-    where = "options" if file is None else str(file)
+    where = _Where.of(file, options, settings)
     try:
         config = PeerConfig.model_validate(document)
     except ValidationError as error:
-        raise UsageError(explain(where, error, PeerConfig)) from error
+        raise UsageError(explain(where.file, error, PeerConfig, where.said)) from error
     roster = _check_keys(config, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
@@ -132,20 +153,20 @@ def load_config(
     return plain
 
 
-def _check_extras(config: PeerConfig, where: str) -> None:
+def _check_extras(config: PeerConfig, where: _Where) -> None:
     """Look whether what the peer opted in for is installed, and told to nobody that should not hear it."""
     if config.metrics is not None and not config.metrics_beyond_this_device:
-        local_address(config.metrics, where)
+        local_address(config.metrics, where("metrics"))
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
-            raise UsageError(f"{where}: {extra} needs {module}: pip install 'p2pclust[{extra}]'")
+            raise UsageError(f"{where(extra)}: {extra} needs {module}: pip install 'p2pclust[{extra}]'")
 
 
 def _joins(config: PeerConfig) -> dict[str, Any]:
     return {"join": dict(entry.split("@", 1) for entry in config.join)}
 
 
-def _links(config: PeerConfig, roster: Roster, where: str) -> dict[str, Any]:
+def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
     """Return who is linked to whom, as far as this peer is told: by an overlay, by its own links, or both."""
     overlay = None
     if config.overlay is not None:
@@ -159,7 +180,7 @@ def _links(config: PeerConfig, roster: Roster, where: str) -> dict[str, Any]:
     for name in config.links:
         if name not in roster.names or name == config.name:
             what = "is this peer itself" if name == config.name else f"is not on fleet roster {roster.serial}"
-            raise UsageError(f"{where}: links: {name!r} {what}")
+            raise UsageError(f"{where('links')}: links: {name!r} {what}")
     own = sorted(dict.fromkeys(config.links))
     return {"overlay": {config.name: own} if overlay is None else overlay, "links": own}
 
@@ -183,14 +204,16 @@ def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
     return data | {"cwd": str(cwd)}
 
 
-def _without_keys(config: PeerConfig, where: str, *, insecure: bool) -> Roster:
+def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
     """Return the roster of a fleet without keys: whoever is named here. Nobody else is ever met, so all name all."""
     if config.roster is not None:
-        raise UsageError(f"{where}: roster = {config.roster!r}: without a bundle there is no fleet that signed it")
+        raise UsageError(
+            f"{where('roster')}: roster = {config.roster!r}: without a bundle there is no fleet that signed it"
+        )
     for key, place in (("listen", config.listen), ("door", config.door)):
         if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
             raise UsageError(
-                f"{where}: {key} = {place!r}, and no bundle: everybody who reaches this address could read and change "
+                f"{where(key)}: {key} = {place!r}, and no bundle: everybody who reaches this address could read and change "
                 "everything. Make keys with `p2pclust keys`, or type --insecure"
             )
     roster = insecure_bundle(config.name, _joins(config)["join"]).roster
@@ -198,17 +221,19 @@ def _without_keys(config: PeerConfig, where: str, *, insecure: bool) -> Roster:
     return roster
 
 
-def _check_keys(config: PeerConfig, where: str, *, insecure: bool) -> Roster:
+def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
     if config.bundle is None:
         return _without_keys(config, where, insecure=insecure)
     if insecure:
-        raise UsageError(f"{where}: bundle = {config.bundle!r}, and --insecure: choose one")
+        raise UsageError(f"{where('bundle')}: bundle = {config.bundle!r}, and --insecure: choose one")
     bundle = load_bundle(config.bundle)
     roster = newest_roster(bundle, config.bundle, config.roster)
     if bundle.name != config.name:
-        raise UsageError(f"{where}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}")
+        raise UsageError(
+            f"{where('name', 'bundle')}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}"
+        )
     check_enrolled(bundle, roster)
     joins = list(_joins(config)["join"])
     if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
-        raise UsageError(f"{where}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
+        raise UsageError(f"{where('join')}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
     return roster

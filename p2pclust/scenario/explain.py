@@ -15,7 +15,7 @@ __all__ = ["explain"]
 _LINES_MAX = 5
 
 
-def explain(where: str, error: ValidationError, model: type[BaseModel]) -> str:
+def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:
     """Say what is wrong with a document.
 
     Parameters
@@ -25,33 +25,36 @@ def explain(where: str, error: ValidationError, model: type[BaseModel]) -> str:
     error : ValidationError
     model : type
         Of the whole document: unknown keys are compared with its keys.
+    said : mapping of str to str, optional
+        By a key of the document, where its value came from, if from elsewhere.
 
     Returns
     -------
     str
         One line for each of the first few errors.
     """
-    lines = [f"{where}: {line}" for line in _lines(error, model)]
+    said = said or {}
+    lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]
     if len(lines) > _LINES_MAX:
         lines[_LINES_MAX:] = [f"{where}: and {len(lines) - _LINES_MAX} more errors"]
     return "\n".join(lines)
 
 
-def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
+def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
+    """Return for each error the document's key that it lies below, and what is wrong."""
     lines = []
     for detail in error.errors(include_url=False):
         location = tuple(detail["loc"])
-        kind = detail["type"]
+        kind, top = detail["type"], str(location[0]) if location else ""
         if kind == "wrong_table":
-            where = _table(location)
-            lines += [where + problem for problem in detail["msg"].split("\n")]
+            lines += [(top, _table(location) + problem) for problem in detail["msg"].split("\n")]
         elif kind == "extra_forbidden":
-            lines.append(f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location, model)}")
+            lines.append((top, f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location, model)}"))
         elif kind == "missing":
-            lines.append(f"{_table(location[:-1])}key {location[-1]!r} is missing")
+            lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing"))
         else:
             key, table = _key(location)
-            lines.append(f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}")
+            lines.append((top, f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}"))
     return lines
 
 

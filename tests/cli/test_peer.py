@@ -101,9 +101,7 @@ def test_every_key_can_be_set_on_the_command_line(cli: Cli, device: Path, monkey
     told = became[0]
     assert (told["class"], told["nice"], list(told["cpus"]), told["log"]) == ("meter", 3, [0], "json")
     assert (told["missing"], told["timing"]) == ({"fill": {"w": 0, "h": 1.5}}, "wan")
-    assert cli("peer", "--config", "peer.toml", "--set", "wings=2").err.startswith(
-        "error: peer.toml: unknown key 'wings'"
-    )
+    assert cli("peer", "--config", "peer.toml", "--set", "wings=2").err.startswith("error: --set: unknown key 'wings'")
 
 
 def test_fitness_follows_from_the_device_unless_it_is_said(device: Path) -> None:
@@ -218,6 +216,32 @@ def test_refusals(cli: Cli, device: Path, changes: dict[str, Any], line: str) ->
     assert ended.err.startswith(f"error: {line}")
     assert ended.err.count("\n") == 1
     assert not (device / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--name", "meter-02"), "--name: name = 'meter-02', but keys/meter-01.bundle is the bundle of 'meter-01'"),
+        (
+            ("--bundle", "keys/meter-02.bundle"),
+            "--bundle: name = 'meter-01', but keys/meter-02.bundle is the bundle of",
+        ),
+        (("--listen", "localhost"), '--listen: listen = "localhost": expected HOST:PORT'),
+        (("--join", "x@h:1"), "--join: join: 'x' is not on fleet roster 2"),
+        (("--link", "x"), "--link: links: 'x' is not on fleet roster 2"),
+        (("--set", "log.level=1"), '--set: log = {"level": 1}: expected'),
+        (("--timing", "fast", "--set", "nice=20"), "--set: nice = 20: expected at most 19"),
+        (("--timing", "fast"), "peer.toml: nice = 21: expected at most 19"),
+    ],
+)
+def test_what_an_option_said_is_not_blamed_on_the_file(
+    cli: Cli, device: Path, options: tuple[str, ...], line: str
+) -> None:
+    write_toml(device / "peer.toml", {"nice": 21 if options == ("--timing", "fast") else 1} | CONFIG)
+    ended = cli("peer", "--config", "peer.toml", *options, "--check")
+    assert ended.code == 2
+    assert ended.err.startswith(f"error: {line}")
+    assert ended.err.count("\n") == 1
 
 
 def test_what_is_missing_is_named(cli: Cli) -> None:
