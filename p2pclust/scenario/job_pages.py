@@ -71,7 +71,7 @@ def _clusters(story: JobStory, rows: JobRows, name: str) -> Section:
         caption += " Rows of no community are grey."
     drawing = scatter_drawing(plane(rows.X), panels, plane.titles)
     pictures = [picture_of(drawing, "rows in a plane, by cluster, class and peer", caption)]
-    shown = None if centers is None else centers_drawing(centers, rows.features, rows.clusters, rows.hues)
+    shown = None if centers is None else centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
     if shown is not None:
         pictures.append(picture_of(shown, "the centers", "The centers that the fleet agreed on."))
     return Section(f"{name}What it found", pictures=pictures)

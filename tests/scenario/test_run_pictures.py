@@ -223,13 +223,27 @@ def test_agreement_with_the_pooled_centers() -> None:
 
 
 def test_centers_as_pictures_or_lines() -> None:
-    images = centers_drawing(np.zeros((3, 64)), [str(n) for n in range(64)], ["0", "1", "2"], [0, 1, 2])
+    flat = np.zeros((1, 64))
+    images = centers_drawing(np.zeros((3, 64)), [str(n) for n in range(64)], ["0", "1", "2"], [0, 1, 2], flat)
     assert images is not None
     (image,) = images.figure.axes[0].images
     assert image.get_array().count() == 3 * 64, "all pixels, and nothing between the pictures"
     assert tips(images) == ["center 0", "center 1", "center 2"]
-    lines = centers_drawing(np.eye(4), list("abcd"), list("0123"), range(4))
+    lines = centers_drawing(np.eye(4), list("abcd"), list("0123"), range(4), np.eye(4))
     assert lines is not None
     assert tips(lines) == ["center 0", "center 1", "center 2", "center 3"]
-    assert centers_drawing(np.zeros((3, 2)), list("ab"), list("012"), range(3)) is None, "a plane shows these already"
-    assert centers_drawing(np.zeros((3, 50)), [str(n) for n in range(50)], list("012"), range(3)) is None
+    assert centers_drawing(np.zeros((3, 2)), list("ab"), list("012"), range(3), flat) is None, (
+        "a plane shows these already"
+    )
+    assert centers_drawing(np.zeros((3, 50)), [str(n) for n in range(50)], list("012"), range(3), flat) is None
+
+
+def test_two_centers_are_no_two_flat_lines_and_features_have_their_whole_names() -> None:
+    rows = np.array([[0.0, 10.0, 5.0], [4.0, 20.0, 5.0]])
+    features = ["radius", "mean fractal dimension", "so long a name that nobody could ever read all of it"]
+    drawing = centers_drawing(np.array([[1.0, 11.0, 5.0], [3.0, 19.0, 5.0]]), features, ["0", "1"], [0, 1], rows)
+    assert drawing is not None
+    axes = drawing.figure.axes[0]
+    assert [np.asarray(line.get_ydata()).tolist() for line in axes.lines] == [[0.25, 0.1, 0.0], [0.75, 0.9, 0.0]]
+    named = [label.get_text() for label in axes.get_xticklabels()]
+    assert named == ["radius", "mean fractal dimension", "so long a name that nobody coul…"]

@@ -30,6 +30,7 @@ Ints = NDArray[np.int64]
 _PROMISED: Final = 1e-9
 _IMAGES: Final = 64  # columns, from which on a square number of them is drawn as a picture
 _PROFILES: Final = 40  # columns that are drawn beside each other
+_LETTERS: Final = 32  # of a feature's name
 _NUMBERS: Final = 16  # rows and columns of a table that has room for numbers
 
 
@@ -217,7 +218,7 @@ def _draw_differences(drawing: Drawing, apart: Floats, features: Sequence[str]) 
     axes.annotate("what is promised: below 1e-9", (1.0, _PROMISED), (-2, 3), xycoords=("axes fraction", "data"),
                   textcoords="offset points", ha="right", fontsize=8, color=INK)  # fmt: skip
     if len(features) <= 14:
-        axes.set_xticks(range(len(features)), [name[:16] for name in features], fontsize=7, rotation=60, ha="right")
+        _name_features(axes, features)
     else:
         axes.set_xlabel("feature", fontsize=9, color=INK)
     ticks = [1e-18, 1e-15, 1e-12, 1e-9, 1e-6]
@@ -229,7 +230,7 @@ def _draw_differences(drawing: Drawing, apart: Floats, features: Sequence[str]) 
 
 
 def centers_drawing(
-    centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int]
+    centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
 ) -> Drawing | None:
     """Draw the centers as pictures if that is what they are, or as lines over the features; None where neither helps.
 
@@ -241,12 +242,14 @@ def centers_drawing(
         Of the clusters.
     hues : sequence of int
         The numbers of their colours.
+    rows : float64 array, shape (n, F)
+        In whose range lines are drawn.
     """
     side = math.isqrt(centers.shape[1])
     if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
         return _images(centers.reshape(-1, side, side), names, hues)
     if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(COLOURS):
-        return _profiles(centers, features, names, hues)
+        return _profiles(centers, features, names, hues, rows)
     return None
 
 
@@ -273,23 +276,34 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
     return drawing
 
 
-def _profiles(centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int]) -> Drawing:
-    """Every feature in the range of the centers: where lines are apart, this feature tells the clusters apart."""
-    spread = np.ptp(centers, axis=0)
-    heights = (centers - centers.min(axis=0)) / np.where(spread > 0, spread, 1.0)
-    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 3.2)
+def _profiles(
+    centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
+) -> Drawing:
+    """Every feature in the range of the rows: the farther lines are apart, the better it tells the clusters apart."""
+    spread = np.ptp(rows, axis=0)
+    heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+    longest = max(len(_called(name)) for name in features)
+    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest)
     axes = drawing.figure.add_subplot()
     for number, line in enumerate(heights):
         colour = COLOURS[hues[number] % len(COLOURS)]
         (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
         drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
-    axes.set_xticks(range(len(features)), [name[:18] for name in features], fontsize=7, rotation=60, ha="right")
+    _name_features(axes, features)
     axes.set_yticks([0, 1], ["least", "most"], fontsize=8)
-    axes.set_ylim(-0.06, 1.06)
-    axes.set_title("the centers, feature by feature", fontsize=10, color=INK, loc="left")
+    axes.set_ylim(min(0.0, float(heights.min())) - 0.06, max(1.0, float(heights.max())) + 0.06)
+    axes.set_title("the centers, feature by feature, in the range of the rows", fontsize=10, color=INK, loc="left")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
     _plain(axes)
     return drawing
+
+
+def _name_features(axes: Axes, features: Sequence[str]) -> None:
+    axes.set_xticks(range(len(features)), [_called(name) for name in features], fontsize=7, rotation=60, ha="right")
+
+
+def _called(feature: str) -> str:
+    return feature if len(feature) <= _LETTERS else feature[: _LETTERS - 1] + "…"
 
 
 def _plain(axes: Axes) -> None:
