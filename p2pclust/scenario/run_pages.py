@@ -195,12 +195,24 @@ def _fleet(story: RunStory) -> Section | None:
         pair = (a, b) if a < b else (b, a)
         load[pair] = load.get(pair, 0) + traffic.total_bytes
     drawing = roles_drawing(overlay, story.groups, story.told, load=load, tips=_tips(story))
-    eventful = bool(story.told.strikes or story.told.linked or len(story.told.terms) > 1)
+    told = _changing(story.told)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
-    caption += "Move the slider to see who aggregated and who was away at a moment. " if eventful else ""
-    end = story.told.end if eventful else 0.0
+    caption += f"Move the slider to see {told} at a moment. " if told else ""
+    end = story.told.end if told else 0.0
     picture = Picture(drawing.svg("the overlay with roles and failures"), caption, "", max(drawing.width, 560), end)
     return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
+
+
+def _changing(told: Chronicle) -> str:
+    """Return what the slider shows; nothing where it would change nothing."""
+    terms = [term for term in told.terms if not term.within]
+    shown = ["who aggregated"] if len(terms) > 1 or (terms and told.away) else []
+    shown += ["who was away"] if told.away else []
+    steady = all(
+        len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= told.end for spans in told.linked.values()
+    )
+    shown += [] if steady else ["which links there were"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def _failed(story: RunStory) -> str:

@@ -14,9 +14,11 @@ import pytest
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
+from p2pclust.scenario.chronicle import Chronicle
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.load import load_scenario
 from p2pclust.scenario.run import carry_out
+from p2pclust.scenario.run_pages import _changing
 
 Write = Callable[..., str]
 
@@ -71,6 +73,29 @@ class Refuses:
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         on_event({"t": 0.5, "peer": "meter-01", "verb": "started"})
         raise FleetError("two peers want one port")
+
+
+@pytest.mark.parametrize(
+    ("events", "shown"),
+    [
+        ([], ""),
+        (["elected"], ""),
+        (["elected", "elected"], "who aggregated"),
+        (["kill"], "who was away"),
+        (["elected", "kill"], "who aggregated and who was away"),
+        (["kill", "link"], "who was away and which links there were"),
+        (["elected", "kill", "link"], "who aggregated, who was away and which links there were"),
+    ],
+)
+def test_the_slider_says_what_it_shows(events: list[str], shown: str) -> None:
+    made = {
+        "elected": {"verb": "elected", "job": "j", "term": 1},
+        "kill": {"verb": "fault", "do": "kill"},
+        "link": {"verb": "link", "to": "b", "up": False},
+    }
+    told = [{"t": float(number), "peer": "a", **made[verb]} for number, verb in enumerate(events, start=1)]
+    told.append({"t": 9.0, "peer": "b", "verb": "load"})
+    assert _changing(Chronicle(told, "ab", [("a", "b")])) == shown
 
 
 def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(

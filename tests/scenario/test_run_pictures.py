@@ -64,6 +64,27 @@ def test_roles_and_failures() -> None:
     assert {"g", "m-1", "m-2", "term 1", "term 2", "gateway (1)", "meter (2)"} <= set(texts)
 
 
+def test_whoever_came_back_is_marked_otherwise_than_whoever_is_gone() -> None:
+    more = [
+        {"t": 1.2, "peer": "m-2", "verb": "fault", "do": "restart"},
+        {"t": 1.7, "peer": "m-2", "verb": "started"},
+        {"t": 1.8, "peer": "m-2", "verb": "fault", "do": "pause"},
+        {"t": 1.9, "peer": "m-2", "verb": "fault", "do": "resume"},
+    ]
+    told = Chronicle(sorted([*EVENTS, *more], key=lambda event: float(event["t"])), list(GROUPS), LINKS)
+    drawing = roles_drawing(Overlay(tuple(GROUPS), LINKS, kind="line"), GROUPS, told)
+    svg = drawing.svg("x")
+    assert {"gone for good", "was away, and came back"} <= set(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
+    whens = re.findall(r'data-when="([^"]*)"', svg)
+    assert whens.count("1.2:1.7 1.8:1.9") == 2, "a veil and a wedge over the one that came back"
+    assert whens.count("2:4") == 2, "a veil and a cross over the one that did not"
+    line = timeline_drawing(told, list(GROUPS), GROUPS)
+    assert [tip for tip in tips(line) if "came back" in tip] == [
+        "m-2 came back, at 1.70 s", "m-2 came back, at 1.90 s",
+    ]  # fmt: skip
+    assert not [tip for tip in tips(line) if "resumed" in tip], "it has a mark already"
+
+
 def test_a_large_fleet_is_drawn_without_names() -> None:
     names = tuple(f"p-{number:03}" for number in range(150))
     overlay = Overlay(names, tuple(itertools.pairwise(names)), kind="ring")

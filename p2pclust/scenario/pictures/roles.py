@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, LINK, WRONG
+from p2pclust.scenario.pictures.canvas import COLOURS, GOOD, INK, LINK, WRONG
 from p2pclust.scenario.pictures.inline import PAPER, Drawing
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
@@ -62,8 +62,8 @@ def roles_drawing(
     groups : mapping of str to str
         Each peer's device class, by which it is coloured.
     told : Chronicle
-        Whoever aggregated has a ring with its terms, whoever failed a cross. Links that come and go
-        are the fainter the shorter they were there.
+        Whoever aggregated has a ring with its terms, whoever failed a cross, or a wedge if it came back. Links that
+        come and go are the fainter the shorter they were there.
     load : mapping of (str, str) to int, optional
         Bytes that each link carried in both directions, the smaller name first: links are as wide as that.
     tips : mapping of str to str, optional
@@ -146,11 +146,16 @@ def _draw_peers(
         if away:
             veil = axes.scatter([x], [y], s=size * 0.62, color=PAPER, linewidths=0, alpha=0.85, zorder=4)
             drawing.mark(veil, when=away)
-            failed = [(span.start, span.end) for span in told.away[name] if not span.what.startswith(ASLEEP)]
-            if failed:
-                cross = axes.scatter([x], [y], s=size * 0.4, color=WRONG, marker="x", linewidths=2.6, zorder=5)
-                drawing.mark(cross, when=failed)
-            else:
+            failed = [span for span in told.away[name] if not span.what.startswith(ASLEEP)]
+            back = [(span.start, span.end) for span in failed if span.end < told.end]
+            gone = [(span.start, span.end) for span in failed if span.end >= told.end]
+            if back:
+                wedge = axes.scatter([x], [y], s=size * 0.35, color=GOOD, marker=">", linewidths=0, zorder=5)
+                drawing.mark(wedge, when=back)
+            if gone:
+                cross = axes.scatter([x], [y], s=size * 0.4, color=WRONG, marker="x", linewidths=2.6, zorder=6)
+                drawing.mark(cross, when=gone)
+            if not failed:
                 asleep = axes.text(x, y, "z", ha="center", va="center", fontsize=11, color=INK, zorder=5)
                 drawing.mark(asleep, when=away)
     if len(names) <= _NAMED:
@@ -199,12 +204,13 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
     marks = [dot(color=colour, label=f"{group} ({counts[group]})") for group, colour in class_colours(groups).items()]
     if any(not term.within for term in told.terms):
         marks.append(dot(color=PAPER, markeredgecolor=_CROWN, markeredgewidth=3, label="aggregated"))
-    whys = [span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans]
-    if not all(whys):
-        marks.append(
-            dot(color=WRONG, marker="x", markeredgecolor=WRONG, markeredgewidth=2.5, label="failed, or was away")
-        )
-    if any(whys):
+    away = [span for spans in told.away.values() for span in spans]
+    failed = [span for span in away if not span.what.startswith(ASLEEP)]
+    if any(span.end >= told.end for span in failed):
+        marks.append(dot(color=WRONG, marker="x", markeredgecolor=WRONG, markeredgewidth=2.5, label="gone for good"))
+    if any(span.end < told.end for span in failed):
+        marks.append(dot(color=GOOD, marker=">", markeredgecolor=GOOD, label="was away, and came back"))
+    if len(failed) < len(away):
         marks.append(dot(color=INK, marker="$z$", markeredgecolor=INK, label="was asleep at times"))
     if any(not _steady(spans, told) for spans in told.linked.values()):
         marks.append(Line2D([], [], color=LINK, alpha=0.3, label="faint: linked for a short time"))

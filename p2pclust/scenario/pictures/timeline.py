@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Term
+from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
 from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.roles import class_colours
@@ -98,6 +98,9 @@ def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: i
             [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2
         )
         drawing.mark(gap[0], peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
+        if _back(span, told):
+            (wedge,) = axes.plot([span.end], [lane], ">", color=GOOD, markersize=9, markeredgewidth=0, zorder=6)
+            drawing.mark(wedge, tip=f"{name} came back, at {span.end:.2f} s")
     for span in told.troubled.get(name, ()):
         stripe = axes.broken_barh(
             [(span.start, span.end - span.start)], (lane + 0.22, 0.12), facecolors=WRONG, linewidth=0
@@ -108,7 +111,7 @@ def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: i
         if term.peer == name:
             _draw_term(drawing, axes, term, lane, told.end)
     for strike in told.strikes:
-        if strike.peer == name:
+        if strike.peer == name and strike.do != "resume":  # whoever comes back has its mark, however it went away
             _draw_strike(drawing, axes, strike.t, lane, strike.do, strike.told)
     for (_, peer), t in told.finished.items():
         if peer == name:
@@ -116,8 +119,13 @@ def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: i
             drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
 
 
+def _back(span: Span, told: Chronicle) -> bool:
+    """Whether somebody came back who had failed."""
+    return span.end < told.end and not span.what.startswith(ASLEEP)
+
+
 def _draw_strike(drawing: Drawing, axes: Axes, t: float, lane: int, do: str, told: str) -> None:
-    back = do in ("resume", "join", "heal")
+    back = do in ("join", "heal")
     marker, colour = (">", GOOD) if back else ("X", WRONG)
     (cross,) = axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
     drawing.mark(cross, tip=f"{told}, at {t:.2f} s")
@@ -166,6 +174,8 @@ def _legend(drawing: Drawing, told: Chronicle) -> None:
         marks.append(Patch(facecolor=_CROWN, label="aggregates"))
     if told.strikes:
         marks.append(Line2D([], [], linestyle="", marker="X", color=WRONG, markersize=9, label="a fault strikes"))
+    if any(_back(span, told) for spans in told.away.values() for span in spans):
+        marks.append(Line2D([], [], linestyle="", marker=">", color=GOOD, markersize=9, label="came back"))
     if any(span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans):
         marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label="asleep, or away"))
     if told.troubled:
