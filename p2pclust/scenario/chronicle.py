@@ -6,7 +6,7 @@ new to the log is not yet in the pictures, and no reason to have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -82,6 +82,8 @@ class Chronicle:
         Of all peers.
     links : iterable of (str, str)
         That there are at the start.
+    strangers : collection of str
+        Those of the peers that are on nobody's roster.
 
     Attributes
     ----------
@@ -101,6 +103,8 @@ class Chronicle:
         When two peers were linked.
     submitted : dict of str to float
         When each job was handed in, in order.
+    refusals : dict of str to float
+        When each peer first refused a stranger, as far as it tells.
 
     Examples
     --------
@@ -113,6 +117,7 @@ class Chronicle:
     events: Sequence[Event]
     names: Sequence[str]
     links: Sequence[Link] = ()
+    strangers: Collection[str] = ()
     end: float = field(init=False, default=0.0)
     here: dict[str, Span] = field(init=False, default_factory=dict)
     away: dict[str, list[Span]] = field(init=False, default_factory=dict)
@@ -124,6 +129,7 @@ class Chronicle:
     finished: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
     linked: dict[Link, list[Span]] = field(init=False, default_factory=dict)
     submitted: dict[str, float] = field(init=False, default_factory=dict)
+    refusals: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.end = max((float(event["t"]) for event in self.events), default=0.0)
@@ -140,6 +146,7 @@ class Chronicle:
             "resumed": self._resumed, "submitted": self._submitted, "job": self._job, "elected": self._elected,
             "combined": self._combined, "finished": self._finishes, "waiting": self._waiting, "link": self._link,
             "asleep": self._asleep, "awake": self._wakes, "drained": self._drained, "recovered": self._recovered,
+            "refused-stranger": self._refused,
         }  # fmt: skip
         for event in self.events:
             known = verbs.get(event["verb"])
@@ -235,6 +242,9 @@ class Chronicle:
 
     def _drained(self, event: Event, t: float) -> None:
         self.strikes.append(Strike(t, event["peer"], "drain", f"{event['peer']} {DONE['drain']}"))
+
+    def _refused(self, event: Event, t: float) -> None:
+        self.refusals.setdefault(event["peer"], t)
 
     def _resumed(self, event: Event, t: float) -> None:
         self._returns(event["peer"], t)

@@ -141,7 +141,9 @@ def _write_page(
     from p2pclust.scenario.run_pages import RunStory, write_run_page  # noqa: PLC0415
 
     groups = {device.name: device.group for device in scenario.fleet.members}
-    write_run_page(out, RunStory(result, jobs, found, shares, groups, starting_overlay(scenario), evidence, events))
+    strangers = [device.name for device in scenario.fleet.members if not device.enrolled]
+    overlay = starting_overlay(scenario)
+    write_run_page(out, RunStory(result, jobs, found, shares, groups, strangers, overlay, evidence, events))
 
 
 _ORDER = (

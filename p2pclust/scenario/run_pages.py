@@ -6,7 +6,7 @@ without matplotlib the page has its words and tables only, and says what to inst
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +51,8 @@ class RunStory:
         Every peer's rows, by name.
     groups : mapping of str to str
         Each peer's device class.
+    strangers : collection of str
+        Those of the peers that are on nobody's roster, and only try to get in.
     overlay : Overlay or None
         At the start; None for a full mesh.
     evidence : sequence of Evidence
@@ -64,6 +66,7 @@ class RunStory:
     found: FleetResult
     shares: Mapping[str, DataSet]
     groups: Mapping[str, str]
+    strangers: Collection[str]
     overlay: Overlay | None
     evidence: Sequence[Evidence] = ()
     events: Sequence[Event] = field(default=(), repr=False)
@@ -78,7 +81,7 @@ class RunStory:
     def told(self) -> Chronicle:
         """What was when."""
         links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
-        return Chronicle(self.events, self.names, links)
+        return Chronicle(self.events, self.names, links, self.strangers)
 
     @property
     def linked(self) -> bool:
@@ -93,7 +96,9 @@ def write_run_page(out: Path, story: RunStory) -> None:
     seconds = f"{result['wall_seconds']:.1f} s"
     if result["virtual_seconds"] is not None:
         seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
-    facts = f"{len(story.shares)} peers, {result['backend']}, seed {result['seed']}, {seconds}"
+    strangers = f" and {_counted(len(story.strangers), 'stranger')}" if story.strangers else ""
+    peers = f"{_counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
+    facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
     sections = _sections(story)
     # Without pictures the tables are all that there is.
     write_page(
@@ -112,9 +117,14 @@ def _alarm(story: RunStory) -> str:
 def _tiles(story: RunStory) -> list[Tile]:
     result = story.result
     peers = result["peers"].values()
-    finished = sum(bool(peer["finished"]) for peer in peers)
+    members = [peer for name, peer in result["peers"].items() if name not in story.strangers]
+    finished = sum(bool(peer["finished"]) for peer in members)
     held = [item["held"] for item in result["expectations"]]
-    tiles = [Tile(f"{finished} of {len(peers)}", "peers finished", "" if finished else "bad")]
+    tiles = [Tile(f"{finished} of {len(members)}", "peers finished", "" if finished else "bad")]
+    if story.strangers:
+        out = sum(not result["peers"][name]["finished"] for name in story.strangers)
+        all_out = out == len(story.strangers)
+        tiles.append(Tile(f"{out} of {len(story.strangers)}", "strangers kept out", "good" if all_out else "bad"))
     if held:
         tiles.append(Tile(f"{sum(held)} of {len(held)}", "expectations held", "good" if all(held) else "bad"))
     for number, job in enumerate(result["jobs"], start=1):
@@ -150,7 +160,7 @@ def _sections(story: RunStory) -> list[Section]:
     sections = (
         [] if drawn else [Section("No pictures", f"This page has {canvas.INSTALL}; then run the scenario again.")]
     )
-    sections += [section for section in (_fleet(story) if drawn else None, _expected(story)) if section is not None]
+    sections += [section for section in (_fleet(story, drawn=drawn), _expected(story)) if section is not None]
     if drawn and (happened := _timeline(story)) is not None:
         sections.append(happened)
     for number, (job, entry) in enumerate(zip(story.jobs, result["jobs"], strict=True)):
@@ -179,13 +189,15 @@ def _sent(story: RunStory) -> int | None:
 # -- the fleet ----------------------------------------------------------------------------------------------------------
 
 
-def _fleet(story: RunStory) -> Section | None:
+def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     if not story.linked:
         return None
+    if not drawn:
+        return Section("The fleet", _failed(story), half=True) if _failed(story) else None
     if len(story.shares) > _DRAWN:
         text = f"{len(story.shares)} peers are too many for a picture that shows anything: up to {_DRAWN} are drawn."
         return Section("The fleet", text + " " + _failed(story))
-    names = tuple(story.names)
+    names = tuple(name for name in story.names if name not in story.strangers)
     overlay = story.overlay
     if overlay is None:
         pairs = [(a, b) for number, a in enumerate(names) for b in names[:number]]
@@ -215,12 +227,24 @@ def _changing(told: Chronicle) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
 def _failed(story: RunStory) -> str:
+    """Return in words what went wrong, and who was kept out."""
     strikes = story.told.strikes
-    if not strikes:
-        return ""
     told = ", ".join(f"{strike.told} ({strike.t:.2f} s)" for strike in strikes[:8])
-    return f"What went wrong: {told}{f', and {len(strikes) - 8} more' if len(strikes) > 8 else ''}."
+    more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""
+    text = f"What went wrong: {told}{more}. " if strikes else ""
+    out = [name for name in sorted(story.strangers) if not story.result["peers"][name]["finished"]]
+    if out:
+        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.told.refusals.items())[:1])
+        others = len(story.told.refusals) - 1
+        refused += f" and {_counted(others, 'other')}" if others > 0 else ""
+        who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} on nobody's roster, and nobody let "
+        text += f"{who}{'it' if len(out) == 1 else 'them'} in{f': refused by {refused}' if refused else ''}."
+    return text.strip()
 
 
 def _tips(story: RunStory) -> dict[str, str]:
@@ -228,6 +252,8 @@ def _tips(story: RunStory) -> dict[str, str]:
     for name, share in story.shares.items():
         peer = story.result["peers"][name]
         what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
+        if name in story.strangers and not peer["finished"]:
+            what = "a stranger, whom nobody let in"
         sent = f", sent {_size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
         found[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
     return found

@@ -75,6 +75,29 @@ class Refuses:
         raise FleetError("two peers want one port")
 
 
+STRANGER = """
+[data]
+source = "iris"
+[[fleet.devices]]
+name = "meter"
+count = 3
+[[fleet.devices]]
+name = "laptop"
+enrolled = false
+[[jobs]]
+protocol = "llf-cm"
+clusters = 3
+"""
+
+
+def test_a_stranger_is_no_peer_that_did_not_finish(scenario_file: Write, tmp_path: Path) -> None:
+    text = page(scenario_file(base=STRANGER), tmp_path / "out", "simulated")
+    assert '<p class="facts">3 peers and 1 stranger, simulated' in text
+    assert "<b>3 of 3</b> <span>peers finished</span>" in text
+    assert '<li class="good"><b>1 of 1</b> <span>strangers kept out</span>' in text
+    assert "laptop is on nobody&#x27;s roster, and nobody let it in." in text
+
+
 @pytest.mark.parametrize(
     ("events", "shown"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,27 @@ def test_whoever_came_back_is_marked_otherwise_than_whoever_is_gone() -> None:
         "m-2 came back, at 1.70 s", "m-2 came back, at 1.90 s",
     ]  # fmt: skip
     assert not [tip for tip in tips(line) if "resumed" in tip], "it has a mark already"
+
+
+def test_a_stranger_stands_outside_and_has_no_lane_of_a_member() -> None:
+    more = [
+        {"t": 0.0, "peer": "x", "verb": "started"},
+        {"t": 0.4, "peer": "g", "verb": "refused-stranger", "print": "ab-cd"},
+        {"t": 0.6, "peer": "g", "verb": "refused-stranger", "print": "ab-cd"},
+    ]
+    groups = GROUPS | {"x": "laptop"}
+    told = Chronicle(sorted([*EVENTS, *more], key=lambda event: float(event["t"])), list(groups), LINKS, ["x"])
+    assert told.refusals == {"g": 0.4}
+    drawing = roles_drawing(Overlay(tuple(GROUPS), LINKS, kind="line"), groups, told, tips={"x": "the laptop"})
+    svg = drawing.svg("x")
+    texts = set(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
+    assert {"x", "stranger, kept out (1)"} <= texts
+    assert "laptop (1)" not in texts, "it is no device of the fleet"
+    assert "<title>the laptop</title>" in svg
+    assert not [tip for tip in tips(drawing) if "x –" in tip or "– x" in tip], "no link leads to it"
+    line = timeline_drawing(told, list(groups), groups)
+    assert {"x: on nobody's roster", "g refused it, at 0.40 s"} <= {unescape(tip) for tip in tips(line)}
+    assert "x (stranger)</text>" in line.svg("x")
 
 
 def test_a_large_fleet_is_drawn_without_names() -> None:

@@ -71,6 +71,8 @@ def roles_drawing(
     """
     places = _on_page(lay_out(overlay))
     place_of = dict(zip(overlay.names, places, strict=True))
+    outside = _outside(places, sorted(told.strangers))
+    places = np.concatenate([places, *(place[np.newaxis] for place in outside.values())])
     low, high = places.min(axis=0), places.max(axis=0)
     width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
     drawing = Drawing.new(width, height + 0.5)
@@ -79,6 +81,7 @@ def roles_drawing(
     links = {**dict.fromkeys(overlay.links), **dict.fromkeys(told.linked)}
     _draw_links(drawing, axes, list(links), place_of, told, load or {})
     _draw_peers(drawing, axes, overlay.names, place_of, groups, told, size, tips or {})
+    _draw_strangers(drawing, axes, outside, size, tips or {})
     middle = (low + high) / 2
     axes.set(
         xlim=(middle[0] - width / 2, middle[0] + width / 2), ylim=(middle[1] - height / 2, middle[1] + height / 2),
@@ -95,6 +98,31 @@ def _on_page(places: Floats) -> Floats:
     extent = float(places.max())
     side = float(np.clip(1.0 * math.sqrt(len(places)) + 1.0, 2.6, 7.0))
     return places * (side / extent if extent > 0 else 1.0)
+
+
+def _outside(places: Floats, strangers: Sequence[str]) -> dict[str, Floats]:
+    """Return where strangers stand: in a row below the fleet, to which no link leads."""
+    if not strangers:
+        return {}
+    (left, bottom), (right, _) = places.min(axis=0), places.max(axis=0)
+    across = (left + right) / 2 + 1.1 * (np.arange(len(strangers)) - (len(strangers) - 1) / 2)
+    return {name: np.array([x, bottom - 0.95]) for name, x in zip(strangers, across.tolist(), strict=True)}
+
+
+def _draw_strangers(
+    drawing: Drawing, axes: Axes, outside: Mapping[str, Floats], size: float, tips: Mapping[str, str]
+) -> None:  # fmt: skip
+    for name, (x, y) in outside.items():
+        mark = axes.scatter(
+            [x], [y], s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2, linestyle=(0, (3, 2)),
+            zorder=3,
+        )  # fmt: skip
+        drawing.mark(mark, kind="peer", peer=name, tip=tips.get(name, name))
+        text = axes.annotate(
+            name if len(name) <= 14 else name[:13] + "…", (x, y), (0.0, -math.sqrt(size) / 2 - 4),
+            textcoords="offset points", fontsize=9, color=INK, zorder=7, ha="center", va="top",
+        )  # fmt: skip
+        drawing.mark(text, kind="halo", peer=name)
 
 
 def _draw_links(
@@ -200,8 +228,16 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
     def dot(**how: Any) -> Line2D:
         return Line2D([], [], linestyle="", **{"marker": "o", "markersize": 9, "markeredgecolor": PAPER, **how})
 
-    counts = {group: sum(other == group for other in groups.values()) for group in class_colours(groups)}
-    marks = [dot(color=colour, label=f"{group} ({counts[group]})") for group, colour in class_colours(groups).items()]
+    members = [group for name, group in groups.items() if name not in told.strangers]
+    marks = [
+        dot(color=colour, label=f"{group} ({members.count(group)})")
+        for group, colour in class_colours(groups).items()
+        if group in members
+    ]
+    if told.strangers:
+        marks.append(
+            dot(color=PAPER, marker="D", markeredgecolor=INK, label=f"stranger, kept out ({len(told.strangers)})")
+        )
     if any(not term.within for term in told.terms):
         marks.append(dot(color=PAPER, markeredgecolor=_CROWN, markeredgewidth=3, label="aggregated"))
     away = [span for spans in told.away.values() for span in spans]

@@ -9,7 +9,7 @@ import numpy as np
 
 from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
 from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG
-from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.inline import PAPER, Drawing
 from p2pclust.scenario.pictures.roles import class_colours
 
 if TYPE_CHECKING:
@@ -66,12 +66,16 @@ def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str,
         drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
     colours = class_colours(groups)
     for lane, name in enumerate(names):
-        _draw_lane(drawing, axes, told, name, lane, colours[groups[name]])
+        if name in told.strangers:
+            _draw_stranger(drawing, axes, told, name, lane)
+        else:
+            _draw_lane(drawing, axes, told, name, lane, colours[groups[name]])
     _draw_rounds(axes, told, end)
     for t in told.submitted.values():
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
-    axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *names], fontsize=9)
+    called = [f"{name} (stranger)" if name in told.strangers else name for name in names]
+    axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *called], fontsize=9)
     axes.tick_params(axis="x", labelsize=9)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("seconds of the run", fontsize=9, color=INK)
@@ -117,6 +121,16 @@ def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: i
         if peer == name:
             (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
             drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
+
+
+def _draw_stranger(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: int) -> None:
+    """A lane that is none: it was there, outside, and was refused."""
+    here = told.here[name]
+    (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
+    drawing.mark(line, peer=name, tip=f"{name}: on nobody's roster")
+    for peer, t in told.refusals.items():
+        (mark,) = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
+        drawing.mark(mark, tip=f"{peer} refused it, at {t:.2f} s")
 
 
 def _back(span: Span, told: Chronicle) -> bool:
@@ -180,6 +194,12 @@ def _legend(drawing: Drawing, told: Chronicle) -> None:
         marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label="asleep, or away"))
     if told.troubled:
         marks.append(Patch(facecolor=WRONG, label="thin: cut off, slow, or with bad rows"))
+    if told.strangers:
+        marks.append(Line2D([], [], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="outside, and kept out"))
+    if told.refusals:
+        marks.append(
+            Line2D([], [], linestyle="", marker="D", color=PAPER, markeredgecolor=INK, markersize=6, label="refused")
+        )
     if told.finished:
         marks.append(Line2D([], [], linestyle="", marker="o", color=GOOD, markersize=5, label="finished"))
     if told.waits:
