@@ -28,6 +28,7 @@ __all__ = ["job_sections"]
 _PEERS_COLOURED: Final = 15
 _CLASSES: Final = 40
 _TABLED: Final = 200
+_ABSENT: Final = 4  # peers without a share in the result that are named
 
 
 def job_sections(story: JobStory, name: str) -> list[Section]:
@@ -65,6 +66,7 @@ def _clusters(story: JobStory, rows: JobRows, name: str) -> Section:
         panels.append(Colouring("whose rows they are", rows.peer[rows.drawn], rows.names))
     how = {1: "by their value", 2: "as they are"}.get(rows.X.shape[1], "in their two principal axes")
     caption = f"{_of(rows)} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
+    caption += _without(story)
     if trails is not None:
         caption += " Thin lines: the way the centers took from the first ones (small dots) to the last."
     if story.job.at_desk:
@@ -88,11 +90,25 @@ def _of(rows: JobRows) -> str:
     return f"{whole}" if drawn == whole else f"{drawn} of {whole}"
 
 
+def _without(story: JobStory) -> str:
+    """Say whose rows are not among those that are shown, and why."""
+    absent = story.absent
+    if not absent:
+        return ""
+    told = [f"{name} ({why})" if why else name for name, why in list(absent.items())[:_ABSENT]]
+    if len(absent) > _ABSENT:
+        told.append(f"{len(absent) - _ABSENT} more")
+    n_rows = sum(story.shares[name].n_rows for name in absent)
+    who = f"{', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}"
+    why = "did not finish" if story.job.at_desk else "had no part in the clustering"
+    return f" Not shown are the {n_rows} rows of {who}, which {why}."
+
+
 def _labels(story: JobStory, rows: JobRows, name: str) -> Section | None:
     """Who holds what, how that fits the true classes, and how sure it is."""
     made = [_holdings(rows), _confusion(story, rows), _certainty(rows)]
     pictures = [picture for picture in made if picture is not None]
-    return Section(f"{name}Whose rows, and how sure", pictures=pictures) if pictures else None
+    return Section(f"{name}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
 
 
 def _holdings(rows: JobRows) -> Picture | None:

@@ -10,6 +10,7 @@ from typing import Any
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, JobResult
 from p2pclust.protocols.job import Job
+from p2pclust.protocols.runner import labelling_stage
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.page import Picture
 from p2pclust.scenario.pictures.inline import Drawing
@@ -66,6 +67,20 @@ class JobStory:
             return None
         assert self.found is not None
         return rows_of(self.job, self.found, self.shares, self.evidence)
+
+    @cached_property
+    def absent(self) -> dict[str, str]:
+        """Those of the roster whose rows had no share in the result, with why as far as the job's record tells."""
+        if self.rows is None or self.job.by_columns:
+            return {}
+        assert self.found is not None
+        there = set(self.rows.names)
+        if not self.job.at_desk:
+            stage, _ = labelling_stage(self.job)
+            told = zip(self.entry["stages"], self.entry["contributors"], strict=True)
+            there |= {name for stage_, who in told if stage_ == self.job.stages[stage].protocol for name in who}
+        why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
+        return {name: why.get(name, "") for name in self.found.roster if name not in there}
 
 
 def picture_of(drawing: Drawing, alt: str, caption: str) -> Picture:

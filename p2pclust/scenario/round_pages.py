@@ -63,7 +63,13 @@ def _objective(story: JobStory) -> Picture | None:
     if not np.isfinite(worth).all():
         return None
     drawn, whole = len(story.rows.drawn), len(story.rows.labels)
-    over = "all rows" if drawn == whole else f"{drawn} of {whole} rows"
+    over = (
+        f"{drawn} of {whole} rows"
+        if drawn < whole
+        else f"the {whole} rows that took part"
+        if story.absent
+        else "all rows"
+    )
     caption = f"What the algorithm minimises, over {over}, for the centers that each round began with."
     return picture_of(objective_drawing([number for number, _ in steps], worth, "objective"), "objective", caption)
 

@@ -16,7 +16,10 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.scenario.chronicle import Chronicle
 from p2pclust.scenario.evidence import Evidence
+from p2pclust.scenario.job_pages import _without
+from p2pclust.scenario.job_story import JobStory
 from p2pclust.scenario.load import load_scenario
+from p2pclust.scenario.page import Section
 from p2pclust.scenario.run import carry_out
 from p2pclust.scenario.run_pages import _changing
 
@@ -45,6 +48,7 @@ who = "aggregator"
 finished_at_least = 3
 rounds_at_most = 2
 """
+FUZZY_JOB = '[[jobs]]\nprotocol = "llf-fcm"\nclusters = 2\n'
 VERTICAL = """
 [data]
 source = "wine"
@@ -96,6 +100,36 @@ def test_a_stranger_is_no_peer_that_did_not_finish(scenario_file: Write, tmp_pat
     assert "<b>3 of 3</b> <span>peers finished</span>" in text
     assert '<li class="good"><b>1 of 1</b> <span>strangers kept out</span>' in text
     assert "laptop is on nobody&#x27;s roster, and nobody let it in." in text
+
+
+def test_whoever_has_no_share_in_the_result_is_named_with_why(
+    scenario_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[JobStory] = []
+
+    def keep(story: JobStory, name: str) -> list[Section]:
+        told.append(story)
+        return []
+
+    monkeypatch.setattr("p2pclust.scenario.run_pages.job_sections", keep)
+    for name, rows in (("a", 3), ("b", 20), ("c", 22)):
+        (tmp_path / f"{name}.csv").write_text(
+            "w,h\n" + "".join(f"{n % 5},{n}\n" for n in range(rows)), encoding="utf-8"
+        )
+    page(
+        scenario_file(base='[data]\nfiles = ["a.csv", "b.csv", "c.csv"]\n[fleet]\npeers = 3\n' + FUZZY_JOB),
+        tmp_path / "out",
+    )
+    (story,) = told
+    assert story.absent == {"peer-01": "privacy gate: C (F + 1) / F = 3 rows or fewer"}
+    assert _without(story) == (
+        " Not shown are the 3 rows of peer-01 (privacy gate: C (F + 1) / F = 3 rows or fewer), which had no part in the "
+        "clustering."
+    )
+    page(scenario_file(), tmp_path / "out")
+    assert _without(told[1]) == "", "everybody is there"
+    page(scenario_file(base=VERTICAL), tmp_path / "out")
+    assert _without(told[2]) == "", "every row is everybody's"
 
 
 @pytest.mark.parametrize(
