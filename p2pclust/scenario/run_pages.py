@@ -312,8 +312,9 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
     table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
     for name in story.names[:_EVENTS]:
         values = [measure.values[name] for measure in known]
-        table.append([name, story.groups[name], *("-" if value is None else f"{value:,.6g}" for value in values)])
-    return [Section("What it cost each device", pictures=pictures, folded_table=table, fold="the same as a table")]
+        table.append([name, story.groups[name], *map(_number, values)])
+    fold = "the same as a table" if drawn else "a row for each peer"
+    return [Section("What it cost each device", pictures=pictures, folded_table=table, fold=fold)]
 
 
 # -- everything else ----------------------------------------------------------------------------------------------------
@@ -351,6 +352,12 @@ def _found(item: Mapping[str, Any]) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
 
 
 def _size(n_bytes: float) -> str:

@@ -21,7 +21,7 @@ from p2pclust.scenario.job_story import JobStory
 from p2pclust.scenario.load import load_scenario
 from p2pclust.scenario.page import Section
 from p2pclust.scenario.run import carry_out
-from p2pclust.scenario.run_pages import _changing
+from p2pclust.scenario.run_pages import _changing, _number
 
 Write = Callable[..., str]
 
@@ -100,6 +100,11 @@ def test_a_stranger_is_no_peer_that_did_not_finish(scenario_file: Write, tmp_pat
     assert "<b>3 of 3</b> <span>peers finished</span>" in text
     assert '<li class="good"><b>1 of 1</b> <span>strangers kept out</span>' in text
     assert "laptop is on nobody&#x27;s roster, and nobody let it in." in text
+    assert "<summary>a row for each peer</summary>" in text
+
+
+def test_bytes_are_whole_numbers() -> None:
+    assert [_number(value) for value in (None, 1161760.0, 0.25)] == ["-", "1,161,760", "0.25"]
 
 
 def test_whoever_has_no_share_in_the_result_is_named_with_why(
