@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.cli.run import Backend, ended_like_ctrl_c
 from p2pclust.errors import UsageError
 
@@ -80,7 +80,8 @@ def choose(
         found.plot(plot)
     if as_json:
         put_json(_plain(found.to_dict()))
-    _show(found, plot)
+    else:
+        _show(found, plot)
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -136,7 +137,7 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
 @contextmanager
 def _bar(total: int) -> Iterator[OnEvent]:
     """Show a progress bar on a terminal; elsewhere nothing."""
-    console = people()
+    console = stderr()
     if not console.is_terminal:
         yield lambda event: None
         return
@@ -162,7 +163,7 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     from p2pclust.cli.live import table  # noqa: PLC0415
     from p2pclust.protocols.choose import MEASURES  # noqa: PLC0415
 
-    console = people()
+    console = stdout()
     columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
     shown = table(*((heading, "right") for heading in columns))
     for row in found.table:

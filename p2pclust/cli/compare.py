@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _write(out: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
         write_comparison(out, runs, lines)
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
-    console = people()
+    console = stderr()
     console.print(f"page: {out}", soft_wrap=True)
     if not canvas.can_draw():
         console.print(f"{out.name} has {canvas.INSTALL}", soft_wrap=True)
@@ -70,7 +70,7 @@ def _print(runs: Sequence[Run], lines: Sequence[Line]) -> None:
 
     from p2pclust.scenario.compare import mark, shown  # noqa: PLC0415
 
-    console = people()
+    console = stdout()
     made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     made.add_column("", no_wrap=True)
     for run in runs:

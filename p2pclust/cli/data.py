@@ -11,11 +11,13 @@ import typer
 
 from p2pclust.cli.columns import column
 from p2pclust.cli.columns import columns as columns_of
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.scenario.toml_files import toml_value
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from p2pclust.data import DataSet
     from p2pclust.data.fetch import OnProgress
     from p2pclust.data.holdings import Holdings
@@ -65,7 +67,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     for item in found:
         sizes = (str(n) if n else "-" for n in (item.rows, item.columns, item.classes, item.groups))
         shown.add_row(item.name, *sizes, item.here, item.size, item.title)
-    console = people()
+    console = stdout()
     console.print(shown)
     console.print(f"\nhere: in {cache_dir()}; p2pclust data fetch NAME gets what is not", soft_wrap=True)
 
@@ -96,7 +98,7 @@ def fetch(
 
     if given is not None and len(names) > 1:
         raise UsageError(f"--from is for one data set, and {len(names)} were named")
-    console, done = people(), []
+    console, done = stderr(), []
     for name in names:
         with _progress() as tell:
             found = fetch_one(name, to=to, given=given, on_progress=tell)
@@ -112,7 +114,7 @@ def _progress() -> Iterator[OnProgress]:
     """Show a bar for each file that comes, on a terminal only."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
-    console = people()
+    console = stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
@@ -205,7 +207,7 @@ def split(
     manifest = write_shares(out, rows, shares, held, made)
     if picture is not None and drawn is not None:
         save(drawn, picture)
-    _summarise(rows, held, out)
+    _summarise(stderr() if as_json else stdout(), rows, held, out)
     if as_json:
         put_json(manifest)
 
@@ -262,7 +264,7 @@ def _option(text: str) -> tuple[str, Any]:
     return key.strip(), toml_value(value)
 
 
-def _summarise(rows: DataSet, held: Holdings, out: Path) -> None:
+def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
     """Show who holds how much, for people."""
     from rich.table import Table  # noqa: PLC0415
 
@@ -282,7 +284,7 @@ def _summarise(rows: DataSet, held: Holdings, out: Path) -> None:
         elif held.what == "features":
             cells.append(", ".join(title for title, n in zip(held.columns, counts, strict=True) if n))
         shown.add_row(*cells)
-    console = people()
+
     console.print(shown)
     dropped = f", {rows.dropped} left out for a missing value" if rows.dropped else ""
     console.print(f"{rows.n_rows} rows, {rows.n_features} features{dropped}: {out}", soft_wrap=True)

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stdout
 
 __all__ = ["Check", "doctor", "examine"]
 
@@ -70,7 +70,7 @@ def _show(checks: list[Check]) -> None:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    console = people()
+    console = stdout()
     shown = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
     shown.add_column(no_wrap=True)
     shown.add_column(no_wrap=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stdout
 from p2pclust.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def down(
     if as_json:
         put_json({"well": not failed, "errors": failed})
     else:
-        console = people()
+        console = stdout()
         for name, answer in answers.items():
             if not isinstance(answer, FleetError):
                 console.print(f"{name}: {len(answer['peers'])} peers have left", soft_wrap=True)
@@ -159,7 +159,7 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     if as_json:
         put_json({"well": well, "errors": failed, "peers": peers})
     else:
-        people().print(show(peers), soft_wrap=True)
+        stdout().print(show(peers), soft_wrap=True)
         _complain(failed)
     if not well:
         raise typer.Exit(3)
@@ -260,7 +260,7 @@ _WORDS = {
 
 
 def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
-    console = people()
+    console = stdout()
     for host, answer in told.items():
         for change, names in answer["changes"].items():
             for name in names:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from p2pclust.cli.operate import BundleOption, JsonOption, PeerOption, door_of
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def init(
     from p2pclust.transport.keys import init_fleet  # noqa: PLC0415
 
     public = init_fleet(directory, None if no_passphrase else _passphrase(confirm=True))
-    console = people()
+    console = stderr()
     console.print(f"made a fleet in {directory}: its public key is {public.hex()}", soft_wrap=True)
     console.print(f"keep {directory / 'fleet.key'} off the devices: who holds it can enrol anybody", soft_wrap=True)
 
@@ -89,7 +89,7 @@ def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = Fals
     role = OPERATOR if operator else PEER
     paths = add_devices(fleet, names, _unlock(fleet), role=role, expires=expires)
     for name, bundle in zip(names, paths, strict=True):
-        people().print(f"enrolled {name}: copy {bundle} to it", soft_wrap=True)
+        stderr().print(f"enrolled {name}: copy {bundle} to it", soft_wrap=True)
     _how_to_tell(fleet, len(names))
 
 
@@ -110,7 +110,7 @@ def request(
 
     bundle, asking = make_request(directory, name, fleet_key)
     key = fingerprint(load_bundle(bundle).curve_public)
-    console = people()
+    console = stderr()
     console.print(f"made the keys of {name}, fingerprint {key}; {bundle} stays on this device", soft_wrap=True)
     console.print(f"bring {asking} to the fleet's directory for `p2pclust keys enroll`, and its roster.json back")
 
@@ -133,7 +133,7 @@ def enroll(
 
     for peer in sign_in(fleet, requests, _unlock(fleet), role=OPERATOR if operator else PEER, expires=expires):
         key = fingerprint(peer.curve_public)
-        people().print(f"enrolled {peer.name}, fingerprint {key}: copy {fleet / 'roster.json'} to it", soft_wrap=True)
+        stderr().print(f"enrolled {peer.name}, fingerprint {key}: copy {fleet / 'roster.json'} to it", soft_wrap=True)
     _how_to_tell(fleet, len(requests))
 
 
@@ -148,7 +148,7 @@ def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
     from p2pclust.transport.keys import revoke as take_off  # noqa: PLC0415
 
     roster = take_off(fleet, names, _unlock(fleet))
-    people().print(f"revoked {', '.join(names)}; roster {roster.serial} lists {len(roster.peers)}", soft_wrap=True)
+    stderr().print(f"revoked {', '.join(names)}; roster {roster.serial} lists {len(roster.peers)}", soft_wrap=True)
     _how_to_tell(fleet, len(names))
 
 
@@ -170,7 +170,7 @@ def rotate(
 
     paths = renew(fleet, names, _unlock(fleet), expires=expires)
     for name, bundle in zip(dict.fromkeys(names), paths, strict=True):
-        people().print(f"new keys for {name}: copy {bundle} to it, and start its peer again", soft_wrap=True)
+        stderr().print(f"new keys for {name}: copy {bundle} to it, and start its peer again", soft_wrap=True)
     _how_to_tell(fleet, len(names))
 
 
@@ -215,11 +215,11 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
     with door_of(peer, bundle, fleet / "roster.json") as door:
         told = door.ask("roster", data=roster)
     what = "has taken" if told["newer"] else "had already, or a newer one:"
-    people().print(f"{told['peer']} {what} roster {told['serial']}", soft_wrap=True)
+    stderr().print(f"{told['peer']} {what} roster {told['serial']}", soft_wrap=True)
 
 
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
-    console, columns = people(), ("name", "role", "fingerprint", "expires")
+    console, columns = stdout(), ("name", "role", "fingerprint", "expires")
     console.print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
     shown = [columns, *(tuple(row[column] or "never" for column in columns) for row in rows)]
     widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
@@ -232,7 +232,7 @@ def _how_to_tell(fleet: Path, n_names: int) -> None:
     from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
 
     if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first
-        people().print(
+        stderr().print(
             f"does the fleet run? `p2pclust keys publish --fleet {fleet} --peer ADDRESS` tells it, at any one peer",
             soft_wrap=True,
         )

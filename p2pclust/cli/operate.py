@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def status(
     if as_json:
         put_json(told)
         return
-    console, fleet, data = people(), told["fleet"], told["data"]
+    console, fleet, data = stdout(), told["fleet"], told["data"]
     console.print(
         f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {duration_of(told['uptime_s'])}, "
         f"{told['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
@@ -109,7 +109,7 @@ def peers(
     if as_json:
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
         return
-    console = people()
+    console = stdout()
     if len(views) > 1:
         console.print(_matrix(views))
     for view in views:
@@ -167,7 +167,7 @@ def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
     shown = [{**job, "reason": _cut(job["reason"])} for job in listed if job["job"] not in older]
     _show_jobs(shown)
     if older:
-        people().print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
+        stdout().print(f"and {len(older)} older: `p2pclust jobs` lists all", soft_wrap=True)
 
 
 def _cut(reason: str) -> str:
@@ -175,7 +175,7 @@ def _cut(reason: str) -> str:
 
 
 def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
-    console = people()
+    console = stdout()
     if not listed:
         console.print("no jobs")
         return

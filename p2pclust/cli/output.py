@@ -1,4 +1,7 @@
-"""Where output goes: people read standard error; standard output holds one JSON object, or nothing."""
+"""Where output goes: what a command was asked for to standard output, as text or as one JSON object; the rest aside.
+
+Aside is standard error: how it is going, what was written where, and what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["complain", "people", "put_json", "size"]
+__all__ = ["complain", "put_json", "size", "stderr", "stdout"]
 
 
-def people() -> Console:
-    """Return the console that people read: standard error, in colour on a terminal only."""
+def stdout() -> Console:
+    """Return the console for what a command was asked for: standard output, in colour on a terminal only."""
+    return _console(aside=False)
+
+
+def stderr() -> Console:
+    """Return the console for all else that people may want to know: standard error."""
+    return _console(aside=True)
+
+
+def _console(*, aside: bool) -> Console:
     from rich.console import Console  # noqa: PLC0415 - half of what --help would otherwise have to import
 
     # In a file nothing has to be cut to the 80 columns that rich assumes where there is no terminal.
-    width = None if sys.stderr.isatty() or "COLUMNS" in os.environ else 120
+    terminal = (sys.stderr if aside else sys.stdout).isatty()
+    width = None if terminal or "COLUMNS" in os.environ else 120
     # Names of files and scenarios are shown as they are: brackets in them are no markup.
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
+    return Console(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
 
 
 def complain(message: str) -> None:

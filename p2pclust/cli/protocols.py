@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stdout
 
 __all__ = ["PROTOCOLS", "ProtocolInfo", "protocols"]
 
@@ -131,7 +131,7 @@ def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
         shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
     for name, info in PROTOCOLS.items():
         shown.add_row(name, info.paper_name, info.reveals, info.stops)
-    people().print(shown)
+    stdout().print(shown)
 
 
 def _plain(name: str, info: ProtocolInfo) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import complain, people, put_json
+from p2pclust.cli.output import complain, put_json, stderr, stdout
 from p2pclust.cli.run import Backend
 from p2pclust.errors import UsageError
 
@@ -79,7 +79,7 @@ def reproduce(
 
     n_workers = jobs or len(os.sched_getaffinity(0))
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
-    told = _carry_out(wanted, plan, out)
+    told = _carry_out(wanted, plan, out, stderr() if as_json else stdout())
     if as_json:
         put_json(told)
     claims = [claim for item in told["tables"] for claim in item["claims"]]
@@ -87,7 +87,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None) -> dict[str, Any]:
+def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
     """Measure tables, save and show what was found, and sum it up."""
     from p2pclust.reproduce.frame import measure  # noqa: PLC0415
     from p2pclust.reproduce.report import plain  # noqa: PLC0415
@@ -100,7 +100,6 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None) -> dict[st
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
     _save(directory, tables, measured)
-    console = people()
     for item in tables:
         _show(console, item, measured[item.id], claims[item.id], quick=plan.quick)
     console.print(f"output: {directory}", soft_wrap=True)
@@ -122,7 +121,7 @@ def _list(tables: Sequence[Table], *, as_json: bool) -> None:
     shown.columns[2].no_wrap = False
     for item in tables:
         shown.add_row(item.id, item.time, item.shows)
-    console = people()
+    console = stdout()
     console.print(shown)
     console.print("\nOne of them: p2pclust reproduce TABLE. All: --all. Times are of full runs, on one core.")
 
@@ -130,7 +129,7 @@ def _list(tables: Sequence[Table], *, as_json: bool) -> None:
 @contextmanager
 def _bar(*, lines: bool) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; elsewhere a line per repetition where these take minutes, else nothing."""
-    console = people()
+    console = stderr()
     if not console.is_terminal:
         yield lambda done, of: console.print(f"{done} of {of} repetitions") if lines else None
         return

@@ -15,7 +15,7 @@ import typer
 
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def result(
         return
     _show(told)
     if out is not None:
-        people().print(f"written to {out}", soft_wrap=True)
+        stderr().print(f"written to {out}", soft_wrap=True)
 
 
 def _told(found: Finished) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _told(found: Finished) -> dict[str, Any]:
 def _show(told: Mapping[str, Any]) -> None:
     from p2pclust.cli.operate import table_of  # noqa: PLC0415
 
-    console = people()
+    console = stdout()
     how = "converged" if told["converged"] else "stopped at its limit of rounds"
     # The other rounds are of scaling, say, and of first centers: `jobs` and `watch` count them all.
     before = told["rounds_in_all"] - told["rounds"]
@@ -194,4 +194,4 @@ def assign(
         sys.stdout.flush()
     else:
         _put(out, table, private=True)
-        people().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)
+        stderr().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import complain, people, put_json
+from p2pclust.cli.output import complain, put_json, stderr, stdout
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from p2pclust.cli.live import Watch
     from p2pclust.fleet.spec import Event, FleetSpec
     from p2pclust.scenario.schema import Scenario
@@ -69,7 +71,7 @@ def run(
     checked = load_scenario(scenario, overrides or (), seed)
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory(scenario.stem, datetime.now())
-    result = _carry_out(checked, backend.value, directory, scenario.stem)
+    result = _carry_out(checked, backend.value, directory, scenario.stem, stderr() if as_json else stdout())
     if as_json:
         put_json(result)
     if result["failure"]:
@@ -79,7 +81,9 @@ def run(
         raise typer.Exit(1)
 
 
-def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> dict[str, Any]:
+def _carry_out(
+    scenario: Scenario, backend: str, directory: Path, name: str, console: Console
+) -> dict[str, Any]:  # fmt: skip
     """Run it, show it, and sum it up."""
     from p2pclust.cli.live import Watch  # noqa: PLC0415
     from p2pclust.cli.progress import Progress  # noqa: PLC0415
@@ -87,7 +91,6 @@ def _carry_out(scenario: Scenario, backend: str, directory: Path, name: str) -> 
     from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
     from p2pclust.scenario.run import carry_out  # noqa: PLC0415
 
-    console = people()
     shown: list[Watch] = []
     with ExitStack() as stack:
 

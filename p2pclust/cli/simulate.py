@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.cli.swarm import Asked, Finding, explore
 from p2pclust.errors import UsageError
 
@@ -87,7 +87,7 @@ def simulate(
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[], None]]:
     """Show a progress bar on a terminal; elsewhere nothing."""
-    console = people()
+    console = stderr()
     if not console.is_terminal:
         yield lambda: None
         return
@@ -161,7 +161,7 @@ def _show(findings: list[Finding], asked: Asked) -> None:
 
     from p2pclust.cli.live import table  # noqa: PLC0415
 
-    console = people()
+    console = stdout()
     shown = table(("what happened", "left"), ("times", "right"))
     for what, times in _counts(findings).items():
         shown.add_row(what, f"{times}")

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from p2pclust.fleet.asking import Door
 
 __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
@@ -89,7 +91,7 @@ def submit(
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     request, spec = request_from(given | parameters(context.args))
-    console = people()
+    console = stderr()
     with door_of(peer, bundle, fleet_roster) as door:
 
         def submitted(job_id: str, names: Sequence[str]) -> None:
@@ -97,7 +99,7 @@ def submit(
 
         job_id = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
-        ended = _watched(door, job_id, None, quiet=as_json) if wait else None
+        ended = _watched(door, job_id, None, None if as_json else console) if wait else None
     if as_json:
         put_json({"job": job_id, **({} if ended is None else ended)})
     else:
@@ -159,7 +161,7 @@ def watch(
       p2pclust watch job-3f2a --within 60 --json
     """
     with door_of(peer, bundle, roster) as door:
-        ended = _watched(door, job, within, quiet=as_json)
+        ended = _watched(door, job, within, None if as_json else stdout())
     if as_json:
         put_json(ended)
     raise typer.Exit(_code(ended))
@@ -169,10 +171,10 @@ def _code(ended: Mapping[str, Any]) -> int:
     return 0 if ended["outcome"] == "done" else FleetError.exit_code
 
 
-def _watched(door: Door, job: str, within_s: float | None, *, quiet: bool = False) -> dict[str, Any]:
+def _watched(door: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
     """Show events until the job ends; returns how it did."""
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it goes on", "events": []}
-    with _shown(quiet=quiet) as show:
+    with _shown(console) as show:
         for event in door.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
             ended["job"] = event["job"] if event["verb"] == "standing" else ended["job"]
             ended["events"].append(event)
@@ -183,10 +185,9 @@ def _watched(door: Door, job: str, within_s: float | None, *, quiet: bool = Fals
 
 
 @contextmanager
-def _shown(*, quiet: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Lines; on a terminal the rounds in one line that changes instead."""
-    console = people()
-    if quiet:
+    if console is None:
         yield lambda event: None
         return
     if not console.is_terminal:
@@ -321,5 +322,5 @@ def cancel(
     elif late:
         raise FleetError(f"{answer['job']}: too late, it ended before: {answer['reason'] or answer['outcome']}")
     else:
-        people().print(f"{answer['job']}: {answer['reason']}", soft_wrap=True)
+        stdout().print(f"{answer['job']}: {answer['reason']}", soft_wrap=True)
     raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

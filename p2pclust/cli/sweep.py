@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import complain, people, put_json
+from p2pclust.cli.output import complain, put_json, stderr, stdout
 from p2pclust.cli.run import ended_like_ctrl_c
 from p2pclust.errors import UsageError
 
@@ -65,7 +65,7 @@ def sweep(
         from p2pclust.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
 
         files += write_report(directory, spec, cells, done.rows)
-    _tell(spec, done, files)
+    _tell(stderr() if as_json else stdout(), spec, done, files)
     if as_json:
         put_json(_summary(spec, done, files))
     stuck = [row for row in done.rows if spec.measure == "job" and row["outcome"] != "finished"]
@@ -93,7 +93,7 @@ def _check_report() -> None:
 def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
     from p2pclust.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
 
-    console = people()
+    console = stderr()
     watch = _Watch(console, len(cells))
     with ended_like_ctrl_c():
         try:
@@ -152,8 +152,7 @@ class _Watch:
             self._console.print(f"{self.n_done}/{self._n_cells}  {told}", soft_wrap=True)
 
 
-def _tell(spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
-    console = people()
+def _tell(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
     kept = f", {done.n_kept} kept" if done.n_kept else ""
     console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
     for file in files:

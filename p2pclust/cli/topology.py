@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.output import people, put_json
+from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.cli.sweep import sweep
 from p2pclust.errors import UsageError
 from p2pclust.scenario.toml_files import toml_value
 from p2pclust.topology.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from p2pclust.topology import Measures, Overlay
 
 __all__ = ["app"]
@@ -65,7 +67,7 @@ def kinds(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
         shown.add_row(name, "", "", kind.what)
         for option, described in kind.options.items():
             shown.add_row("", option, described.told(), described.what)
-    people().print(shown)
+    stdout().print(shown)
 
 
 def _plain_kind(name: str) -> dict[str, Any]:
@@ -127,9 +129,9 @@ def show(
             _write_trace(what, overlay, seed, chosen, file)
         else:
             write_overlay(overlay, file)
-    _summarise(what, measures)
+    _summarise(stderr() if as_json else stdout(), what, measures)
     for file in out or ():
-        people().print(f"written: {file}", soft_wrap=True)
+        stderr().print(f"written: {file}", soft_wrap=True)
     if as_json:
         put_json(
             {
@@ -168,7 +170,7 @@ def measure_(
         own = {} if _is_file(what) else {key: value for key, value in chosen.items() if key in KINDS[what].options}
         overlays.append(_made(what, None if _is_file(what) else peers, seed, own))
     found = [measure(overlay, gossiping(seed)) for overlay in overlays]
-    _compare(whats, found)
+    _compare(stderr() if as_json else stdout(), whats, found)
     if as_json:
         rows = zip(whats, found, strict=True)
         put_json({"seed": seed, "options": chosen, "overlays": [{"what": what, **row.to_dict()} for what, row in rows]})
@@ -265,7 +267,7 @@ def _some(names: tuple[str, ...]) -> str:
     return f"{len(names)}: {', '.join(names[:8])}{more}"
 
 
-def _summarise(what: str, found: Measures) -> None:
+def _summarise(console: Console, what: str, found: Measures) -> None:
     """Show one overlay, for people."""
     from rich.table import Table  # noqa: PLC0415
 
@@ -292,12 +294,12 @@ def _summarise(what: str, found: Measures) -> None:
         ),
     ):
         shown.add_row(name, value)
-    console = people()
+
     console.print(what, soft_wrap=True)
     console.print(shown)
 
 
-def _compare(whats: Iterable[str], found: Iterable[Measures]) -> None:
+def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
     """Show several overlays, for people."""
     from rich.table import Table  # noqa: PLC0415
 
@@ -317,7 +319,7 @@ def _compare(whats: Iterable[str], found: Iterable[Measures]) -> None:
             "-" if row.node_connectivity is None else str(row.node_connectivity),
             str(len(row.cut_vertices)), f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
         )  # fmt: skip
-    people().print(shown)
+    console.print(shown)
 
 
 app.command("sweep")(sweep)

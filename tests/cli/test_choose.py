@@ -32,12 +32,12 @@ def small(tmp_path: Path) -> str:
 
 def test_prints_the_table_and_the_recommendation_with_its_reason(cli: Cli, small: str) -> None:
     ended = cli("choose", small, "--clusters", "1:5", "--restarts", "1")
-    assert (ended.code, ended.out) == (0, "")
-    lines = [line.rstrip() for line in ended.err.splitlines()]
+    assert (ended.code, ended.err) == (0, "")
+    lines = [line.rstrip() for line in ended.out.splitlines()]
     assert lines[0].split() == ["clusters", "rows", "smallest", "objective/row", "inertia/row", "soft", "DB", "Xie–Beni",
                                 "silhouette"]  # fmt: skip
     assert [line.split()[:2] for line in lines[1:6]] == [[f"{number}", "150"] for number in range(1, 6)]
-    assert "…" not in ended.err
+    assert "…" not in ended.out
     assert lines[2].count("*") == 4
     assert lines[-2] == "recommended: 2 clusters"
     assert lines[-1] == "All four measures are best at 2 clusters."
@@ -74,7 +74,7 @@ def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
     ended = cli("choose", small, "--clusters", "2:4", "--restarts", "1", "-o", "choice.png")
     assert ended.code == 0
     assert (tmp_path / "choice.png").read_bytes().startswith(b"\x89PNG")
-    assert ended.err.splitlines()[-1] == "plot: choice.png"
+    assert ended.out.splitlines()[-1] == "plot: choice.png"
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def results(folder: Path, *rounds: int) -> None:
 def test_side_by_side(cli: Cli, tmp_path: Path) -> None:
     results(tmp_path, 12, 24)
     ended = cli("compare", "run-0", "run-1")
-    assert (ended.code, ended.out) == (0, "")
-    lines = [line.split() for line in ended.err.splitlines()]
+    assert (ended.code, ended.err) == (0, "")
+    lines = [line.split() for line in ended.out.splitlines()]
     assert lines[0] == ["run-0", "run-1", "differs"]
     assert ["rounds", "12", "24", "×", "2"] in lines
     assert ["bytes", "sent", "3.0", "kB", "3.0", "kB"] in lines
@@ -36,7 +36,7 @@ def test_what_is_the_same_can_be_left_out(cli: Cli, tmp_path: Path) -> None:
     assert told["lines"] == [
         {"part": "job", "what": "rounds", "values": [12, 24, 24], "unit": "", "differs": True, "ratio": 2.0}
     ]
-    assert "nothing differs" in cli("compare", "run-1", "run-2", "--differing").err
+    assert "nothing differs" in cli("compare", "run-1", "run-2", "--differing").out
 
 
 def test_a_page(cli: Cli, tmp_path: Path) -> None:

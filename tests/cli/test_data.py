@@ -16,8 +16,8 @@ from .conftest import Cli
 def test_list(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("P2PCLUST_DATA", str(tmp_path / "here"))
     ended = cli("data", "list")
-    assert (ended.code, ended.out) == (0, "")
-    lines = ended.err.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
     assert lines[0].split() == ["name", "rows", "columns", "classes", "groups", "here", "size", "what"]
     assert max(map(len, lines[:-1])) <= 120
     row = next(line for line in lines if line.startswith("xclara"))

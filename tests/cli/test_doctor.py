@@ -25,8 +25,8 @@ def test_what_is_wrong_comes_with_advice(cli: Cli, monkeypatch: pytest.MonkeyPat
     checks = [Check("disk", "900 ms to sync", "keep the store elsewhere"), Check("CURVE", "available")]
     monkeypatch.setattr("p2pclust.cli.doctor.examine", lambda: checks)
     ended = cli("doctor")
-    assert (ended.code, ended.out) == (1, "")
-    assert [line.split() for line in ended.err.splitlines()] == [
+    assert (ended.code, ended.err) == (1, "")
+    assert [line.split() for line in ended.out.splitlines()] == [
         ["warn", "disk", "900", "ms", "to", "sync:", "keep", "the", "store", "elsewhere"],
         ["ok", "CURVE", "available"],
     ]

@@ -45,4 +45,4 @@ def test_one_that_has_failed_and_does_not_run_is_no_success(
 
     monkeypatch.setattr("p2pclust.fleet.remote.ask", ask)
     ended = cli("fleet", "up", "fleet.toml")
-    assert (ended.code, ended.err.strip()) == (code, said)
+    assert (ended.code, ended.out.strip()) == (code, said)

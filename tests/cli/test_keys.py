@@ -114,7 +114,7 @@ def test_a_fleet_changes(cli: Cli, tmp_path: Path) -> None:
     assert roster.operators == ("laptop",)
     bundle = load_bundle(tmp_path / "device" / "c.bundle")
     assert newest_roster(bundle, "c.bundle", fleet / "roster.json").curve_key("c") == bundle.curve_public
-    lines = cli("keys", "show", "f").err.splitlines()
+    lines = cli("keys", "show", "f").out.splitlines()
     assert lines[1].split() == ["name", "role", "fingerprint", "expires"]
     assert lines[2].split() == ["a", "peer", fingerprint(after.curve_public), "never"]
 

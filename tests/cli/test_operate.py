@@ -55,7 +55,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeDoor]:
 
 def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[FakeDoor]) -> None:
     door.jobs = [a_job(1, series="s", every_s=3600.0, series_cancelled_by="desk")]
-    assert "turn 1 of every 1 h 0 min, series cancelled by desk" in cli("jobs").err
+    assert "turn 1 of every 1 h 0 min, series cancelled by desk" in cli("jobs").out
     door.answers["cancel"] = [
         {"job": "job-1", "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
     ]
@@ -71,12 +71,12 @@ def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[Fake
         "align: every peer's columns are needed (a: has 38 rows where the fleet has 40, b: has 38 rows where it has 40)"
     )
     door.jobs = [a_job(0, "gathering"), *(a_job(number) for number in range(1, 8)), a_job(8, "failed", reason=long)]
-    said = cli("status").err
+    said = cli("status").out
     assert [word for word in said.split() if word.startswith("job-")] == ["job-0", "job-6", "job-7", "job-8"]
     assert "and 5 older: `p2pclust jobs` lists all" in said
     assert "align: every peer's columns are needed" in said
     assert long not in " ".join(said.split())
-    said = cli("jobs").err
+    said = cli("jobs").out
     assert said.count("job-") == 9
     assert "older" not in said
 
@@ -88,7 +88,7 @@ def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str
     door.answers["watch"] = [standing, *({"job": "job-1", "term": 1, **event} for event in events), finished]
     ended = cli("watch", "job-1")
     assert ended.code == 0
-    return [line[len("00:00:00 ") :] for line in ended.err.splitlines()][1:]
+    return [line[len("00:00:00 ") :] for line in ended.out.splitlines()][1:]
 
 
 def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) -> None:

@@ -11,9 +11,9 @@ from .conftest import Cli
 def test_lists_every_clustering_protocol(cli: Cli) -> None:
     assert list(PROTOCOLS) == list(CLUSTERING)
     ended = cli("protocols")
-    assert (ended.code, ended.out) == (0, "")
+    assert (ended.code, ended.err) == (0, "")
     for name in CLUSTERING:
-        assert f"\n{name} " in ended.err
+        assert f"\n{name} " in ended.out
 
 
 def test_json(cli: Cli) -> None:

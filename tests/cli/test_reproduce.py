@@ -14,8 +14,8 @@ from .conftest import Cli
 
 def test_without_arguments_the_tables_are_listed(cli: Cli) -> None:
     ended = cli("reproduce")
-    assert (ended.code, ended.out) == (0, "")
-    assert [line.split()[0] for line in ended.err.splitlines() if line[:2] == "00"] == list(table_ids())
+    assert (ended.code, ended.err) == (0, "")
+    assert [line.split()[0] for line in ended.out.splitlines() if line[:2] == "00"] == list(table_ids())
     told = json.loads(cli("reproduce", "--json").out)
     assert [item["table"] for item in told["tables"]] == list(table_ids())
 
@@ -42,8 +42,8 @@ def test_one_table(cli: Cli, tmp_path: Path) -> None:
     assert row["paper"] == 0.312
     assert abs(row["difference"]) < 0.02
     assert {file.name for file in (tmp_path / "here").iterdir()} == {"001-table2.csv", "001-table2.png"}
-    assert "pooled (case 1)" in ended.err
-    assert "a quick run does not decide: 4 of 4 claims" in ended.err
+    assert "pooled (case 1)" in ended.out
+    assert "a quick run does not decide: 4 of 4 claims" in ended.out
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_a_claim_that_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch, quick: bo
     options = ["--quick"] if quick else []
     ended = cli("reproduce", "001-table2", "--repeats", 1, "--jobs", 1, *options)
     assert ended.code == code
-    assert ("FAILED  all is well: it is not" in ended.err) == (code == 1)
+    assert ("FAILED  all is well: it is not" in ended.out) == (code == 1)
 
 
 @pytest.mark.slow
@@ -63,8 +63,8 @@ def test_data_that_are_not_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("P2PCLUST_DATA", str(tmp_path / "nothing"))
     ended = cli("reproduce", "000-figure1", "--jobs", 1)
     assert ended.code == 0
-    assert "left out: xclara: data set xclara is not in" in ended.err
-    assert "p2pclust data fetch xclara" in ended.err
+    assert "left out: xclara: data set xclara is not in" in ended.out
+    assert "p2pclust data fetch xclara" in ended.out
 
 
 @pytest.mark.slow

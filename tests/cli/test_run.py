@@ -37,11 +37,11 @@ def small(tmp_path: Path) -> str:
 
 def test_done(cli: Cli, small: str, tmp_path: Path) -> None:
     ended = cli("run", small, "--backend", "in-process")
-    assert (ended.code, ended.out) == (0, "")
+    assert (ended.code, ended.err) == (0, "")
     (out,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"small-\d{8}-\d{6}", out.name)
     assert sorted(path.name for path in out.iterdir()) == ["centers.csv", "events.jsonl", "report.html", "result.json"]
-    lines = ended.err.splitlines()
+    lines = ended.out.splitlines()
     # Nothing is drawn in tests, as on a machine without matplotlib; a run ends as well without pictures.
     assert lines.pop() == "report.html has no pictures, for matplotlib is not installed: pip install 'p2pclust[plots]'"
     assert lines[:2] == ["Three peers", "3 peers, in-process, timing fast, seed 0"]
@@ -62,7 +62,7 @@ def test_what_was_kept_back_and_what_is_coarse_are_told(cli: Cli, tmp_path: Path
     ended = cli("run", "far.toml", "--backend", "in-process", "--out", "o")
     told = json.loads((tmp_path / "o" / "result.json").read_text())["jobs"][0]
     assert (ended.code, told["suppressed"], told["coarse"]) == (0, 2, 1)
-    lines = ended.err.splitlines()
+    lines = ended.out.splitlines()
     assert any(re.fullmatch(r"suppressed +2 times, by privacy rules *", line) for line in lines)
     assert any(re.match(r"coarse +1 of 2 centers: too far from all rows", line) for line in lines)
 
@@ -72,7 +72,7 @@ def test_a_gap_is_told_as_one(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "gap.toml").write_text(text.replace("pooled_relative_difference_below = 1e-9", "gap_below = 0.5"))
     ended = cli("run", "gap.toml", "--backend", "in-process")
     assert ended.code == 0
-    lines = ended.err.splitlines()
+    lines = ended.out.splitlines()
     assert any(
         re.match(r"gap +the centers end \S+ of the features' ranges from pooled k-means", line) for line in lines
     )
@@ -91,7 +91,7 @@ def test_drift_is_told(cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "stream.toml").write_text(scenario.replace("LEAP", leap), encoding="utf-8")
         ended = cli("run", "stream.toml", "--backend", "in-process", "--out", leap)
         assert ended.code == 0
-        (line,) = (line for line in ended.err.splitlines() if line.startswith("drift"))
+        (line,) = (line for line in ended.out.splitlines() if line.startswith("drift"))
         assert re.match(rf"drift +{drift}", line)
         told = json.loads((tmp_path / leap / "result.json").read_text())["jobs"][0]["drift"]
         assert [batch["batch"] for batch in told] == [0, 1, 2, 3]
@@ -109,8 +109,8 @@ def test_json_is_the_result_and_nothing_else(cli: Cli, small: str, tmp_path: Pat
 
 def test_an_expectation_that_fails_is_exit_1(cli: Cli, small: str) -> None:
     ended = cli("run", small, "--backend", "in-process", "--set", "expect.ari_at_least=0.99")
-    assert (ended.code, ended.out) == (1, "")
-    assert re.search(r"adjusted Rand index is at least 0\.99 +0\.\d+ +NO *\n", ended.err)
+    assert (ended.code, ended.err) == (1, "")
+    assert re.search(r"adjusted Rand index is at least 0\.99 +0\.\d+ +NO *\n", ended.out)
 
 
 def test_a_fleet_that_loses_its_majority_is_exit_3(cli: Cli, scenarios: Path, tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_a_fault_that_never_happens_is_told(cli: Cli, small: str) -> None:
     faults = '[{at={round=900}, do="kill", who="peer-01"}]'
     ended = cli("run", small, "--backend", "simulated", "--set", f"faults={faults}")
     assert ended.code == 1
-    assert "warning: this fault never happened: kill" in ended.err
-    assert "every planned fault struck" in ended.err
+    assert "warning: this fault never happened: kill" in ended.out
+    assert "every planned fault struck" in ended.out
 
 
 @pytest.mark.processes
@@ -149,8 +149,8 @@ def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
     assert all(item["held"] for item in told["expectations"])
     assert told["unfired_faults"] == []
     assert told["jobs"][0]["replay_identical"] is True
-    assert "greenhouse-02 killed, to come back" in ended.err
-    assert "greenhouse-02 is back, from its disk" in ended.err
+    assert "greenhouse-02 killed, to come back" in ended.out
+    assert "greenhouse-02 is back, from its disk" in ended.out
 
 
 @pytest.mark.processes

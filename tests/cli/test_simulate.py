@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_few_seeds(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "0:4", "--jobs", "1")
     assert (ended.code, ended.out) == (0, "")
-    lines = ended.err.splitlines()
+    lines = ended.out.splitlines()
     assert lines[-1].startswith("4 seeds, ")
     assert lines[-1].endswith(" 0 failed")
     assert any(line.split() == ["finished", "4"] for line in lines)
@@ -50,11 +50,11 @@ def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, overlay: tuple[str, ...
 def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "0:5", "--mutant", "vote-not-synced", "--jobs", "1")
     assert ended.code == 1
-    replay = next(line for line in ended.err.splitlines() if line.startswith("replay it: p2pclust "))
+    replay = next(line for line in ended.out.splitlines() if line.startswith("replay it: p2pclust "))
     again = cli(*replay.removeprefix("replay it: p2pclust ").split(), "--json")
     assert again.code == 1
     (failed,) = json.loads(again.out)["failed"]
-    assert failed["failure"].splitlines()[0] in ended.err
+    assert failed["failure"].splitlines()[0] in ended.out
 
 
 def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,16 +64,16 @@ def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("p2pclust.simulation.swarm.run", broken)
     ended = cli("simulate", "--seeds", "7:8")
     assert ended.code == 1
-    assert "ZeroDivisionError: in the core" in ended.err
-    assert "replay it: p2pclust simulate --seeds 7:8\n" in ended.err
+    assert "ZeroDivisionError: in the core" in ended.out
+    assert "replay it: p2pclust simulate --seeds 7:8\n" in ended.out
 
 
 def test_many_failures_do_not_flood(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = [Finding(seed, f"S{seed}: wrong", "", 1.0, 1, {}) for seed in range(9)]
     monkeypatch.setattr("p2pclust.cli.simulate.explore", lambda *arguments: iter(reversed(findings)))
     ended = cli("simulate", "--seeds", "0:9")
-    assert "seed 2 failed: S2: wrong" in ended.err
-    assert "these failed too: 3, 4, 5, 6, 7, 8\n" in ended.err
+    assert "seed 2 failed: S2: wrong" in ended.out
+    assert "these failed too: 3, 4, 5, 6, 7, 8\n" in ended.out
 
 
 def test_a_worker_that_dies_is_noticed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
     assert json.loads(ended.out)["counts"]["finished within"] > 0
     ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--mutant", "note-not-synced")
     assert ended.code == 1
-    assert "replay it: p2pclust simulate --seeds 3:4 --protocol fedcref --mutant note-not-synced\n" in ended.err
+    assert "replay it: p2pclust simulate --seeds 3:4 --protocol fedcref --mutant note-not-synced\n" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from .conftest import Cli
 
 def test_kinds(cli: Cli) -> None:
     ended = cli("topology", "kinds")
-    assert (ended.code, ended.out) == (0, "")
-    lines = ended.err.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
     assert lines[0].split() == ["kind", "option", "default", "what"]
     assert max(map(len, lines)) <= 120
     first = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
@@ -36,8 +36,8 @@ def test_kinds_as_json(cli: Cli) -> None:
 
 def test_show(cli: Cli) -> None:
     ended = cli("topology", "show", "star", "--peers", 5, "--set", "center=peer-02")
-    assert (ended.code, ended.out) == (0, "")
-    lines = [line.rstrip() for line in ended.err.splitlines()]
+    assert (ended.code, ended.err) == (0, "")
+    lines = [line.rstrip() for line in ended.out.splitlines()]
     assert lines[:12] == [
         "star",
         "peers                   5",
@@ -96,12 +96,12 @@ def test_measure(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "two.edges").write_text("a b\n")
     command = ("topology", "measure", "ring", "two.edges", "regular", "--peers", 20, "--set", "neighbours=4")
     ended = cli(*command)
-    assert (ended.code, ended.out) == (0, "")
-    head, *rows = (line.split() for line in ended.err.splitlines())
+    assert (ended.code, ended.err) == (0, "")
+    head, *rows = (line.split() for line in ended.out.splitlines())
     assert head[:5] == ["overlay", "peers", "links", "degree", "diameter"]
     assert [row[:5] for row in rows[:2]] == [["ring", "20", "20", "2", "10"], ["two.edges", "2", "1", "1", "1"]]
     assert rows[2][:4] == ["regular", "20", "40", "4"]  # the option is of those that have it
-    assert max(map(len, ended.err.splitlines())) <= 120
+    assert max(map(len, ended.out.splitlines())) <= 120
     found = json.loads(cli(*command, "--json").out)["overlays"]
     assert [row["what"] for row in found] == ["ring", "two.edges", "regular"]
     assert found[0] == {
@@ -111,7 +111,7 @@ def test_measure(cli: Cli, tmp_path: Path) -> None:
 
 def test_what_was_not_computed_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("p2pclust.topology.measures._FLOW_WORK", 0)
-    assert "node connectivity       not computed" in cli("topology", "show", "ring").err
+    assert "node connectivity       not computed" in cli("topology", "show", "ring").out
     ended = cli("topology", "measure", "ring", "--json")
     assert ended.err.splitlines()[1].split()[9:11] == ["-", "-"]
     assert json.loads(ended.out)["overlays"][0]["edge_connectivity"] is None
