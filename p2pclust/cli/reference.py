@@ -15,8 +15,8 @@ _HEAD = """# The command line
 
 <!-- Made from the commands' own help by `python -m p2pclust.cli.reference`; a test compares. -->
 
-What a command was asked for goes to standard output; how it is going, and what is wrong, to standard error. With `--json`, standard
-output holds exactly one object, also when a command is refused.
+What a command was asked for goes to standard output; how it is going, and what is wrong, to standard error. With `--json`,
+standard output holds exactly one object, also when a command is refused.
 
 | exit code | meaning |
 |---|---|
