@@ -7,13 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.cli.swarm import Asked, Finding, explore
 from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["simulate"]
 
@@ -79,7 +82,7 @@ def simulate(
     if as_json:
         put_json(_summary(first, last, asked, findings))
     else:
-        _show(findings, asked)
+        _show(stderr() if seed_trace else stdout(), findings, asked)
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)
 
@@ -156,12 +159,11 @@ def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> di
     }
 
 
-def _show(findings: list[Finding], asked: Asked) -> None:
+def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.cli.live import table  # noqa: PLC0415
 
-    console = stdout()
     shown = table(("what happened", "left"), ("times", "right"))
     for what, times in _counts(findings).items():
         shown.add_row(what, f"{times}")

@@ -42,8 +42,8 @@ def test_one_table(cli: Cli, tmp_path: Path) -> None:
     assert row["paper"] == 0.312
     assert abs(row["difference"]) < 0.02
     assert {file.name for file in (tmp_path / "here").iterdir()} == {"001-table2.csv", "001-table2.png"}
-    assert "pooled (case 1)" in ended.out
-    assert "a quick run does not decide: 4 of 4 claims" in ended.out
+    assert "pooled (case 1)" in ended.err
+    assert "a quick run does not decide: 4 of 4 claims" in ended.err
 
 
 @pytest.mark.slow

@@ -149,8 +149,8 @@ def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
     assert all(item["held"] for item in told["expectations"])
     assert told["unfired_faults"] == []
     assert told["jobs"][0]["replay_identical"] is True
-    assert "greenhouse-02 killed, to come back" in ended.out
-    assert "greenhouse-02 is back, from its disk" in ended.out
+    assert "greenhouse-02 killed, to come back" in ended.err
+    assert "greenhouse-02 is back, from its disk" in ended.err
 
 
 @pytest.mark.processes

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_few_seeds(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "0:4", "--jobs", "1")
-    assert (ended.code, ended.out) == (0, "")
+    assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[-1].startswith("4 seeds, ")
     assert lines[-1].endswith(" 0 failed")

@@ -149,7 +149,7 @@ def fleet(home: Path, sshd: Door) -> Iterator[FleetOf]:
 def test_five_peers_start_one_is_killed_and_comes_back_and_nothing_is_left(fleet: FleetOf, home: Path) -> None:
     up = fleet.do("up", "--wait", "60")
     assert up.returncode == 0, up.stderr
-    assert sorted(up.stderr.splitlines()) == [f"{name} on gateway: started" for name in NAMES]
+    assert sorted(up.stdout.splitlines()) == [f"{name} on gateway: started" for name in NAMES]
     before = fleet.peers()
     assert [(peer["status"], peer["restarts"]) for peer in before.values()] == [("running", 0)] * 5
     assert peers_alive(home) == {peer["pid"] for peer in before.values()}
@@ -157,7 +157,7 @@ def test_five_peers_start_one_is_killed_and_comes_back_and_nothing_is_left(fleet
 
     # A second time changes nothing.
     again = fleet.do("up")
-    assert sorted(again.stderr.splitlines()) == [f"{name} on gateway: unchanged" for name in NAMES]
+    assert sorted(again.stdout.splitlines()) == [f"{name} on gateway: unchanged" for name in NAMES]
     assert peers_alive(home) == {peer["pid"] for peer in before.values()}
     os.kill(before["meter-3"]["pid"], signal.SIGKILL)
     try:
@@ -173,7 +173,7 @@ def test_five_peers_start_one_is_killed_and_comes_back_and_nothing_is_left(fleet
     assert len(lives) == 2
 
     down = fleet.do("down")
-    assert (down.returncode, down.stderr) == (0, "gateway: 5 peers have left\n")
+    assert (down.returncode, down.stdout) == (0, "gateway: 5 peers have left\n")
     until(lambda: processes_alive(home) == {} or list(processes_alive(home).values()) == ["log"])  # sshd's own
     told = fleet.do("status", "--json")
     assert told.returncode == 3
@@ -203,10 +203,10 @@ def test_a_host_that_cannot_be_reached_is_one_line_and_stops_no_other(fleet: Fle
     fleet.inventory.write_text(four_elsewhere + far)
     up = fleet.do("up", "--wait", "0")
     assert up.returncode == 3
-    lines = sorted(up.stderr.splitlines())
-    assert lines[0].startswith("error: elsewhere: ssh 127.0.0.1 failed: ")
-    assert "Connection refused" in lines[0]
-    assert lines[1:] == ["meter-5 on gateway: started; not ready yet"]
+    (line,) = up.stderr.splitlines()
+    assert line.startswith("error: elsewhere: ssh 127.0.0.1 failed: ")
+    assert "Connection refused" in line
+    assert up.stdout.splitlines() == ["meter-5 on gateway: started; not ready yet"]
     status = json.loads(fleet.do("status", "--json").stdout)
     assert [peer["status"] for peer in status["peers"].values()] == ["unreachable"] * 4 + ["starting"]
 
@@ -229,5 +229,5 @@ def test_a_host_that_cannot_be_reached_is_one_line_and_stops_no_other(fleet: Fle
     assert errors["elsewhere"].endswith("(no longer in the inventory: if it is gone for good, --forget elsewhere)")
     assert "expected one of elsewhere" in fleet.do("up", "--wait", "0", "--forget", "nowhere").stderr
     again = fleet.do("up", "--wait", "0", "--forget", "elsewhere")
-    assert again.stderr.startswith("meter-1 on local: unchanged")
+    assert again.stdout.startswith("meter-1 on local: unchanged")
     until(lambda: not processes_alive(home / "far end"))

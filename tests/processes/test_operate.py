@@ -129,7 +129,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
 def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     fleet.until_alive("b", "c")
     assert "z" in {m["name"]: m["why"] for m in fleet.json("peers")["views"][0]["members"]}
-    matrix = fleet.run("peers", "--peer", "a", "--peer", "b").err
+    matrix = fleet.run("peers", "--peer", "a", "--peer", "b").out
     assert "nobody has told its address yet" in matrix
 
     # A job from its beginning to its end, asked over the network and on the device.
@@ -173,7 +173,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
         "submit", "llf-cm", "--clusters", "3", "--tol", "0", "--max-rounds", "100000", "--missing", "all", "--roster",
         "a,b,c",
     ).out.strip()  # fmt: skip
-    assert "llf-cm, round" in fleet.run("watch", slow, "--within", "0.5", code=3).err
+    assert "llf-cm, round" in fleet.run("watch", slow, "--within", "0.5", code=3).out
     (standing,) = [told for told in fleet.json("jobs")["jobs"] if told["job"] == slow]
     assert standing["absent"] == ["c"]
     fleet.start("c")
@@ -209,7 +209,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     assert "is it running?" in fleet.run("status", code=3).err
     fleet.start("a")
     fleet.until_alive("b", "c")
-    assert fleet.run("jobs", "--peer", "b").err  # who was away hears that the series is over
+    assert fleet.run("jobs", "--peer", "b").out  # who was away hears that the series is over
 
     # What is wrong is said in one line.
     for words, code, line in [

@@ -84,6 +84,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(browser: Any, page: Path) -> list[str]:
     """Open a page with no network, and return which addresses it asked for."""
+    browser.get("about:blank")  # what the browser shows at first has asked for all that it wants then
     browser.get_log("browser")
     browser.get_log("performance")
     browser.execute_cdp_cmd("Network.enable", {})

@@ -106,8 +106,8 @@ def test_a_failing_seed_tells_the_command_that_replays_it(capfd: pytest.CaptureF
         [sys.executable, "-m", *command.split()], capture_output=True, text=True, timeout=100, check=False
     )
     assert ran.returncode == 1, ran.stderr
-    assert command in " ".join(ran.stderr.split())
-    assert "S8: " in ran.stderr
+    assert command in " ".join(ran.stdout.split())
+    assert "S8: " in ran.stdout
 
 
 class TestRepetition:
