@@ -28,6 +28,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/l
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.slow,
+    pytest.mark.xdist_group("sshd"),  # one after the other: who takes /run/sshd away again would take it from all
     pytest.mark.skipif(
         SSHD is None or shutil.which("ssh") is None,
         reason="no sshd here: apt-get install openssh-server openssh-client",
