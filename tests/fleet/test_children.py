@@ -41,6 +41,14 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
+@pytest.mark.xdist_group("alone")
+def test_tests_of_a_group_stay_together(request: pytest.FixtureRequest) -> None:
+    """A version of pytest for which pytest-xdist keeps no groups says nothing, and tests meet each other's ports."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("tests are told apart by groups with --dist loadgroup only")
+    assert request.node.nodeid.endswith("@alone")
+
+
 @pytest.mark.xdist_group("ports")  # two of them look at the same places on purpose
 class TestReservedPorts:
     def test_are_different_and_a_peer_can_listen_again_and_again(self, reserve: Callable[[int], ReservedPorts]) -> None:
