@@ -13,7 +13,6 @@ none always. Lines of one device may overlap. ``#`` at the beginning of a line m
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,11 +21,11 @@ from typing import Final
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Rest
 from p2pclust.scenario.fleet_keys import FleetSpec
+from p2pclust.topology.plans import plan_rows
 
 __all__ = ["longest_sleep_s", "make_rests", "read_availability", "refuse_without_devices"]
 
 _HEADER: Final = ["device", "from_s", "to_s"]
-_BYTES_MAX: Final = 64 * 2**20
 
 _Times = tuple[tuple[float, float], ...]
 
@@ -91,7 +90,7 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
     {'ship-01': ((0.0, 60.0),), 'ship-02': ((0.0, 90.0),)}
     """
     found: dict[str, list[tuple[float, float]]] = {}
-    for number, row in _rows(file):
+    for number, row in plan_rows(file, _HEADER, "the times at which devices are there"):
         if len(row) != len(_HEADER):
             raise UsageError(f"{file}: line {number}: {len(row)} values: expected {','.join(_HEADER)}")
         names = [name for name, group in groups.items() if row[0] in (name, group)]
@@ -144,23 +143,3 @@ def _seconds(file: Path, number: int, text: str) -> float:
     if not (math.isfinite(seconds) and seconds >= 0):
         raise UsageError(f"{file}: line {number}: {text!r}: expected a number of seconds from 0")
     return seconds
-
-
-def _rows(file: Path) -> list[tuple[int, list[str]]]:
-    """Return the lines that are neither empty, comments, nor the header, with their numbers."""
-    try:
-        if file.stat().st_size > _BYTES_MAX:
-            raise UsageError(f"{file}: more than {_BYTES_MAX >> 20} MiB: expected the times at which devices are there")
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
-    said = [(number, text) for number, text in enumerate(lines, 1) if text.strip() and not text.startswith("#")]
-    rows = [(number, [value.strip() for value in next(csv.reader([text]))]) for number, text in said]
-    if not rows or rows[0][1] != _HEADER:
-        number = rows[0][0] if rows else 1
-        raise UsageError(f"{file}: line {number}: expected the header {','.join(_HEADER)}")
-    return rows[1:]

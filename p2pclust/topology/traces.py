@@ -15,18 +15,18 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.topology.overlay import Overlay, shown, unknown
+from p2pclust.topology.plans import plan_rows
 
 __all__ = ["LinkChange", "links_after", "read_trace", "write_trace"]
 
 _HEADER: Final = ["seconds", "from", "to", "link"]
-_BYTES_MAX: Final = 64 * 2**20
 _UP: Final = {"up": True, "down": False}
 
 
@@ -87,7 +87,7 @@ def read_trace(path: str | os.PathLike[str], overlay: Overlay) -> tuple[LinkChan
     file = Path(path)
     found: list[LinkChange] = []
     links, before = dict.fromkeys(overlay.links), 0.0
-    for line, row in _rows(file):
+    for line, row in plan_rows(file, _HEADER, "a trace of links"):
         try:
             change = _change(row, overlay.names)
             if change.seconds < before:
@@ -150,32 +150,6 @@ def _apply(change: LinkChange, links: dict[tuple[str, str], None]) -> None:
         links[pair] = None
     else:
         del links[pair]
-
-
-def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines that are neither empty, comments, nor the header, with their numbers."""
-    try:
-        if file.stat().st_size > _BYTES_MAX:
-            raise UsageError(f"{file}: more than {_BYTES_MAX >> 20} MiB: expected a trace of links")
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
-    headed = False
-    for number, text in enumerate(lines, start=1):
-        if not text.strip() or text.startswith("#"):
-            continue
-        row = [value.strip() for value in next(csv.reader([text]))]
-        if headed:
-            yield number, row
-        elif row != _HEADER:
-            raise UsageError(f"{file}: line {number}: expected the header {','.join(_HEADER)}")
-        headed = True
-    if not headed:
-        raise UsageError(f"{file}: line 1: expected the header {','.join(_HEADER)}")
 
 
 def _change(row: Sequence[str], names: tuple[str, ...]) -> LinkChange:

@@ -1,0 +1,70 @@
+"""Files of what happens when: CSV with a header, empty lines, and comments; of links, and of devices that come and go."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from p2pclust.errors import UsageError
+
+__all__ = ["plan_rows"]
+
+_BYTES_MAX: Final = 64 * 2**20
+
+
+def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines that are neither empty, comments, nor the header, with their numbers.
+
+    Parameters
+    ----------
+    file : Path
+    header : sequence of str
+        What the first of them must be.
+    what : str
+        What such a file holds, for whoever names a huge one by mistake.
+
+    Yields
+    ------
+    number : int
+        Of the line in the file, from 1.
+    row : list of str
+        Its values, without the blanks around them.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or its header is another one.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory:
+    ...     file = Path(directory) / "plan.csv"
+    ...     _ = file.write_text("# two passes\\nship,from_s\\na, 1\\n\\nb,2\\n")
+    ...     list(plan_rows(file, ["ship", "from_s"], "passes"))
+    [(3, ['a', '1']), (5, ['b', '2'])]
+    """
+    try:
+        if file.stat().st_size > _BYTES_MAX:
+            raise UsageError(f"{file}: more than {_BYTES_MAX >> 20} MiB: expected {what}")
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise UsageError(f"{file}: no such file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
+    headed = False
+    for number, text in enumerate(lines, start=1):
+        if not text.strip() or text.startswith("#"):
+            continue
+        row = [value.strip() for value in next(csv.reader([text]))]
+        if headed:
+            yield number, row
+        elif row != list(header):
+            raise UsageError(f"{file}: line {number}: expected the header {','.join(header)}")
+        headed = True
+    if not headed:
+        raise UsageError(f"{file}: line 1: expected the header {','.join(header)}")
