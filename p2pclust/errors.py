@@ -13,7 +13,7 @@ Any other exception that leaves the library is a bug.
 
 from __future__ import annotations
 
-__all__ = ["DataError", "FleetError", "P2PClustError", "UsageError", "WireError"]
+__all__ = ["DataError", "FleetError", "LeftOutWarning", "P2PClustError", "UsageError", "WireError"]
 
 
 class P2PClustError(Exception):
@@ -43,3 +43,7 @@ class WireError(P2PClustError):
 
     Never raised to a person: the receiver drops the message, counts it, and goes on.
     """
+
+
+class LeftOutWarning(UserWarning):
+    """The result is without the rows of some peers: they did not fit, or a privacy gate held them."""

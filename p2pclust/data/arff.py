@@ -10,8 +10,9 @@ import re
 from pathlib import Path
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, Table
+from p2pclust.data.table import Choice, Table, unreadable
 from p2pclust.errors import DataError
+from p2pclust.files import regular
 
 __all__ = ["read_arff"]
 
@@ -46,10 +47,9 @@ def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = regular(file).read_text(encoding="utf-8-sig")
     except OSError as error:
-        what = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise DataError(f"{file}: {what}") from error
+        raise DataError(unreadable(file, error)) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
     lines = text.splitlines()

@@ -24,7 +24,9 @@ from p2pclust.data.catalogue import ENTRIES, Entry, Remote, canonical, find
 from p2pclust.data.convert import convert
 from p2pclust.data.npz import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
+from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
+from p2pclust.files import regular
 
 __all__ = ["Fetched", "OnProgress", "fetch"]
 
@@ -118,6 +120,10 @@ def _given(entry: Entry, given: Path) -> list[Path]:
     """Return the files of an entry from where a person put them, checked where a checksum is known."""
     if not given.exists():
         raise DataError(f"{given}: no such file or folder")
+    try:
+        regular(given)
+    except OSError as error:
+        raise DataError(unreadable(given, error)) from error
     if not entry.files:
         return [given]
     if not given.is_dir() and len(entry.files) > 1:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
+from p2pclust.files import regular
 
 __all__ = ["shape_of", "write_npz"]
 
@@ -54,7 +55,7 @@ def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o6
 def shape_of(file: Path) -> tuple[int, ...]:
     """Return the shape of ``X`` in an NPZ file from its header alone; empty if it cannot be told."""
     try:
-        with zipfile.ZipFile(file) as archive, archive.open("X.npy") as array:
+        with zipfile.ZipFile(regular(file)) as archive, archive.open("X.npy") as array:
             version = np.lib.format.read_magic(array)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             return tuple(int(size) for size in read(array)[0])

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.table import Choice, Titles, codes, finished
+from p2pclust.data.table import Choice, Titles, codes, finished, unreadable
 from p2pclust.errors import DataError, UsageError
+from p2pclust.files import regular
 
 __all__ = ["read_parquet"]
 
@@ -32,8 +33,10 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
         If pyarrow is not installed.
     """
     file, choice = Path(path), choice or Choice()
-    if not file.is_file():
-        raise DataError(f"{file}: {'cannot be read (Is a directory)' if file.is_dir() else 'no such file'}")
+    try:
+        regular(file).open("rb").close()  # pyarrow waits for a pipe, and says less
+    except OSError as error:
+        raise DataError(unreadable(file, error)) from error
     try:
         import pyarrow  # noqa: PLC0415 - an extra
         import pyarrow.parquet  # noqa: PLC0415

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, is_number
+from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, is_number, unreadable
 from p2pclust.errors import DataError
+from p2pclust.files import regular
 
 __all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_folder", "read_npy", "read_npz"]
 
@@ -81,7 +82,7 @@ def read(
     try:
         is_folder, is_there = file.is_dir(), file.exists()
     except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise DataError(_unreadable(file, error)) from error
+        raise DataError(unreadable(file, error)) from error
     if is_folder:
         return read_folder(file, choice)
     suffix = file.suffix.lower()
@@ -239,7 +240,7 @@ def _csv(file: Path) -> Table:
     lines: list[int] = []
     rows: list[list[str]] = []
     try:
-        with file.open(encoding="utf-8-sig", newline="") as text:
+        with regular(file).open(encoding="utf-8-sig", newline="") as text:
             first = text.readline()
             text.seek(0)
             delimiter = max(",;\t", key=first.count)  # max() keeps the first of equals: the comma.
@@ -249,7 +250,7 @@ def _csv(file: Path) -> Table:
                     lines.append(reader.line_num)
                     rows.append([cell.strip() for cell in row])
     except OSError as error:
-        raise DataError(_unreadable(file, error)) from error
+        raise DataError(unreadable(file, error)) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
     except csv.Error as error:
@@ -272,10 +273,11 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
     titles: tuple[str, ...] = ()
     if names is not None and names.dtype.kind == "U" and X.ndim == 2 and names.shape == X.shape[1:]:
         titles = tuple(str(name) for name in names)
-    if choice.columns is not None and X.ndim == 2:
+    if X.ndim == 2:
         columns = Titles(file, titles, X.shape[1])
         kept, _, _ = columns.chosen(choice)
-        X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
+        if choice.columns is not None:
+            X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
     return finished(file, X, choice, y=arrays.get("y"), group=arrays.get("group"), id=arrays.get("id"), titles=titles)
 
 
@@ -283,7 +285,7 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a NumPy file by name; one without names is called by the first name wanted."""
     try:
         # Opened here: numpy leaves it open when it finds the archive damaged. Its warning is about the age of a file.
-        with file.open("rb") as content, warnings.catch_warnings():
+        with regular(file).open("rb") as content, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             loaded = np.load(content, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
@@ -299,16 +301,10 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     except MemoryError as error:
         raise DataError(f"{file}: says that it holds more than fits into memory: it is damaged, or split it") from error
     except OSError as error:
-        raise DataError(_unreadable(file, error)) from error
+        raise DataError(unreadable(file, error)) from error
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):  # numpy returns what is no array as bytes
             raise DataError(f"{file}: damaged or not a NumPy file ({name} is no array)")
     if wanted[0] not in arrays:
         raise DataError(f"{file}: no array {wanted[0]!r}: it holds {found}")
     return arrays
-
-
-def _unreadable(file: Path, error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"{file}: no such file"
-    return f"{file}: cannot be read ({error.strerror or error})"

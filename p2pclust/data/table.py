@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
 
-__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "is_number"]
+__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "is_number", "unreadable"]
 
 Column = str | int
 
@@ -166,20 +166,39 @@ class Titles:
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
     def chosen(self, choice: Choice) -> tuple[list[int], int | None, int | None]:
-        """Return the indices of the features, of the label and of the group."""
+        """Return the indices of the features, of the label and of the group.
+
+        Raises
+        ------
+        DataError
+            If one of them is not there, is wanted twice, or two features have one name.
+        """
         label = None if choice.label_column is None else self.find("label_column", choice.label_column)
         group = None if choice.group_column is None else self.find("group_column", choice.group_column)
         if choice.columns is None:
-            return [i for i in range(self.width) if i not in (label, group)], label, group
-        features: list[int] = []
-        for column in choice.columns:
-            index = self.find("columns", column)
-            if index in features:
-                raise DataError(f"{self.file}: columns: {column!r} is named twice")
-            if index in (label, group):
-                raise DataError(f"{self.file}: columns: {column!r} is the label or group column: no feature")
-            features.append(index)
+            features = [i for i in range(self.width) if i not in (label, group)]
+        else:
+            features = []
+            for column in choice.columns:
+                index = self.find("columns", column)
+                if index in features:
+                    raise DataError(f"{self.file}: columns: {column!r} is named twice")
+                if index in (label, group):
+                    raise DataError(f"{self.file}: columns: {column!r} is the label or group column: no feature")
+                features.append(index)
+        self._check_distinct(features)
         return features, label, group
+
+    def _check_distinct(self, features: Sequence[int]) -> None:
+        """Refuse two features of one name: nobody could tell them apart, and often one is the other once more."""
+        known: dict[str, int] = {}
+        for index in features:
+            first = known.setdefault(self.title(index), index)
+            if first != index:
+                raise DataError(
+                    f"{self.file}: columns {first + 1} and {index + 1} are both called "
+                    f"{_short(self.title(index))!r}: rename one of them, or choose one by its number"
+                )
 
 
 @dataclass(frozen=True)
@@ -299,6 +318,13 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def unreadable(file: Path, error: OSError) -> str:
+    """Say in one line why a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return f"{file}: no such file"
+    return f"{file}: cannot be read ({error.strerror or error})"
 
 
 def _is_finite(cell: str) -> bool:

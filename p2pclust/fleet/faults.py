@@ -20,6 +20,7 @@ __all__ = [
     "Fault",
     "comes",
     "damage_of",
+    "goes_on",
     "heals",
     "late",
     "reaches",
@@ -145,6 +146,19 @@ def comes(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
     """Whether a device that is not there will be started at a second that is still to come."""
     planned = (fault for number, fault in enumerate(faults) if number not in struck and fault.seconds is not None)
     return any(fault.do == "join" and name in fault.who for fault in planned)
+
+
+def goes_on(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
+    """Whether a device that stands still will be woken up, or started again, at a second that is still to come.
+
+    Examples
+    --------
+    >>> plan = [Fault("pause", ("a",), seconds=1.0), Fault("resume", ("a",), seconds=9.0)]
+    >>> goes_on(plan, [0], "a"), goes_on(plan, [0, 1], "a")
+    (True, False)
+    """
+    planned = (fault for number, fault in enumerate(faults) if number not in struck and fault.seconds is not None)
+    return any(fault.do in ("resume", "restart") and name in fault.who for fault in planned)
 
 
 def joins(faults: Iterable[Fault]) -> bool:

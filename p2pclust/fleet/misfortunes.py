@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.fleet.children import Child
-from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, reaches, unfired
+from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, goes_on, heals, late, reaches, unfired
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.timing import preset
@@ -161,11 +161,17 @@ class Misfortunes:
 
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
-        if name in self.revoked:
+        if name in self.revoked or self._still(name):
             return False
         if self._children[name].alive or name in self.returning or name in self.joining:
             return True
         return comes(self._spec.faults, self._struck(), name)
+
+    def _still(self, name: str) -> bool:
+        """Whether it stands still for good: nothing will wake it up."""
+        lives = self._children[name].alive and name not in self.returning
+        endless = lives and self._paused_until.get(name) == float("inf")
+        return endless and not goes_on(self._spec.faults, self._struck(), name)
 
     def cut_off(self, name: str, finished: Sequence[str]) -> bool:
         """Whether a peer can never hear of the end from those that finished: no way is left, and none will be again."""
@@ -233,7 +239,7 @@ class Misfortunes:
                 child.signal(signal.SIGSTOP)
                 self._note_pause(fault, name)
             case "resume":
-                self.paused.pop(name, None)
+                self._go_on(name)
                 child.signal(signal.SIGCONT)
             case "leave":
                 self._ending[name] = None
@@ -350,7 +356,7 @@ class Misfortunes:
         self.joining.pop(name, None)
 
     async def _begin(self, name: str) -> None:
-        self.paused.pop(name, None)
+        self._go_on(name)
         self._ending.pop(name, None)
         child, links = self._children[name], self._links
         found = {} if links is None else dict(links[name])
@@ -364,17 +370,22 @@ class Misfortunes:
 
     def _note_pause(self, fault: Fault, name: str) -> None:
         self.paused[name] = None
+        ends = float("inf") if fault.for_s is None else self._now() + fault.for_s
+        self._paused_until[name] = max(self._paused_until.get(name, 0.0), ends)
         if fault.for_s is not None:
-            self._paused_until[name] = max(self._paused_until.get(name, 0.0), self._now() + fault.for_s)
             self._soon(self._resume(name, fault.for_s))
 
     async def _resume(self, name: str, for_s: float) -> None:
         await _pass(for_s)
-        if self._now() < self._paused_until[name] - 1e-3:
-            return  # it was paused for longer meanwhile
-        self.paused.pop(name, None)
+        if self._now() < self._paused_until.get(name, float("inf")) - 1e-3:
+            return  # meanwhile it was paused for longer, or goes on already
+        self._go_on(name)
         self._children[name].signal(signal.SIGCONT)
         self._record.take(self._now(), name, "resumed", {})
+
+    def _go_on(self, name: str) -> None:
+        self.paused.pop(name, None)
+        self._paused_until.pop(name, None)
 
     # -- links --------------------------------------------------------------------------------------------------------
 

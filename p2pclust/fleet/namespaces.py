@@ -8,7 +8,6 @@ gone.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
@@ -23,6 +22,7 @@ from typing import Any, Final
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet.processes import ProcessFleet
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent, PeerSpec
+from p2pclust.fleet.to_the_end import run_to_the_end
 
 __all__ = ["DeviceNetwork", "carry_out", "remove_leftovers", "require"]
 
@@ -51,7 +51,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
         network = stack.enter_context(DeviceNetwork(sorted(peer.name for peer in spec.peers)))
-        return asyncio.run(_NamespaceFleet(spec, directory, on_event, network).run())
+        return run_to_the_end(_NamespaceFleet(spec, directory, on_event, network).run())
 
 
 def require() -> None:

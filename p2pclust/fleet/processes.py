@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
-import numpy as np
 
 from p2pclust.errors import FleetError
+from p2pclust.fleet import folders
 from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.faults import joins
 from p2pclust.fleet.forking import ForkServer
 from p2pclust.fleet.loads import Loads
 from p2pclust.fleet.misfortunes import Misfortunes
-from p2pclust.fleet.process_devices import ProcessDevices, device_settings
+from p2pclust.fleet.process_devices import ProcessDevices
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
+from p2pclust.fleet.to_the_end import run_to_the_end
 from p2pclust.peer.timing import preset
 from p2pclust.protocols import engine
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
-from p2pclust.transport.keys import Throwaway, write_fleet
 
 __all__ = ["ProcessFleet", "carry_out", "preload"]
 
@@ -54,7 +54,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         directory = spec.directory
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
-        return asyncio.run(ProcessFleet(spec, directory, on_event).run())
+        return run_to_the_end(ProcessFleet(spec, directory, on_event).run())
 
 
 def preload(jobs: Sequence[JobRequest]) -> tuple[str, ...]:
@@ -124,7 +124,8 @@ class ProcessFleet:
         """Start all peers and wait until everybody sees everybody."""
         await self._server.start()
         names = sorted(peer.name for peer in self.spec.peers)
-        keys = self._write_keys()
+        keys = self._directory / "keys"
+        self.misfortunes.keys = folders.write_keys(self.spec, keys)
         addresses = self._addresses(names)
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
             self._sees[peer.name] = {}
@@ -146,50 +147,11 @@ class ProcessFleet:
         self._ports = ReservedPorts(len(names))
         return {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
 
-    def _write_keys(self) -> Path:
-        """Make the keys of this run; a stranger has those of a fleet of its own, on whose roster it put all the others."""
-        directory = self._directory / "keys"
-        fleet = Throwaway(sorted(peer.name for peer in self.spec.peers if peer.enrolled))
-        write_fleet(directory, fleet.roster, fleet.bundles)
-        for peer in self.spec.peers:
-            if not peer.enrolled:
-                own = Throwaway([peer.name])
-                write_fleet(directory / peer.name, own.claim(fleet.roster), own.bundles)
-        self.misfortunes.keys = fleet
-        return directory
-
     def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
-        known = [name for name in addresses if name != peer.name and name not in self._strangers]
-        if not peer.enrolled:
-            keys /= peer.name
+        """What the process of this peer is told; other backends tell more."""
         directory = self._directory / peer.name
         directory.mkdir(parents=True, exist_ok=True)
-        np.save(directory / "data.npy", peer.X, allow_pickle=False)
-        beside = {}
-        for what, values in (("ids", peer.ids), ("centers", peer.centers), ("labels", peer.labels)):
-            if values is not None:
-                np.save(directory / f"{what}.npy", values, allow_pickle=False)
-                beside[what] = str(directory / f"{what}.npy")
-        return (
-            {
-                "name": peer.name,
-                "listen": addresses[peer.name],
-                "join": {name: addresses[name] for name in known},
-                "overlay": self.spec.overlay,
-                "partial_view": self.spec.partial_view,
-                "bundle": str(keys / f"{peer.name}.bundle"),
-                "roster": str(keys / "roster.json"),
-                "data": str(directory / "data.npy"),
-                "state_dir": str(directory / "state"),
-                "timing": self.spec.timing,
-                "fitness": peer.fitness,
-                "faults": self.misfortunes.armed(peer.name),
-                "control": "stdio",
-                "n_clusters": peer.n_clusters,
-            }
-            | beside
-            | device_settings(self.spec, peer)
-        )
+        return folders.settle_in(self.spec, peer, directory, keys, addresses, self.misfortunes.armed(peer.name))
 
     def _all_linked(self) -> bool:
         return not self._apart()
@@ -230,9 +192,46 @@ class ProcessFleet:
     async def submit(self, request: JobRequest) -> JobRecord:
         """Hand in a job at the first peer and wait until a majority has synced it."""
         before = set(self.record.jobs)
-        own = {name: child for name, child in self.children.items() if self._belongs(name)}
-        await self._until(lambda: any(map(self._answers, own)), self.spec.give_up_s)  # or all are asleep
-        by = next(child for child in own.values() if self._answers(child.name) or child.alive)
+
+        def answered() -> bool:
+            return bool(set(self.record.jobs) - before or self.record.refused)
+
+        by = await self._hand_in(request)
+        if not before:
+            self.misfortunes.plan()
+            self.devices.plan()
+        await self._until(answered, _ANSWER_S)
+        if self.record.refused and self._returning():  # a majority may be on its way back: then it is taken
+            await self._until(lambda: not self._returning(), self.spec.give_up_s)
+            self.record.refused = ""
+            by = await self._hand_in(request)
+            await self._until(answered, _ANSWER_S)
+        new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
+        if not new:
+            why = f"refused the job: {self.record.refused}" if self.record.refused else "does not answer"
+            raise FleetError(f"{by.name} {why}")
+        new[0].tolerance = request.tolerance or None
+        # A fault may strike meanwhile: then whoever waits for the end of the job finds out what became of it.
+        await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
+        return new[0]
+
+    def _returning(self) -> bool:
+        """Whether somebody is being started again, or is back and not yet known to the others."""
+        return bool(self.misfortunes.returning) or not self._all_linked()
+
+    async def _hand_in(self, request: JobRequest) -> Child:
+        """Hand in a job at the first peer that answers.
+
+        Where all are being started again, all of them are waited for; where all are away or asleep, one of them.
+        """
+        own = [name for name in self.children if self._belongs(name)]
+        if self.misfortunes.returning and not any(map(self._answers, own)):
+            # The first two that are back could be a majority, and take the job without the others.
+            await self._until(lambda: not self._returning(), self.spec.give_up_s)
+        await self._until(lambda: any(map(self._answers, own)) or not any(map(self._counts, own)), self.spec.give_up_s)
+        by = next((self.children[name] for name in own if self._answers(name)), None)
+        if by is None:
+            raise FleetError("no peer is awake to hand the job to")
         by.tell(
             {
                 "do": "submit",
@@ -248,18 +247,7 @@ class ProcessFleet:
                 "ticks": request.ticks,
             }
         )
-        if not before:
-            self.misfortunes.plan()
-            self.devices.plan()
-        await self._until(lambda: bool(set(self.record.jobs) - before or self.record.refused), _ANSWER_S)
-        new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
-        if not new:
-            why = f"refused the job: {self.record.refused}" if self.record.refused else "does not answer"
-            raise FleetError(f"{by.name} {why}")
-        new[0].tolerance = request.tolerance or None
-        # A fault may strike meanwhile: then whoever waits for the end of the job finds out what became of it.
-        await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
-        return new[0]
+        return by
 
     async def finish(self, job: JobRecord, mathematics: Job | None = None) -> str:
         """Wait until everybody who lives has finished; returns why that cannot be, or nothing."""

@@ -22,7 +22,9 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 
 __all__ = ["carry_out"]
 
@@ -120,10 +122,14 @@ class _SimulatedFleet:
 
     def _all_linked(self) -> bool:
         """Whether all that were started and still run see each other."""
+        if joins(self._spec.faults):
+            return self._here_linked()
+        # Asked after every event: the first that does not see all settles it.
+        own = (peer for name, peer in self._world.peers.items() if self._misfortunes.belongs(name))
+        return all(peer.core is not None and peer.core.membership.all_here() for peer in own)
+
+    def _here_linked(self) -> bool:
         peers = self._world.peers
-        if not joins(self._spec.faults):  # asked after every event: the first that does not see all settles it
-            own = (peer for name, peer in peers.items() if self._misfortunes.belongs(name))
-            return all(peer.core is not None and peer.core.membership.all_here() for peer in own)
         here = [name for name, peer in peers.items() if peer.core is not None and self._misfortunes.belongs(name)]
         seen = [core.membership for name in here if (core := peers[name].core) is not None]
         return all(membership.present(name) for membership in seen for name in here)
@@ -135,6 +141,23 @@ class _SimulatedFleet:
 
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
+        by = self._hand_in(request, before)
+        if self._record.refused and self._returning():  # a majority may be on its way back: then it is taken
+            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: not self._returning())
+            self._record.refused = ""
+            by = self._hand_in(request, before)
+        new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
+        if not new:
+            why = f"refused the job: {self._record.refused}" if self._record.refused else "does not answer"
+            raise FleetError(f"{by.name} {why}")
+        new[0].tolerance = request.tolerance or None
+        return new[0]
+
+    def _hand_in(self, request: JobRequest, before: set[str]) -> Peer:
+        """Hand in a job at the first peer that is awake, and wait for its answer."""
+        if self._misfortunes.returning and all(peer.core is None for peer in self._world.peers.values()):
+            # The first two that are back could be a majority, and take the job without the others.
+            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: not self._returning())
         by = self._devices.awake_one(self._misfortunes.belongs)
         data = msgpack.packb(request.job.to_dict())
         event = Submit(
@@ -145,12 +168,11 @@ class _SimulatedFleet:
         self._world.step(by, event)
         if not self._answered(before):  # it asks first who everybody is
             self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
-        new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
-        if not new:
-            why = f"refused the job: {self._record.refused}" if self._record.refused else "does not answer"
-            raise FleetError(f"{by.name} {why}")
-        new[0].tolerance = request.tolerance or None
-        return new[0]
+        return by
+
+    def _returning(self) -> bool:
+        """Whether somebody is being started again, or is back and not yet known to the others."""
+        return bool(self._misfortunes.returning) or not self._here_linked()
 
     def _answered(self, before: set[str]) -> bool:
         """Whether the peer that a job was handed in at has taken it, or refused it."""

@@ -14,7 +14,9 @@ from p2pclust.fleet.power import Use, modelled_cpu_s
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.effects import Compute, Effect
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 
 __all__ = ["VirtualDevices"]
 
@@ -88,7 +90,7 @@ class VirtualDevices:
         return self._devices.gone(name)
 
     def awake_one(self, belongs: Callable[[str], bool] = bool) -> Peer:
-        """Return a peer of the fleet to hand a job to; where all sleep, let time pass until one wakes up.
+        """Return a peer of the fleet to hand a job to; where all sleep or are away, let time pass until one is there.
 
         Raises
         ------
@@ -97,8 +99,8 @@ class VirtualDevices:
         """
 
         def awake() -> list[Peer]:
-            peers = self._world.peers.values()
-            return [peer for peer in peers if peer.core is not None and not peer.asleep and belongs(peer.name)]
+            here = [peer for peer in self._world.peers.values() if peer.core is not None and belongs(peer.name)]
+            return [peer for peer in here if not peer.asleep and self._world.now >= peer.frozen_until]
 
         if not awake() and not self._world.run_until(self._world.now + self._spec.give_up_s, lambda: bool(awake())):
             raise FleetError("no peer is awake to hand the job to")

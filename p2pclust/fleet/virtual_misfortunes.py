@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, heals, late, reaches, revokes, unfired
+from p2pclust.fleet.faults import (
+    PAIR,
+    Cuts,
+    Damage,
+    Fault,
+    comes,
+    damage_of,
+    goes_on,
+    heals,
+    late,
+    reaches,
+    revokes,
+    unfired,
+)
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.damage import FirstUse
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.timing import preset
-from p2pclust.simulation.world import Peer, World, paper_roster
+from p2pclust.simulation.peer import Peer, paper_roster
+from p2pclust.simulation.world import World
 from p2pclust.topology.traces import LinkChange
 
 __all__ = ["VirtualMisfortunes"]
@@ -36,6 +50,8 @@ class VirtualMisfortunes:
         Enrolled devices that have not started yet.
     left : dict of str to None
         Who said good-bye and has not come back.
+    returning : dict of str to None
+        Who is down but will be back.
     revoked : dict of str to None
         Who is no longer on the fleet roster.
     damage : list of Damage
@@ -47,7 +63,7 @@ class VirtualMisfortunes:
         self._record = record
         self._world = world
         self._struck: dict[int, None] = {}
-        self._returning: dict[str, None] = {}
+        self.returning: dict[str, None] = {}
         self._aggregating: dict[bool, str] = {}  # of a submitted job, and of one within it
         self._cuts = Cuts(list(world.peers))
         self._ends_of_cuts = 0  # that are still to come by themselves
@@ -81,11 +97,17 @@ class VirtualMisfortunes:
 
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
-        if name in self.revoked:
+        if name in self.revoked or self.still(name):
             return False
-        if self._world.peers[name].core is not None or name in self._returning:
+        if self._world.peers[name].core is not None or name in self.returning:
             return True
         return comes(self._spec.faults, self._struck, name)
+
+    def still(self, name: str) -> bool:
+        """Whether it stands still for good: nothing will wake it up."""
+        peer = self._world.peers[name]
+        endless = peer.core is not None and peer.frozen_until > self._world.now + _FOREVER_S / 2
+        return endless and not goes_on(self._spec.faults, self._struck, name)
 
     def belongs(self, name: str) -> bool:
         """Whether the device is on the fleet roster."""
@@ -108,7 +130,7 @@ class VirtualMisfortunes:
 
     def _overlay(self) -> Mapping[str, tuple[str, ...]] | None:
         names = self._world.peers
-        return None if self._spec.overlay is None else {name: self._world.neighbours(name) for name in names}
+        return None if self._spec.overlay is None else {name: self._world.overlay.neighbours(name) for name in names}
 
     def unfired(self) -> tuple[str, ...]:
         """Return the faults that have not struck."""
@@ -209,16 +231,16 @@ class VirtualMisfortunes:
 
     def _end(self, fault: Fault, name: str, *, from_inside: bool) -> bool:
         world = self._world
-        if fault.do == "restart" and name not in self._returning:
+        if fault.do == "restart" and name not in self.returning:
             down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
-            self._returning[name] = None
+            self.returning[name] = None
             world.at(world.now + down_s, partial(self._start, name))
         if not from_inside:
             world.crash(name)
         return from_inside
 
     def _start(self, name: str) -> None:
-        self._returning.pop(name, None)
+        self.returning.pop(name, None)
         self.late.pop(name, None)
         self.left.pop(name, None)
         self._world.start(name)

@@ -94,7 +94,8 @@ def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bund
     """Where operators ask."""
     shell.version = str(config.get("version", ""))
     door = Door(
-        asyncio.get_running_loop(), links.context, Asked(shell).take, lambda reason: watch("malformed", {"reason": reason})
+        asyncio.get_running_loop(), links.context, Asked(shell).take,
+        lambda name, reason: watch("malformed", {"from": name, "reason": reason}),
     )  # fmt: skip
     try:
         door.open_here(Path(config["state_dir"]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p2pclust.errors import FleetError
+from p2pclust.peer.disk import failing
 
 __all__ = ["BlobFiles"]
 
@@ -74,7 +74,7 @@ class BlobFiles:
         self._directory = directory
         self._lock = threading.Lock()
         self._blobs: dict[bytes, _Blob] = {}
-        with self._told():
+        with failing(self._directory):
             if not directory.exists():
                 directory.mkdir(parents=True)
                 _sync(directory.parent)
@@ -103,7 +103,7 @@ class BlobFiles:
 
     def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
         """Keep one chunk; a crash may lose it. One that is here already is not written again."""
-        with self._lock, self._told():
+        with self._lock, failing(self._directory):
             blob = self._blobs.setdefault(digest, _Blob())
             if index in blob.places:
                 return
@@ -130,7 +130,7 @@ class BlobFiles:
         with self._lock:
             if digest in self._blobs and self._blobs[digest].whole and self._blobs[digest].synced:
                 return
-        with self._told():
+        with failing(self._directory):
             path, made = self._path(digest), _Blob()
             unfinished = path.with_suffix(_UNFINISHED)
             n_chunks = -(-len(data) // chunk_bytes)
@@ -156,7 +156,7 @@ class BlobFiles:
             if blob is None or blob.synced:
                 return
             end = blob.end
-        with self._told():
+        with failing(self._directory):
             _sync(self._path(digest))
             _sync(self._directory)
         with self._lock:
@@ -164,12 +164,12 @@ class BlobFiles:
 
     def chunk(self, digest: bytes, index: int) -> bytes | None:
         """One chunk, if it is here."""
-        with self._told(), self._opened(digest) as (fd, places):
+        with failing(self._directory), self._opened(digest) as (fd, places):
             return _read(fd, places[index]) if index in places else None
 
     def read(self, digest: bytes) -> Iterator[bytes]:
         """The chunks in order, up to the first that is not here."""
-        with self._told(), self._opened(digest) as (fd, places):
+        with failing(self._directory), self._opened(digest) as (fd, places):
             index = 0
             while index in places:
                 yield _read(fd, places[index])
@@ -177,7 +177,7 @@ class BlobFiles:
 
     def drop(self, digest: bytes) -> None:
         """Forget a blob. Whoever reads it reads on."""
-        with self._lock, self._told():
+        with self._lock, failing(self._directory):
             if self._blobs.pop(digest, None) is not None:
                 self._path(digest).unlink(missing_ok=True)
 
@@ -196,15 +196,6 @@ class BlobFiles:
         finally:
             if fd >= 0:
                 os.close(fd)
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say in words that the disk fails."""
-        try:
-            yield
-        except OSError as error:
-            why = f"{self._directory}: {error.strerror}"
-            raise FleetError(f"{why}; free some space, then start the peer again") from None
 
 
 def _found(path: Path) -> _Blob:

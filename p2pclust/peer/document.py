@@ -12,10 +12,11 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.timing import PRESETS
 from p2pclust.protocols.averaging import tolerance_flaw
 from p2pclust.protocols.push_sum import Links
 
-__all__ = ["CENSUS", "COLLECT", "MISSING", "Document", "Turn", "pack_links"]
+__all__ = ["CENSUS", "COLLECT", "MISSING", "Document", "Turn", "every_flaw", "pack_links"]
 
 #: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -25,6 +26,10 @@ COLLECT: Final = ("star", "tree", "gossip")
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/series.py).
 CENSUS: Final = b"census"
+
+#: Whoever follows hears with the next heartbeat at the latest that a turn is over: the slowest one of all presets, so that
+#: a document is good at every peer or at none. Turns in quicker succession would be a job without an end that nobody named.
+_LEAST_EVERY_S: Final = max(timing.heartbeat_s for timing in PRESETS.values())
 
 _MAX_PEERS: Final = 4096
 _FOREVER_S: Final = 1e9
@@ -45,8 +50,23 @@ class Turn:
     def __post_init__(self) -> None:
         if not 0 < len(self.series) <= _MAX_NAME or type(self.number) is not int or self.number < 0:
             raise UsageError("series: expected a name and a number from 0")
-        if type(self.every_s) is not float or not 0 < self.every_s < _FOREVER_S or type(self.fixed) is not bool:
-            raise UsageError(f"every_s = {self.every_s!r}: expected seconds above 0")
+        if type(self.every_s) is not float or type(self.fixed) is not bool:
+            raise UsageError("every_s and fixed: expected seconds, and true or false")
+        if flaw := every_flaw(self.every_s):
+            raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
+
+
+def every_flaw(every_s: float) -> str:
+    """Say why no job is repeated so long after each end, or return an empty string.
+
+    Examples
+    --------
+    >>> every_flaw(3600.0), every_flaw(1e-9)
+    ('', 'expected at least 1 s, and less than 1e+09 s')
+    """
+    if _LEAST_EVERY_S <= every_s < _FOREVER_S:
+        return ""
+    return f"expected at least {_LEAST_EVERY_S:g} s, and less than {_FOREVER_S:g} s"
 
 
 @dataclass(frozen=True)

@@ -109,12 +109,12 @@ class Door:
         Of the peer's links: its ZAP handler decides who may connect on TCP.
     on_question : callable
     on_malformed : callable
-        Told why a question could not be read.
+        Told whose question could not be read, and why.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, context: zmq.Context[zmq.Socket[bytes]], on_question: OnQuestion,
-        on_malformed: Callable[[str], None] = lambda reason: None,
+        on_malformed: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:  # fmt: skip
         self._loop = loop
         self._context = context
@@ -200,7 +200,7 @@ class _Entrance:
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, socket: zmq.Socket[bytes], who: Callable[[zmq.Frame], str],
-        on_question: OnQuestion, on_malformed: Callable[[str], None],
+        on_question: OnQuestion, on_malformed: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._loop = loop
         self._socket = socket
@@ -267,7 +267,7 @@ class _Entrance:
         try:
             number, verb, fields = read_question(frames)
         except WireError as error:
-            self._on_malformed(str(error))
+            self._on_malformed(name, str(error))
             asker.refuse(f"cannot read the question: {error}")
             return True
         self._on_question(Asker(self, head.bytes, number, name), verb, fields)

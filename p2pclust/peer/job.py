@@ -1,4 +1,4 @@
-"""One job at one peer: the door through which its messages come, and the follower's side of its rounds."""
+"""One job at one peer: the door through which its messages come, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.desk import Children, Desk
 from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Compute, Task
+from p2pclust.peer.effects import Task
 from p2pclust.peer.election import Election, Role
 from p2pclust.peer.events import Computed, Ref
-from p2pclust.peer.gathering import Gathering
+from p2pclust.peer.follower import Follower
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import (
@@ -30,8 +30,8 @@ from p2pclust.peer.messages import (
     StaleTerm,
     VoteReply,
 )  # fmt: skip
-from p2pclust.peer.rounds import Aggregating, Opened
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.peer.opened import Opened
+from p2pclust.peer.rounds import Aggregating
 
 __all__ = ["Job"]
 
@@ -52,17 +52,13 @@ class Job:
         self.document = document
         self.ledger = ledger
         self.id = document.id
-        self._me = document.index(context.me)
         self.election = Election(context, membership, document, ledger, self, fitness)
         self.desk = Desk(context, membership, blobs, document, children, note)
         self._children = children
         self._term: Aggregating | None = None
-        self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
-        self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
-        self._computing: dict[tuple[str, ...], Task] = {}
-        self._proposer = -1
-        self._gathering: Gathering | None = None  # this peer's place in the tree of the round
-        self._direct = (0, 0)  # the round for which the aggregator asked this peer itself
+        self._follower = Follower(
+            context, membership, blobs, document, ledger, self.election, self.desk, children, lambda: self._term
+        )  # fmt: skip
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
@@ -111,20 +107,14 @@ class Job:
             self._ctx.report("fenced", **self.document.told, peer=source, term=message.term, own_term=self.ledger.term)
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
-        if carrier == source or self._is_news(message):
+        if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)
-        if self._gathering is not None and message.term > self._gathering.opened.term:
-            self._leave_place()
+        self._follower.new_term(message.term)
         if isinstance(message, Open):
-            self._take_place(message)
-            self._on_open(source, message)
+            self._follower.take_place(message)
+            self._follower.on_open(source, message)
         else:
-            self._on_heartbeat(source, message)
-
-    def _is_news(self, message: Open | Heartbeat) -> bool:
-        """Whether what a peer of the tree hands on is new here: it asks again, long after the aggregator may be gone."""
-        here = (0, 0) if self._gathering is None else (self._gathering.opened.term, self._gathering.opened.round)
-        return (message.term, message.round) > max(self.ledger.register.position, here, self._direct)
+            self._follower.on_heartbeat(source, message)
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:
@@ -138,8 +128,8 @@ class Job:
         try:
             if self._term is not None:
                 self._term.on_partial(source, message)
-            elif self._gathering is not None and self._gathering.of(message.term, message.round, message.digest):
-                self._gathering.receive(source, message)
+            else:
+                self._follower.on_partial(source, message)
         except WireError as error:
             self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
 
@@ -152,17 +142,16 @@ class Job:
                 self._term.fire()
             case "close":
                 self._repeat_close()
-            case "gather" if self._gathering is not None:
-                self._gathering.fire()
+            case "gather":
+                self._follower.tick()
             # "desk" only wakes this peer: whatever happened, the desk is looked at after every step.
 
     def computed(self, event: Computed) -> None:
         """A task of this job ended."""
         if event.token[2] == "contribute":
-            self._on_contribution(event, self._computing.pop(event.token))
+            self._follower.contributed(event)
         elif event.token[2] == "add":
-            if self._gathering is not None:
-                self._gathering.added(event)
+            self._follower.added(event)
         elif self._term is not None and not self.ledger.finished:
             self._term.computed(event)
 
@@ -170,27 +159,20 @@ class Job:
         """A blob that somebody here may have waited for is complete."""
         if self._final is not None and self._final[1].digest == digest:
             self._on_close(*self._final)
-        if self._pending is not None and self._pending[1].digest == digest:
-            source, message = self._pending
-            self._pending = None
-            if not self.ledger.finished and message.term == self.ledger.term:
-                self._on_open(source, message)
+        self._follower.blob_ready(digest)
         if self._term is not None:
             self._term.blob_ready(digest)
-        elif self._gathering is not None:
-            self._gathering.blob_ready(digest)
+        else:
+            self._follower.part_ready(digest)
 
     def look(self) -> None:
         """Something happened at this peer: is all that the contribution wants on the desk now?"""
-        task = self.desk.look()
-        if task is not None:
-            self._compute(task)
+        self._follower.look()
 
     def revoked(self, name: str) -> None:
         """A roster peer was revoked."""
         self._unconfirmed.pop(name, None)
-        if self._pending is not None and self._pending[0] == name:
-            self._pending = None
+        self._follower.revoked(name)
         if self._final is not None and self._final[0] == name:
             self._final = None
         if not self.ledger.finished:
@@ -205,8 +187,7 @@ class Job:
         if self._term is not None:
             self._term.member_changed(name)
             return
-        if self._gathering is not None:
-            self._gathering.look()
+        self._follower.member_changed()
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
 
@@ -224,198 +205,31 @@ class Job:
             return self._term.phase, aggregator, self._term.waits_for()
         if not aggregator:
             return "electing", "", [name for name in roster if not self._membership.present(name)]
-        if self._pending is not None or self.desk.busy:
-            return "fetching", aggregator, []
-        return ("computing", aggregator, []) if self._computing else ("following", aggregator, [aggregator])
+        phase = self._follower.phase
+        return phase, aggregator, [aggregator] if phase == "following" else []
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, for this job; everything else that is large may go."""
+        opened = [] if self._term is None else self._term.blobs_in_use()
+        final = [] if self._final is None else [self._final[1].digest]
+        return self._follower.blobs_in_use() + final + opened + self.desk.blobs_in_use()
 
     def forget(self) -> None:
         """Nobody needs this job any more: leave no timer and no row behind."""
         self.election.stop()
-        self._leave_place()
+        self._follower.end()
         self.deposed()
         self.desk.forget()
         self._ctx.timers.cancel(("job", self.id, "close"))
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
 
-    def _take_place(self, message: Open) -> None:
-        """Take this peer's place in the tree that the message names, or be asked for itself."""
-        position, place = (message.term, message.round), self._gathering
-        here = (0, 0) if place is None else (place.opened.term, place.opened.round)
-        if not self.ledger.may_adopt(*position) or position < max(here, self._direct):
-            return  # it may come late, and before the blob of a newer state is here
-        if place is not None and here != position:
-            self._leave_place()
-        if not message.parents:
-            self._direct = position
-        elif place is not None and place.opened == message:
-            place.again()
-        elif len(message.parents) == len(self.document.roster):
-            self._leave_place()
-            try:
-                self._gathering = Gathering(
-                    self._ctx, self._membership, self._blobs, self.document, message, self._me
-                )  # fmt: skip
-            except WireError as error:
-                self._ctx.report("bad-tree", **self.document.told, reason=str(error))
-
-    def _leave_place(self) -> None:
-        if self._gathering is not None:
-            self._gathering.end()
-            self._gathering = None
-
-    # -- adopting and contributing ----------------------------------------------------------------------------------
-
-    def _on_open(self, source: str, message: Open) -> None:
-        register = self.ledger.register
-        if not self.ledger.may_adopt(message.term, message.round):
-            return  # an older message of this term, overtaken on the way
-        if not -1 <= message.proposer < len(self.document.roster):
-            return
-        self._proposer = message.proposer
-        held = register.ref is not None and register.ref.digest == message.digest
-        if held and register.position == (message.term, message.round):
-            self._answer()
-            return
-        if register.position == (message.term, message.round) and register.ref is not None:
-            self._ctx.report("contradiction", **self.document.told, peer=source, term=message.term, round=message.round)
-            return  # one term, one round, two states: no honest aggregator does that
-        ref = self._resolve(source, message)
-        if ref is None:
-            self._pending = (source, message)
-            return
-        self._pending = None
-        self._adopt(message.term, message.round, ref, final=message.final)
-
-    def _resolve(self, source: str, message: Open | Close) -> Ref | None:
-        """The state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
-        register = self.ledger.register
-        if register.ref is not None and register.ref.digest == message.digest:
-            return register.ref
-        if message.state:
-            if digest_of(message.state[0]) != message.digest:
-                self._ctx.report("corrupt", **self.document.told, peer=source)
-                return None
-            return Ref(message.digest, len(message.state[0]), message.state[0])
-        if self._blobs.has(message.digest):
-            return Ref(message.digest, message.size_bytes, None)
-        if message.size_bytes > self._ctx.limits.inline_bytes:
-            others = [
-                n for n in self.document.roster if n not in (source, self._ctx.me) and self._membership.present(n)
-            ]
-            self._blobs.pull(message.digest, message.size_bytes, [source, *others])
-        return None
-
-    def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
-        before = self.ledger.register.ref
-        self._ctx.report("phase", phase="adopting", **self.document.told, term=term, round=round_)
-        self.ledger.adopt(term, round_, ref, final=final)
-        if before is not None and before.digest != ref.digest:
-            self._answers.clear()
-            self.desk.abandon()
-        self._answer()
-
-    def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched, for this job; everything else that is large may go."""
-        own = [ref for ref, _ in self._answers.values()]
-        refs = [ref for ref in (self.ledger.register.ref, *own) if ref is not None and ref.payload is None]
-        waiting = [message[1].digest for message in (self._pending, self._final) if message is not None]
-        computing = [bytes.fromhex(token[3]) for token in self._computing]
-        opened = [] if self._term is None else self._term.blobs_in_use()
-        sums = [] if self._gathering is None else [r.digest for r in self._gathering.refs() if r.payload is None]
-        return [ref.digest for ref in refs] + waiting + computing + opened + sums + self.desk.blobs_in_use()
-
-    def _answer(self) -> None:
-        """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
-        register = self.ledger.register
-        assert register.ref is not None
-        key = (register.ref.digest, self._proposer)
-        if register.final:
-            self._acknowledge(None, "")
-        elif key in self._answers:
-            self._acknowledge(*self._answers[key])
-        elif not self.desk.busy:
-            self._compute(
-                Task(
-                    "contribute",
-                    self.document.job,
-                    len(self.document.roster),
-                    me=self._me,
-                    state=register.ref,
-                    proposer=self._proposer,
-                    note=self._note(),
-                )
-            )
-
-    def _compute(self, task: Task) -> None:
-        assert task.state is not None
-        token = ("job", self.id, "contribute", task.state.digest.hex(), str(task.proposer))
-        if token not in self._computing:
-            self._computing[token] = task
-            self._ctx.effects.append(Compute(token, task))
-
-    def _note(self) -> bytes:
-        """What this peer kept for itself; a job within another one works with the note of that one."""
-        parent = self.document.parent
-        if parent:
-            return self._children.note_for(parent, self.document.parent_round)
-        return self.desk.note_before(self.ledger.register.round)
-
-    def _on_contribution(self, event: Computed, task: Task) -> None:
-        digest, proposer = bytes.fromhex(event.token[3]), int(event.token[4])
-        register = self.ledger.register
-        if register.ref is None or register.ref.digest != digest or self.ledger.finished:
-            return
-        if "wanted" in event.info:
-            if not self.desk.busy:
-                self.desk.prepare(register.round, task, event.info["wanted"])
-            return
-        self.desk.took(register.round, event.info)
-        self._answers[digest, proposer] = (event.result, event.abstains)
-        if proposer == self._proposer:
-            self._acknowledge(event.result, event.abstains)
-
-    def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
-        register = self.ledger.register
-        assert register.ref is not None
-        if self._term is not None:
-            self._term.own_answer(register.ref.digest, contribution, abstains)
-            return
-        place = self._gathering
-        if place is not None and place.of(register.term, register.round, register.ref.digest):
-            place.own(register.ref, contribution, abstains)
-            if self._direct != register.position:
-                return
-        if not self.election.aggregator or register.term != self.ledger.term:
-            return  # nobody to tell at the moment; the next open asks again
-        ref = contribution or Ref(b"", 0, None)
-        payload = () if ref.payload is None else (ref.payload,)
-        message = Adopted(
-            self.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
-            ref.digest, ref.size_bytes, payload,
-        )  # fmt: skip
-        self._ctx.send(self.election.aggregator, message)
-
-    def _works_on(self, position: tuple[int, int]) -> bool:
-        """Whether an answer to that very round is being computed here, or its state fetched."""
-        if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
-            return self._blobs.fetching(self._pending[1].digest)
-        gathers = self._gathering is not None and self._gathering.busy()
-        return (bool(self._computing) or self.desk.busy or gathers) and self.ledger.register.position == position
-
-    def _on_heartbeat(self, source: str, message: Heartbeat) -> None:
-        term, round_ = self.ledger.register.position
-        busy = self._works_on((message.term, message.round))
-        self._ctx.send(
-            source, HeartbeatReply(self.id, message.term, term, round_, self._ctx.store_id, busy)
-        )  # fmt: skip
-
     # -- what the election and the term say (Rule and Hooks) ----------------------------------------------------------
 
     def elected(self) -> None:
         """This peer aggregates now."""
         self._children.elected(self.document)
-        self._leave_place()
+        self._follower.leave_place()
         self._term = Aggregating(
             self._ctx, self._membership, self._blobs, self.document, self.ledger, self
         )  # fmt: skip
@@ -458,13 +272,8 @@ class Job:
 
     def adopt_own(self, term: int, opened: Opened) -> None:
         """The aggregator is its own first follower."""
-        register = self.ledger.register
-        self._proposer = opened.proposer
-        if register.position == (term, opened.round) and register.ref is not None:
-            self._answer()
-            return
-        self._adopt(term, opened.round, opened.ref, final=opened.final)
-        if self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
+        new = self._follower.adopt_own(term, opened)
+        if new and self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
             self._term.own_adopted()
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -482,11 +291,10 @@ class Job:
     def _finish(self, term: int, round_: int, ref: Ref) -> None:
         self.ledger.finish(term, round_, ref)
         self.election.stop()
-        self._leave_place()
+        self._follower.end()
         self.deposed()
-        self._answers.clear()
         self.desk.finish()
-        self._pending = self._final = None
+        self._final = None
         self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
         self._children.ended(self.id)
 
@@ -501,7 +309,7 @@ class Job:
         if not self.ledger.finished:
             held = self.ledger.register
             running = held.ref is not None and held.ref.digest == message.digest and not held.final
-            ref = None if running else self._resolve(source, message)
+            ref = None if running else self._follower.resolve(source, message)
             if ref is None:
                 if message.size_bytes > self._ctx.limits.inline_bytes:
                     self._final = (source, message)

@@ -20,10 +20,9 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, Synced
 from p2pclust.peer.quorum import has_majority
-from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.series import PREFIX as SERIES
 from p2pclust.peer.series import Series
-from p2pclust.protocols.engine import CANCELLED, NOT_DRAWN
+from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 __all__ = ["Jobs"]
 

@@ -39,8 +39,8 @@ from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import AskState, Close, HeldState, Join, Message, Mix
 from p2pclust.peer.versions import Handover, Version, close_message
 from p2pclust.protocols.averaging import Answer, Averaging, Tick
-from p2pclust.protocols.engine import CANCELLED, MAX_REASON
 from p2pclust.protocols.leaderless import Offer
+from p2pclust.protocols.reasons import CANCELLED, MAX_REASON
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
 __all__ = ["LeaderlessJob"]

@@ -94,6 +94,9 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "without": "info",
 }
 
+#: Whoever is on the roster can bring these about as often as it sends something: of each sender one line in so long.
+_SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0}
+
 
 class Log:
     """Writes what happens to a descriptor, each in one line.
@@ -128,11 +131,26 @@ class Log:
         self._fd = fd
         self._clock = clock
         self.lost = 0  # lines that could not be written
+        self._last: dict[tuple[str, str], datetime] = {}  # when a word was told of a sender, where that is limited
+        self._unsaid: dict[tuple[str, str], int] = {}  # how often it was not told since
 
     def tell(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Write a line, if the word matters enough. That a line cannot be written, on a full disk say, ends no peer."""
+        """Write a line, if the word matters enough. That a line cannot be written, on a full disk say, ends no peer.
+
+        What a sender could bring about without end is told at once, then of that sender once a minute at most; `unsaid` is
+        how often it came between two lines.
+        """
         if LEVELS.index(LEVEL_OF.get(verb, "info")) < self._least:
             return
+        if verb in _SELDOM_S:
+            who = (verb, str(fields.get("from", fields.get("peer", ""))))
+            now = self._clock()
+            if who in self._last and 0 <= (now - self._last[who]).total_seconds() < _SELDOM_S[verb]:
+                self._unsaid[who] = self._unsaid.get(who, 0) + 1
+                return
+            self._last[who] = now
+            if unsaid := self._unsaid.pop(who, 0):
+                fields = {**fields, "unsaid": unsaid}
         lines = [self.line("lines-lost", {"lines": self.lost})] if self.lost else []
         data = "".join(line + "\n" for line in (*lines, self.line(verb, fields))).encode("utf-8", "replace")
         try:

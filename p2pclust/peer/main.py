@@ -103,6 +103,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     breakable = BreakableLinks(receive, rng)
     links = ZmqLinks(bundle, allow_list.admitted, config["listen"], receive if lines is None else breakable.take)
     links.on_stranger = allow_list.stranger
+    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
     _shape(links, config.get("link"))
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)

@@ -11,8 +11,7 @@ aggregates next opens its own newest state again, and a contribution is a pure f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from p2pclust.peer.blobs import Blobs
@@ -20,75 +19,21 @@ from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.events import Computed, Ref
-from p2pclust.peer.gathering import Branches, Part, Tree, as_peers, tree_of
+from p2pclust.peer.gathering import Branches, Part, as_peers, tree_of
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.opened import Opened
+from p2pclust.peer.patience import Patience, Resort
 from p2pclust.peer.quorum import has_majority
-from p2pclust.protocols.engine import LEFT_OUT
+from p2pclust.protocols.reasons import LEFT_OUT, NOT_ASKED
 from p2pclust.protocols.verbs import digest_of
 
-__all__ = ["NOT_ASKED", "Aggregating", "Hooks", "Opened", "open_message"]
-
-#: Why a peer abstains from a round in which one other peer is asked: no event worth recording.
-NOT_ASKED: Final = "not asked"
+__all__ = ["Aggregating", "Hooks"]
 
 _RELAYS: Final = 3
 #: What there is to be known of the only state of a census.
 _AGREED: Final = {"final": True, "asked": (), "one": False}
-
-
-@dataclass
-class Opened:
-    """One opened round and what came back."""
-
-    ref: Ref
-    round: int
-    final: bool
-    asked: tuple[int, ...]  # roster indices: the participants, or all in the order in which one of them is asked
-    one: bool  # whether only one peer is asked
-    opened_at: float
-    adopted: dict[str, None] = field(default_factory=dict)
-    contributions: dict[int, Ref] = field(default_factory=dict)
-    abstained: dict[int, str] = field(default_factory=dict)
-    answered: dict[str, None] = field(default_factory=dict)
-    left_out: dict[int, None] = field(default_factory=dict)
-    pulling: dict[int, Ref] = field(default_factory=dict)  # contributions that are blobs, not here yet
-    chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
-    relayed: dict[str, float] = field(default_factory=dict)
-    sent_at: dict[str, float] = field(default_factory=dict)
-    adopted_by_majority: bool = False  # once true, it stays so
-    combining: bool = False
-    used: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # the contributions, and sums of some, that are combined
-    tree: Tree | None = None  # along which contributions are added up
-    branches: Branches | None = None  # what came up the tree
-    proposer: int = -1
-
-
-def open_message(document: Document, term: int, opened: Opened, me: int, *, direct: bool = True) -> Open:
-    """The message that opens the round: for one peer, or for all of the tree below."""
-    ref = opened.ref
-    state = () if ref.payload is None else (ref.payload,)
-    tree = (me, opened.tree.parents) if opened.tree is not None and not direct else ()
-    return Open(
-        document.id, term, opened.round, ref.digest, ref.size_bytes, opened.final, opened.proposer, state, *tree
-    )  # fmt: skip
-
-
-def _used(opened: Opened) -> Iterator[tuple[tuple[int, ...], Ref]]:
-    """What is combined: sums from the tree, and of whoever is in none of these its own contribution."""
-    summed: dict[int, None] = {}
-    for peers, ref in opened.branches.sums() if opened.branches is not None else ():
-        summed.update(dict.fromkeys(peers))
-        yield peers, ref
-    for index in sorted([opened.proposer] if opened.one else opened.asked):
-        if index in opened.contributions and index not in summed:
-            yield (index,), opened.contributions[index]
-
-
-def _contributors(opened: Opened) -> list[int]:
-    """Whose contributions are combined, in roster order."""
-    return sorted(index for peers, _ in opened.used for index in peers)
 
 
 class Hooks(Protocol):
@@ -133,9 +78,7 @@ class Aggregating:
         self._hooks = hooks
         self._me = document.index(context.me)
         self.term = ledger.term
-        self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
-        self._busy: dict[str, float] = {}  # who said that it computes or fetches, and when last
-        self._astray: dict[str, None] = {}  # to whom no way led when they were left out
+        self._patience = Patience(context, membership, blobs, document)
         self._round: Opened | None = None
         self._mathematics: bytes | None = None  # of a census that cannot be opened yet
         self._timer: TimerKey = ("job", document.id, "tick")
@@ -152,12 +95,7 @@ class Aggregating:
 
     def blobs_in_use(self) -> list[bytes]:
         """What must be kept, or fetched, as long as this round lasts."""
-        if self._round is None:
-            return []
-        branches = self._round.branches
-        sums = [] if branches is None else branches.refs()
-        refs = [self._round.ref, *self._round.contributions.values(), *self._round.pulling.values(), *sums]
-        return [ref.digest for ref in refs if ref.payload is None]
+        return [] if self._round is None else self._round.blobs()
 
     @property
     def phase(self) -> str:
@@ -173,8 +111,8 @@ class Aggregating:
             return []
         if opened.final:
             return [name for name in roster if name not in opened.adopted and not self._gone(name)]
-        wanted = sorted([opened.proposer] if opened.one else opened.asked)
-        lacking = {i: None for i in wanted if i >= 0 and roster[i] not in opened.answered and i not in opened.left_out}
+        wanted = opened.wanted()
+        lacking = {i: None for i in wanted if roster[i] not in opened.answered and i not in opened.left_out}
         if not opened.adopted_by_majority:
             lacking |= {i: None for i, name in enumerate(roster) if name not in opened.adopted}
         return [roster[index] for index in sorted(lacking)]
@@ -221,7 +159,7 @@ class Aggregating:
             assert self._round is not None
             self._ctx.report(
                 "combined", **self._document.told, term=self.term, round=self._round.round,
-                contributors=[self._document.roster[i] for i in _contributors(self._round)],
+                contributors=[self._document.roster[i] for i in self._round.contributors()],
                 **self._document.named(event.info),
             )  # fmt: skip
             self._open(event.result, self._round.round + 1, event.info)
@@ -231,7 +169,7 @@ class Aggregating:
     def _open(self, ref: Ref, round_: int, info: Mapping[str, Any]) -> None:
         opened = Opened(ref, round_, bool(info["final"]), tuple(info["asked"]), bool(info["one"]), self._ctx.now)
         self._round = opened
-        self._busy.clear()
+        self._patience.begin()
         opened.proposer = self._proposer(opened)
         self._ctx.report(
             "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
@@ -263,7 +201,7 @@ class Aggregating:
         """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
         branches = opened.branches
         direct = branches is None or (name != "" and self._document.index(name) not in branches.children)
-        return open_message(self._document, self.term, opened, self._me, direct=direct)
+        return opened.message(self._document.id, self.term, self._me, direct=direct)
 
     def _proposer(self, opened: Opened) -> int:
         """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
@@ -295,13 +233,13 @@ class Aggregating:
 
     def on_adopted(self, source: str, message: Adopted) -> None:
         """A peer adopted the state and contributes, or abstains."""
-        self._heard[source] = self._ctx.now
+        self._patience.heard(source)
         opened = self._round
         if opened is None or opened.combining or message.round != opened.round:
             return
         if message.digest != opened.ref.digest:
             return
-        self._busy.pop(source, None)
+        self._patience.rests(source)
         if self._document.counts(source, message.store_id):
             opened.adopted[source] = None
         ref = None
@@ -312,7 +250,7 @@ class Aggregating:
 
     def on_partial(self, source: str, message: Partial) -> None:
         """What came together below a peer of the tree."""
-        self._heard[source] = self._ctx.now
+        self._patience.heard(source)
         opened = self._round
         if opened is None or opened.branches is None or opened.combining:
             return
@@ -326,7 +264,7 @@ class Aggregating:
         for index in as_peers(part.answered):
             opened.answered[roster[index]] = None
             opened.left_out.pop(index, None)
-            self._busy.pop(roster[index], None)
+            self._patience.rests(roster[index])
         for index in as_peers(part.adopted):
             if roster[index] not in self._ctx.barred:
                 opened.adopted[roster[index]] = None
@@ -335,10 +273,10 @@ class Aggregating:
 
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         """A peer tells what it has adopted and whether it computes."""
-        self._heard[source] = self._ctx.now
+        self._patience.heard(source)
         opened = self._round
         if message.busy:
-            self._busy[source] = self._ctx.now
+            self._patience.works(source)
         if opened is None or (message.register_term, message.register_round) != (self.term, opened.round):
             return
         if self._document.counts(source, message.store_id):
@@ -355,7 +293,7 @@ class Aggregating:
             self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
-            self._busy[name] = self._ctx.now
+            self._patience.works(name)
             self._blobs.pull(ref.digest, ref.size_bytes, [name])
             return
         if abstains == NOT_ASKED and index == opened.proposer:
@@ -383,8 +321,7 @@ class Aggregating:
 
         What others have added up along a tree cannot be taken apart again, nor can a sum that is being combined.
         """
-        self._heard[name] = float("-inf")
-        self._busy.pop(name, None)
+        self._patience.revoked(name)
         opened = self._round
         if opened is None or opened.combining:
             return
@@ -462,7 +399,7 @@ class Aggregating:
         if name in opened.answered or index in opened.left_out:
             return True
         missing, waited_s = self._document.missing, self._ctx.now - opened.opened_at
-        gone = self._gone(name) or (name in self._astray and not self._ctx.routing.hop(name))
+        gone = self._gone(name) or self._patience.astray(name)
         if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.deadline_s):
             opened.left_out[index] = None
             return True
@@ -487,12 +424,9 @@ class Aggregating:
             self._send_open(self._document.roster[opened.proposer])
 
     def _combine(self, opened: Opened) -> None:
-        opened.combining = True
-        self._ctx.report(
-            "phase", phase="combining", **self._document.told, term=self.term, round=opened.round
-        )  # fmt: skip
-        opened.used = tuple(_used(opened))
-        have = _contributors(opened)
+        opened.use()
+        self._ctx.report("phase", phase="combining", **self._document.told, term=self.term, round=opened.round)
+        have = opened.contributors()
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
@@ -512,24 +446,20 @@ class Aggregating:
 
     def fire(self) -> None:
         """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
-        ctx = self._ctx
-        ctx.set_timer(self._timer, ctx.timing.heartbeat_s)
-        lately_s = ctx.timing.election_max_s + ctx.timing.quiet_s
-        heard = [n for n in self._document.roster if ctx.now - self._heard[n] < lately_s]
-        if not has_majority([ctx.me, *heard], self._document.roster):
+        self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
+        if not self._patience.followed():
             self._hooks.no_majority()
             return
         self._heartbeat()
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:
-            self._note_pulls(self._round)
+            self._patience.note_pulls(self._round)
             self._repeat(self._round)
-            if far := self._lose_patience(self._round):
-                self._ctx.report("out-of-reach", **self._document.told, round=self._round.round, peer=far)
+            if self._lose_patience(self._round):
                 self._hooks.out_of_reach()
-                return
-            self._progress()
+            else:
+                self._progress()
 
     def _heartbeat(self) -> None:
         """Remind everybody of this term, unless an open did so just now: it says the same, and more."""
@@ -540,14 +470,6 @@ class Aggregating:
             if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
                 self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
 
-    def _note_pulls(self, opened: Opened) -> None:
-        """Whose contribution comes in, chunk by chunk, is not silent, however slow its link."""
-        for index, ref in opened.pulling.items():
-            left = self._blobs.left(ref.digest)
-            if opened.chunks_left.get(index) != left:
-                opened.chunks_left[index] = left
-                self._busy[self._document.roster[index]] = self._ctx.now
-
     def _repeat(self, opened: Opened) -> None:
         for name in self._document.roster:
             if name == self._ctx.me or name in opened.answered or self._gone(name):
@@ -556,45 +478,27 @@ class Aggregating:
                 # Whoever comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
                 opened.sent_at.pop(name, None)
                 continue
-            if self._ctx.now - self._busy.get(name, float("-inf")) < self._ctx.timing.retry_s:
+            if self._patience.works_still(name):
                 continue
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
                 self._send_open(name)
 
-    def _lose_patience(self, opened: Opened) -> str:
-        """After `patience_s` of silence ask through others; after half as long again go on without the peer.
+    def _lose_patience(self, opened: Opened) -> bool:
+        """Ask through others, or go on without whom the round has waited for too long.
 
-        With `all` nobody is left out, but the name of such a peer is returned, since another aggregator may hear it: two
-        peers that hear each other never, or not for long enough, can have third ones that hear both. Of whoever is gone
-        nobody hears.
-
-        Who says that it computes or fetches is not silent. Who only answers heartbeats is: its answer does not arrive.
+        With ``missing = "all"`` nobody is left out, but another aggregator may hear such a peer: two peers that hear each
+        other never, or not for long enough, can have third ones that hear both. Returns whether it should try.
         """
-        missing, patience_s = self._document.missing, self._document.patience_s
-        if missing == "drop":
-            return ""
-        for index in (opened.proposer,) if opened.one else opened.asked:
-            name = self._document.roster[index] if index >= 0 else self._ctx.me
-            settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
-            silence = self._ctx.now - max(self._busy.get(name, 0.0), opened.opened_at)
-            if settled or silence < patience_s or (missing == "all" and self._gone(name)):
-                continue
-            if name not in opened.relayed:
-                opened.relayed[name] = self._ctx.now
-                message = open_message(self._document, self.term, opened, self._me)
+        for name, resort in self._patience.lost_with(opened):
+            if resort is Resort.ASK_AROUND:
+                message = opened.message(self._document.id, self.term, self._me)
                 relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
                 self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
-            elif self._ctx.now - opened.relayed[name] < patience_s / 2:
-                continue
-            elif missing == "all":
-                return name
+            elif self._document.missing == "all":
+                self._ctx.report("out-of-reach", **self._document.told, round=opened.round, peer=name)
+                return True
             else:
-                self._leave_out(opened, index)
-        return ""
-
-    def _leave_out(self, opened: Opened, index: int) -> None:
-        name = self._document.roster[index]
-        opened.left_out[index] = None
-        if not self._ctx.routing.hop(name):
-            self._astray[name] = None  # alive, as far as is known; it is waited for again when a way appears
-        self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)
+                opened.left_out[self._document.index(name)] = None
+                self._patience.left_out(name)
+                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)
+        return False

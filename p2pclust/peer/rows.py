@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pclust.data.sources import read_source, told_to_others
+from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
+from p2pclust.files import regular
 from p2pclust.protocols.local import Local
 
 __all__ = ["load_rows"]
@@ -60,13 +63,21 @@ def load_rows(
 
 
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
-    more = {name: np.load(config[name], allow_pickle=False) for name in _BESIDE if config.get(name)}
+    more: dict[str, Any] = {name: _array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("columns") is None and config.get("missing", "error") == "error"
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # What is wrong with it is told as in every backend.
-        return Local(np.load(path, allow_pickle=False), **more), 0
+        return Local(_array(path), **more), 0
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.id, **more})
     local.feature_names = data.feature_names
     return local, data.dropped
+
+
+def _array(path: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(regular(Path(path)), allow_pickle=False)
+    except OSError as error:
+        raise DataError(unreadable(Path(path), error)) from error
+    return array

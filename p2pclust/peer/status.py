@@ -17,10 +17,10 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.events import Ref
 from p2pclust.peer.quorum import majority
 from p2pclust.peer.suspicions import Member
-from p2pclust.protocols.engine import CANCELLED
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.pieces import Stored
 from p2pclust.protocols.readings import with_names
+from p2pclust.protocols.reasons import CANCELLED
 
 if TYPE_CHECKING:
     from p2pclust.peer.job import Job

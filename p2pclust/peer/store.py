@@ -10,6 +10,7 @@ was whole and synced before its row was written, so one that is not as its diges
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -23,6 +24,7 @@ import msgpack
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.blob_files import BlobFiles
 from p2pclust.peer.core import Stored
+from p2pclust.peer.disk import failing, failure, primary_code
 from p2pclust.peer.ledger import adopted_blobs
 from p2pclust.peer.wal import lost_commits
 
@@ -44,9 +46,11 @@ _PRAGMAS = (
 )  # fmt: skip
 
 
+#: What SQLite answers when another process holds the file.
+_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 #: What SQLite answers when the file is held or cannot be used as it is; any other answer means that its bytes are wrong.
 _UNUSABLE = (
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+    *_HELD, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
 )  # fmt: skip
 
@@ -60,13 +64,8 @@ def _number_of(path: Path) -> int:
     """The number of a store's schema as its file says, without opening it as a database; 0 where there is none."""
     if not path.exists():
         return 0
-    try:
-        with path.open("rb") as file:
-            header = file.read(64)
-    except OSError as error:  # another user's, say
-        raise UsageError(
-            f"{path}: cannot be read ({error.strerror}): who runs the peer needs a store of its own"
-        ) from None
+    with path.open("rb") as file:
+        header = file.read(64)
     return int.from_bytes(header[60:64], "big") if header.startswith(b"SQLite format 3\0") else 0
 
 
@@ -80,27 +79,35 @@ def _refuse_newer(path: Path, number: int) -> None:
 
 def _unusable(error: sqlite3.DatabaseError) -> bool:
     """Whether the file may be sound, but is held by another or lies on a disk that is full, failing or read-only."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _UNUSABLE  # the low byte is the primary code
+    return primary_code(error) in _UNUSABLE
+
+
+def _held(error: Exception) -> bool:
+    return isinstance(error, sqlite3.Error) and primary_code(error) in _HELD
 
 
 class Store:
     """The rows and blobs of one peer. Safe to use from the event loop and the worker thread."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / _FILE
         self._blobs_path = directory / _BLOBS
         self._log = directory / f"{_FILE}-wal"
         self.set_aside: Path | None = None  # where a damaged file went
         self._lock = threading.Lock()
-        _refuse_newer(self.path, _number_of(self.path))  # before it is opened: that alone could change the file
         try:
-            self._open()
-        except sqlite3.DatabaseError as error:
-            if _unusable(error):  # locked by a running peer, unwritable, disk full
+            directory.mkdir(parents=True, exist_ok=True)
+            _refuse_newer(self.path, _number_of(self.path))  # before it is opened: that alone could change the file
+            try:
+                self._open()
+            except sqlite3.DatabaseError as error:
+                if _unusable(error):
+                    raise
+                self._open()  # the damaged file is out of the way
+        except (OSError, sqlite3.DatabaseError) as error:
+            if _held(error):
                 raise UsageError(f"{self.path}: {error}; is another peer running on this state directory?") from None
-            self._open()  # the damaged file is out of the way
+            raise UsageError(str(failure(self.path, error))) from None  # another user's, say
 
     def _open(self) -> None:
         # Exclusive: two peers on one state directory would each believe that they alone keep its promises.
@@ -205,7 +212,7 @@ class Store:
 
     def row(self, name: str, key: str) -> bytes | None:
         """One row, if it is there."""
-        with self._lock:
+        with self._lock, failing(self.path):
             return self._get(name, key)
 
     def _get(self, name: str, key: str) -> bytes | None:
@@ -250,14 +257,17 @@ class _Transaction:
         self._path = path
 
     def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
+        with failing(self._path):
+            self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            self._db.execute("ROLLBACK" if error is not None else "COMMIT")
-        except sqlite3.Error as failure:
-            if self._db.in_transaction:
+            if error is None:
+                self._db.execute("COMMIT")
+        except sqlite3.Error as fault:
+            error = fault
+        if self._db.in_transaction:  # SQLite has taken it back itself where the disk is full
+            with contextlib.suppress(sqlite3.Error):  # what came first is told
                 self._db.execute("ROLLBACK")
-            raise FleetError(f"{self._path}: {failure}; free some space, then start the peer again") from None
         if isinstance(error, sqlite3.Error):
-            raise FleetError(f"{self._path}: {error}; free some space, then start the peer again") from None
+            raise failure(self._path, error) from None

@@ -19,7 +19,6 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.desk import Wanted
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Computed, Ref
-from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import Limits
 from p2pclust.protocols import engine, leaderless, readings
 from p2pclust.protocols.arrays import Arrays, Contribution
@@ -27,6 +26,7 @@ from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.pieces import Pieces, Stored
+from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 from p2pclust.protocols.repeated import continued
 from p2pclust.protocols.verbs import Desk, digest_of
 
@@ -181,9 +181,9 @@ def _offer(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
 def _close(job: Job, state: JobState, task: Task) -> Outcome:
     """Close such a round."""
     answers = {answer.peer: answer for answer in task.answers}
-    wishes = [answer.abstains for answer in task.answers if answer.abstains.startswith(engine.CANCELLED)]
+    wishes = [answer.abstains for answer in task.answers if answer.abstains.startswith(CANCELLED)]
     if wishes:  # all of the circle have the same answers, so all of them end the job here
-        by = wishes[0].removeprefix(engine.CANCELLED)
+        by = wishes[0].removeprefix(CANCELLED)
         ended = _state_outcome(job, engine.cancelled(state, by, alone=task.tolerance == inf), task.n_peers)
         return replace(ended, info={**ended.info, "contributors": ()})
     after = leaderless.next_state(
@@ -198,7 +198,7 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local, read: Read)
         if task.proposer != task.me:
             return Outcome(None, NOT_ASKED)
     elif task.me not in engine.asked(job, state, task.n_peers):
-        return Outcome(None, engine.NOT_DRAWN)
+        return Outcome(None, NOT_DRAWN)
     if job.protocols[state.stage].at_desk:
         return _contribute_at_desk(job, state, task, local, read)
     try:

@@ -21,23 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.errors import P2PClustError, UsageError
-from p2pclust.protocols import streams
+from p2pclust.errors import P2PClustError
+from p2pclust.protocols import stages, streams
 from p2pclust.protocols.arrays import Arrays, Contribution, State, all_finite
 from p2pclust.protocols.base import Abstain, Protocol
 from p2pclust.protocols.fixed_point import GridError, dequantise_all, quantise_all
-from p2pclust.protocols.job import Job, JobState, RoundRecord
+from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.readings import HELD
+from p2pclust.protocols.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
 from p2pclust.protocols.verbs import Desk, Wants
 from p2pclust.protocols.wire import ContributionReader, decode_contribution, decode_state, encode_contribution, matches
 
 __all__ = [
-    "CANCELLED",
-    "LEFT_OUT",
-    "MAX_EMPTY_ROUNDS",
-    "MAX_REASON",
-    "NOT_DRAWN",
     "ContributionReader",
     "Memory",
     "added_up",
@@ -60,14 +55,6 @@ __all__ = [
 #: A roster index, or several where their contributions were added up.
 Peers = int | tuple[int, ...]
 
-MAX_EMPTY_ROUNDS = 10
-NOT_DRAWN = "not drawn"
-LEFT_OUT = "left out"
-"""How the reason begins for a peer that did not answer: it did not abstain by itself, and may contribute again."""
-CANCELLED = "cancelled by "
-"""How the reason begins of a job that somebody ended, and the answer of a peer that knows it where nobody aggregates."""
-MAX_REASON = 200
-
 
 @dataclass
 class Memory:
@@ -84,7 +71,7 @@ def begin(job: Job) -> JobState:
     """Return the state before the first round; stages that need no round are passed at once."""
     state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays())
     with np.errstate(all="ignore"):
-        return _enter(job, state, 0)
+        return stages.opened(job, state, 0)
 
 
 def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
@@ -105,9 +92,11 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     protocol = job.protocols[state.stage]
     if protocol.asks == "one":
         order = streams.proposers(job.seed, n_peers)
-        gone = _abstained(state, whole_stage=True)
+        gone = stages.abstained_in(state, whole_stage=True)
         # Who was silent once is asked again when nobody else is left.
-        return tuple(p for p in order if p not in gone) or tuple(p for p in order if p not in _by_themselves(gone))
+        return tuple(p for p in order if p not in gone) or tuple(
+            p for p in order if p not in stages.by_themselves(gone)
+        )
     share = job.participation if protocol.draws else 1.0
     return streams.participants(job.seed, state.round, n_peers, share)
 
@@ -263,47 +252,7 @@ def _advance(
     forgot = protocol.remembers and state.stage_round > 0 and memory.value is None
     arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
     # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
-    return _closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
-
-
-def _closed(
-    job: Job,
-    state: JobState,
-    arrays: State | None,
-    contributors: tuple[int, ...],
-    abstained: Mapping[int, str],
-    n_peers: int,
-    *,
-    forgot: bool = False,
-) -> JobState:
-    """Return what follows from a round's arrays (None after an empty one)."""
-    protocol = job.protocols[state.stage]
-    reasons = {peer: reason[:MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}
-    if not all(0 <= peer < n_peers for peer in reasons) or set(reasons) & set(contributors):
-        raise ValueError(f"peers {sorted(reasons)} cannot abstain beside contributors {contributors} of {n_peers}")
-    closed = replace(
-        state,
-        round=state.round + 1,
-        stage_round=state.stage_round + 1,
-        empty_rounds=0 if contributors else state.empty_rounds + 1,
-        log=(*state.log, RoundRecord(state.stage, contributors, reasons, forgot)),
-    )
-    if arrays is None:
-        return _after_empty(job, closed, n_peers)
-    if not arrays.sound():
-        # Such a state could not even be sent.
-        return replace(closed, status="failed", reason=f"{protocol.id}: the contributions do not give finite numbers")
-    stepped = replace(closed, arrays=arrays)
-    if hopeless := protocol.hopeless(state.arrays, arrays):
-        return replace(stepped, status="failed", reason=hopeless)
-    # Of peers that a privacy gate holds in this stage nothing is known yet: they may contribute to a later one.
-    held = any(reason.startswith(HELD) for reason in reasons.values())
-    if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
-        return replace(stepped, status="failed", reason=objection)
-    steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
-    if protocol.finished(state.arrays, arrays, steps):
-        return _enter(job, replace(stepped, converged=True), state.stage + 1)
-    return _within_limit(job, stepped)
+    return stages.closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
 
 
 def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
@@ -368,7 +317,7 @@ def close(
         raise ValueError(f"the job is {state.status} in stage {state.stage}: expected a running, additive one")
     with np.errstate(all="ignore"):
         arrays = job.protocols[state.stage].combine(state.arrays, total) if contributors else None
-        return _closed(job, state, arrays, contributors, abstained, n_peers)
+        return stages.closed(job, state, arrays, contributors, abstained, n_peers)
 
 
 def conclude(job: Job, state: JobState, local: Local, desk: Desk | None = None) -> Arrays:
@@ -435,71 +384,6 @@ def _combined(
         return arrays, tuple(peer for peer, _ in kept), left_out
     terms = kept if protocol.by_peer else [term for _, term in kept]
     return protocol.combine(state.arrays, terms), tuple(peer for peer, _ in kept), left_out
-
-
-def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
-    protocol = job.protocols[state.stage]
-    if protocol.by_columns:
-        gone = state.log[-1].abstained
-        return replace(state, status="failed", reason=_nobody(protocol, gone, "every peer's columns are needed"))
-    whole_stage = protocol.asks == "one"
-    gone = _abstained(state, whole_stage=whole_stage)
-    if len(_by_themselves(gone)) == n_peers:
-        instead = protocol.nobody(state.arrays, streams.opening(job.seed, state.stage))
-        if instead is not None:
-            return _enter(job, replace(state, arrays=instead), state.stage + 1)
-        return replace(state, status="failed", reason=_nobody(protocol, gone, "nobody can contribute"))
-    # Where one is asked per round, a round in which another peer bowed out came closer to whoever can propose.
-    came_closer = whole_stage and bool(_by_themselves(state.log[-1].abstained))
-    if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
-        story = f"nobody contributed for {state.empty_rounds} rounds in a row"
-        return replace(state, status="failed", reason=_nobody(protocol, gone, story))
-    return _within_limit(job, state)
-
-
-def _within_limit(job: Job, state: JobState) -> JobState:
-    limit = job.protocols[state.stage].round_limit
-    if limit is not None and state.stage_round >= limit:
-        return _enter(job, replace(state, converged=False), state.stage + 1)
-    return state
-
-
-def _enter(job: Job, state: JobState, stage: int) -> JobState:
-    """Open a stage and those after it that need no round; past the last one the job is done."""
-    while stage < len(job.protocols):
-        protocol = job.protocols[stage]
-        fresh = replace(state, stage=stage, stage_round=0, empty_rounds=0, converged=False)
-        try:
-            fresh = replace(fresh, arrays=protocol.open(state.arrays, streams.opening(job.seed, stage)))
-        except UsageError as error:
-            return replace(fresh, status="failed", reason=str(error)[:MAX_REASON])
-        if not fresh.arrays.sound():
-            reason = f"{protocol.id}: cannot begin with numbers that are not finite: are the units of the data odd?"
-            return replace(fresh, arrays=state.arrays, status="failed", reason=reason)
-        if protocol.needs_rounds(fresh.arrays):
-            return fresh
-        state, stage = replace(fresh, converged=True), stage + 1
-    return replace(state, status="done")
-
-
-def _abstained(state: JobState, *, whole_stage: bool) -> dict[int, str]:
-    """Return who abstained in this stage, or only in the present run of empty rounds."""
-    first = 0 if whole_stage else len(state.log) - state.empty_rounds
-    gone: dict[int, str] = {}
-    for record in state.log[first:]:
-        if record.stage == state.stage:
-            gone.update(record.abstained)
-    return gone
-
-
-def _by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
-    return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
-
-
-def _nobody(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
-    named = "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(gone.items())[:4])
-    more = f"; and {len(gone) - 4} more" if len(gone) > 4 else ""
-    return f"{protocol.id}: {story}" + (f" ({named}{more})" if named else "")
 
 
 def _refuse_infinite(raw: Contribution) -> None:

@@ -28,6 +28,7 @@ from p2pclust.protocols.fedavg import refuse_beyond
 from p2pclust.protocols.fedcref_agreed import MOST_CLUSTERS, Agreed
 from p2pclust.protocols.fedcref_alone import Halves, halves_of, packed, train_halves, unseen_errors
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.reasons import HELD
 from p2pclust.protocols.refinement import competing, refine_by_best_models, refine_by_popularity
 from p2pclust.protocols.stability import agreement
 from p2pclust.protocols.verbs import DIGEST_BYTES, Desk, Run
@@ -203,7 +204,7 @@ class AtWork:
         names = [name for name in np.unique(labels).tolist() if name != UNASSIGNED]
         members = [rows for name in names if len(rows := np.flatnonzero(labels == name)) >= self.job.min_rows]
         if not members:
-            raise Abstain("privacy gate: no cluster has enough rows for a model")
+            raise Abstain(f"{HELD}: no cluster has the {self.job.min_rows} rows that a model needs (min_rows)")
         rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(members))]
         trained = train(
             ModelStack.random(self.architecture, rngs), [self.X[rows] for rows in members], rngs=rngs,

@@ -33,6 +33,7 @@ from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Slot
 from p2pclust.protocols.gathering import MAX_WEIGHT, aligned, bad_centers, gathered, unseeded
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.reasons import HELD
 from p2pclust.protocols.streams import MAX_SEED
 
 __all__ = ["FederatedKMeansProtocol"]
@@ -104,7 +105,7 @@ class FederatedKMeansProtocol(Iterated):
         sent = np.minimum(made_of, sizes) >= self.min_cluster_size
         suppressed = int(np.count_nonzero((sizes > 0) & ~sent))
         if not sent.any():
-            raise Abstain(f"privacy gate: none of its clusters holds {self.min_cluster_size} rows or more")
+            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 

@@ -25,11 +25,11 @@ from p2pclust.protocols.base import Abstain, Protocol
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.push_sum import Links, first_mass, total_of
+from p2pclust.protocols.reasons import LEFT_OUT, NOT_ASKED
 from p2pclust.protocols.runner import one_thread
 
 __all__ = [
     "MOST_BYTES",
-    "NOT_ASKED",
     "Offer",
     "needs_aggregator",
     "next_state",
@@ -45,7 +45,6 @@ Floats = NDArray[np.float64]
 MOST_BYTES: Final = 6 * 2**20
 
 #: Why a peer abstains from a round in which one other peer is asked: no event worth recording.
-NOT_ASKED: Final = "not asked"
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def next_state(
     if protocol.asks == "one":
         first = proposer_of(job, state, tuple(answers), n_peers)
         wanted = wanted[: wanted.index(first)] if first >= 0 else wanted
-    abstained |= {peer: f"{engine.LEFT_OUT}: out of reach" for peer in wanted if peer not in answers}
+    abstained |= {peer: f"{LEFT_OUT}: out of reach" for peer in wanted if peer not in answers}
     given = [(peer, answer) for peer, answer in sorted(answers.items()) if not answer.abstains]
     if protocol.additive:
         total = (

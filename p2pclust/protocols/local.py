@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import Points
 from p2pclust.protocols.arrays import State
+from p2pclust.protocols.reasons import NO_DATA
 
 __all__ = ["LARGEST", "Local", "first_bad_value", "in_working_coordinates"]
 
@@ -64,7 +65,7 @@ class Local:
             raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
         self.n_samples, self.n_features = self.X.shape
         self._range = None if self.X.size == 0 else _range_of(self.X)
-        self.problem = "no data" if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
+        self.problem = NO_DATA if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self.labels = None if labels is None else np.asarray(labels)

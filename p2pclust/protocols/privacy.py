@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.reasons import HELD
 
 __all__ = ["LEAST_ROWS", "NEIGHBOURS", "blurred", "propose_gate", "size_gate"]
 
@@ -19,7 +20,7 @@ LEAST_ROWS = 3
 def propose_gate(local: Local) -> None:
     """Abstain with so few rows that their means would be rows."""
     if local.n_samples < LEAST_ROWS:
-        raise Abstain("privacy gate: too few rows to propose means of several")
+        raise Abstain(f"{HELD}: too few rows to propose means of several")
 
 
 def blurred(
@@ -67,7 +68,7 @@ def size_gate(local: Local, n_clusters: int, *, more: int = 0) -> None:
     Raises
     ------
     Abstain
-        With a reason that begins with "privacy gate", by which the engine counts it.
+        With a reason that begins with `HELD`, by which the engine counts it.
     """
     C, F = n_clusters, local.n_features
     equations = C * (F + 1) + more
@@ -75,4 +76,4 @@ def size_gate(local: Local, n_clusters: int, *, more: int = 0) -> None:
     if local.n_samples * F <= equations:
         formula = f"(C (F + 1) + {more}) / F" if more else "C (F + 1) / F"
         # The argument leans on nobody knowing N, so the reason tells the limit only.
-        raise Abstain(f"privacy gate: {formula} = {equations / F:g} rows or fewer")
+        raise Abstain(f"{HELD}: {formula} = {equations / F:g} rows or fewer")

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.job import JobState
+from p2pclust.protocols.reasons import HELD
 
-__all__ = ["HELD", "coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_names"]
-
-HELD = "privacy gate"
-"""How the reason begins for a peer that a privacy gate holds."""
+__all__ = ["coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_names"]
 
 
 def raw_centers(state: JobState) -> NDArray[np.float64]:

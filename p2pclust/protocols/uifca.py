@@ -45,6 +45,7 @@ from p2pclust.protocols import checks, streams
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Labelling, Slot
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.reasons import HELD
 
 __all__ = ["UIFCAProtocol"]
 
@@ -181,7 +182,7 @@ class UIFCAProtocol(Labelling):
         sizes[withheld] = 0
         held = np.flatnonzero(sizes)
         if not held.size:
-            raise Abstain(f"privacy gate: none of its clusters holds {self.min_cluster_size} rows or more")
+            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
         # Each cluster has its own stream, whichever others the peer has.
         streams_of = rng.spawn(self.n_clusters)
         trained = train_flows(

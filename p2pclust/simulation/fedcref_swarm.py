@@ -23,9 +23,14 @@ from p2pclust.protocols.fedcref_agreed import Agreed
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.verbs import Desk, digest_of
-from p2pclust.simulation import swarm
+from p2pclust.simulation import plan as plans
+from p2pclust.simulation.marks import Marks
+from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.plan import Plan
+from p2pclust.simulation.swarm import Outcome, Swarm
+from p2pclust.simulation.world import World
 
 __all__ = ["FedCRefSwarm", "draw", "run"]
 
@@ -34,10 +39,10 @@ _SETTLE_S: Final = 5.0
 _N_FEATURES: Final = 6
 
 
-def draw(seed: int) -> swarm.Plan:
+def draw(seed: int) -> Plan:
     """Draw the plan of a seed: that of the other swarm, for a job that has more phases and takes longer."""
     rng = np.random.default_rng([seed, 7])
-    plan = swarm.draw(seed)
+    plan = plans.draw(seed)
     return replace(
         plan,
         protocol="fedcref",
@@ -57,7 +62,7 @@ def draw(seed: int) -> swarm.Plan:
 class _Within(Observer):
     """Counts what happened to jobs within the job."""
 
-    def __init__(self, marks: swarm.Marks) -> None:
+    def __init__(self, marks: Marks) -> None:
         self._marks = marks
         self._jobs: dict[str, None] = {}
 
@@ -74,10 +79,10 @@ class _Within(Observer):
             self._marks.counts["contributed without"] += 1
 
 
-class FedCRefSwarm(swarm.Swarm):
+class FedCRefSwarm(Swarm):
     """One run."""
 
-    def __init__(self, plan: swarm.Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.world.watch(_Within(self.marks))
 
@@ -137,6 +142,6 @@ class FedCRefSwarm(swarm.Swarm):
         assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
 
 
-def run(seed: int, *, overlay: str | None = None) -> swarm.Outcome:
+def run(seed: int, *, overlay: str | None = None) -> Outcome:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return FedCRefSwarm(laid_out(draw(seed), overlay)).go()

@@ -23,7 +23,9 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Effect, Persist, Report, Send
 from p2pclust.peer.messages import Adopted, Partial, VoteReply
 from p2pclust.peer.quorum import majority
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 
 __all__ = ["Invariants"]
 

@@ -17,7 +17,8 @@ from p2pclust.protocols.job import JobState
 from p2pclust.protocols.push_sum import MIXINGS
 from p2pclust.protocols.runner import replay
 from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.swarm import Outcome, Plan, Swarm, draw
+from p2pclust.simulation.plan import Plan, draw
+from p2pclust.simulation.swarm import Outcome, Swarm
 
 __all__ = ["LeaderlessSwarm", "paced", "run"]
 

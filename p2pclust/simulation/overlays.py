@@ -6,20 +6,16 @@ Streams of their own: a seed has the same fleet and the same misfortunes on ever
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from p2pclust.errors import UsageError
+from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan
 
-if TYPE_CHECKING:
-    from p2pclust.simulation.swarm import Plan
-
-__all__ = ["EVERYBODY", "FAULTS_UNTIL_S", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
+__all__ = ["EVERYBODY", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
 
 OVERLAYS: Final = ("sparse", "moving")
-#: How long anything may go wrong in a run; then all heals.
-FAULTS_UNTIL_S: Final = 25.0
 #: In the place of a neighbour: all links of a peer.
 EVERYBODY: Final = -1
 

@@ -19,9 +19,12 @@ from p2pclust.protocols import readings
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
+from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Plan, Swarm, draw
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.plan import Plan, draw
+from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Swarm
+from p2pclust.simulation.world import World
 
 __all__ = ["LeaderlessSeriesSwarm", "SeriesSwarm", "run"]
 

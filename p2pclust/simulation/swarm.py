@@ -8,64 +8,30 @@ and everybody restarted: now the job has to end, with the bits of the in-process
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import msgpack
 import numpy as np
 
-from p2pclust.peer.effects import Effect, Report, Send
 from p2pclust.peer.events import Submit
-from p2pclust.peer.messages import Relay
-from p2pclust.peer.timing import Limits, Timing, preset
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
 from p2pclust.simulation.invariants import Invariants
+from p2pclust.simulation.marks import Marks, PhaseCrashes
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.overlays import EVERYBODY, FAULTS_UNTIL_S, laid_out
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.overlays import EVERYBODY, laid_out
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.world import World
 
-__all__ = ["Outcome", "Plan", "draw", "run"]
+__all__ = ["DEADLINE_S", "Outcome", "Swarm", "run"]
 
 #: Liveness: how long after the last fault has healed everybody may take (virtual seconds).
 DEADLINE_S: Final = 120.0
-_PHASES: Final = ("opening", "adopting", "combining", "closing")
-#: After how many more effects such a crash may come. An adopter writes its register at once, and after 2 effects it is
-#: written but not synced.
-_EFFECTS: Final = {"opening": (0, 9), "adopting": (1, 4), "combining": (0, 2), "closing": (0, 9)}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that a seed drew."""
-
-    seed: int
-    n_peers: int
-    protocol: str
-    missing: str
-    init: str
-    participation: float
-    named_aggregator: bool
-    timing: Timing
-    limits: Limits
-    conditions: Conditions
-    compute_s: tuple[float, float]
-    phase_crashes: tuple[tuple[str, int, int], ...]  # phase, at its how-manieth occurrence, after how many effects
-    crashes: tuple[tuple[float, int, float, bool], ...]  # instant, peer, down for, wiped meanwhile
-    cuts: tuple[tuple[float, int, float, bool], ...]  # instant, peer, for, one direction only
-    pauses: tuple[tuple[float, int, float], ...]
-    deadline_s: float = 2.0  # of a round, where missing is "drop"
-    blackouts: tuple[float, ...] = ()  # instants at which everybody crashes
-    links: tuple[tuple[int, int], ...] = ()  # of an overlay that is no full mesh
-    known: bool = True  # whether everybody knows the whole overlay from the start
-    collect: str = "star"
-    moves: tuple[
-        tuple[float, int, int], ...
-    ] = ()  # instant, peers whose link comes or goes; EVERYBODY: all of the first's
-    last_links: tuple[tuple[int, int], ...] = ()  # after everything healed, where links change
 
 
 @dataclass
@@ -78,128 +44,6 @@ class Outcome:
     n_events: int = 0
     trace: str = ""
     counts: Counter[str] = field(default_factory=Counter)
-
-
-def draw(seed: int) -> Plan:
-    """Draw the plan of a seed; nothing else of the run is random."""
-    rng = np.random.default_rng([seed, 0])
-    n = int(rng.integers(3, 8))
-    timing = preset("fast" if rng.random() < 0.5 else "default")
-    small = rng.random() < 0.3  # make blobs of these small states
-    tail = float(rng.choice([0.0, 0.0, 0.02, 0.1]))
-
-    def instants(k: int) -> list[float]:
-        return [float(t) for t in rng.uniform(0.5, FAULTS_UNTIL_S, k)]
-
-    return Plan(
-        seed=seed,
-        n_peers=n,
-        protocol=str(rng.choice(["llf-cm", "llf-fcm"])),
-        missing=str(rng.choice(["wait", "wait", "all", "drop"])),
-        init=str(rng.choice(["uniform", "random"])),
-        participation=float(rng.choice([1.0, 1.0, 0.6])),
-        named_aggregator=bool(rng.random() < 0.2),
-        timing=replace(timing, patience_s=float(rng.choice([1.0, 4.0, 8.0]))),
-        limits=Limits(inline_bytes=300, chunk_bytes=128) if small else Limits(),
-        conditions=Conditions(
-            delay_s=(0.001, float(rng.choice([0.005, 0.05, 0.2]))),
-            tail_probability=tail,
-            loss=float(rng.choice([0.0, 0.05, 0.15, 0.3])),
-            duplicates=float(rng.choice([0.0, 0.1, 0.5])),
-        ),
-        compute_s=(0.001, float(rng.choice([0.01, 0.3, 1.5]))),
-        phase_crashes=tuple(
-            (str(phase), int(rng.integers(1, 5)) if phase != "closing" else 1, int(rng.integers(*_EFFECTS[phase])))
-            for phase in rng.permutation(_PHASES)[: int(rng.integers(0, 4))]
-        ),
-        crashes=tuple(
-            (at, int(rng.integers(n)), float(rng.uniform(0.05, 10.0)), bool(rng.random() < 0.25))
-            for at in instants(int(rng.integers(0, 4)))
-        ),
-        cuts=tuple(
-            (at, int(rng.integers(n)), float(rng.uniform(0.5, 12.0)), bool(rng.random() < 0.4))
-            for at in instants(int(rng.integers(0, 3)))
-        ),
-        pauses=tuple(
-            (at, int(rng.integers(n)), float(rng.uniform(0.2, 12.0))) for at in instants(int(rng.integers(0, 3)))
-        ),
-    )
-
-
-class Marks(Observer):
-    """Counts what happened, so that a run can show that it met what it claims to meet."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.job = ""
-        self.finished: dict[str, bytes] = {}
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        if isinstance(effect, Report):
-            self._report(peer, effect)
-        elif isinstance(effect, Send) and effect.via:
-            self.counts["message relayed through others"] += 1
-        elif isinstance(effect, Send) and isinstance(effect.message, Relay):
-            self.counts["message carried for others"] += 1
-
-    def _report(self, peer: Peer, effect: Report) -> None:
-        names = {
-            "elected": "aggregator elected", "fenced": "deposed aggregator's late message", "late-answer": "late answer",
-            "left-out": "peer left out", "deposed": "aggregator deposed", "pulling": "blob pulled", "refuted": "refuted",
-            "waiting": "minority waited", "proposer": "proposer replaced",
-        }  # fmt: skip
-        if effect.verb in names:
-            self.counts[names[effect.verb]] += 1
-        elif effect.verb == "submitted":
-            self.job = str(effect.fields["job"])
-        elif effect.verb == "finished":
-            self.finished[peer.name] = bytes.fromhex(str(effect.fields["digest"]))
-
-    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
-        self.counts["crash"] += 1
-        if lost_writes:
-            self.counts["crash with lost writes"] += 1
-            peer.counters["lost_writes"] = 1
-
-    def started(self, world: World, peer: Peer) -> None:
-        if peer.life > 1:
-            self.counts["restart"] += 1
-            self.counts["restart with lost writes"] += peer.counters.pop("lost_writes", 0)
-
-
-class _PhaseCrashes:
-    """Crashes the peer that is the k-th to reach a phase, a few effects later."""
-
-    def __init__(self, plan: Plan, marks: Marks) -> None:
-        self._waiting = {phase: (k, after) for phase, k, after in plan.phase_crashes}
-        self._marks = marks
-        self._armed: dict[str, tuple[str, int]] = {}
-        self.crashed: list[str] = []
-        self.active = True
-
-    def __call__(self, peer: Peer, effect: Effect) -> bool:
-        if not self.active:
-            return False
-        if isinstance(effect, Report) and effect.verb == "phase":
-            phase = str(effect.fields["phase"])
-            if phase in self._waiting:
-                k, after = self._waiting[phase]
-                if k > 1:
-                    self._waiting[phase] = (k - 1, after)
-                else:
-                    del self._waiting[phase]
-                    self._armed[peer.name] = (phase, after)
-        if peer.name in self._armed:
-            phase, after = self._armed[peer.name]
-            if after > 0:
-                self._armed[peer.name] = (phase, after - 1)
-                return False
-            del self._armed[peer.name]
-            who = "peer crashed while adopting" if phase == "adopting" else f"aggregator crashed while {phase}"
-            self._marks.counts[who] += 1
-            self.crashed.append(peer.name)
-            return True
-        return False
 
 
 class Swarm:
@@ -218,7 +62,7 @@ class Swarm:
             self._overlay(), known=plan.known,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s
-        self.phase_crashes = _PhaseCrashes(plan, self.marks)
+        self.phase_crashes = PhaseCrashes(plan, self.marks)
         self._rng = rng
         self.job = self._job()
 
@@ -355,8 +199,8 @@ class Swarm:
 
     def _move(self, walker: int, other: int) -> None:
         name = self.names[walker]
-        for end in self.world.neighbours(name) if other == EVERYBODY else (self.names[other],):
-            self._relink(name, end, up=not self.world.linked(name, end))
+        for end in self.world.overlay.neighbours(name) if other == EVERYBODY else (self.names[other],):
+            self._relink(name, end, up=not self.world.overlay.linked(name, end))
 
     def _relink(self, a: str, b: str, *, up: bool) -> None:
         if self.world.relink(a, b, up=up):
@@ -370,7 +214,7 @@ class Swarm:
         for a, b in last:
             self._relink(a, b, up=True)
         for name in self.names:
-            for other in self.world.neighbours(name):
+            for other in self.world.overlay.neighbours(name):
                 if (name, other) not in last and (other, name) not in last:
                     self._relink(name, other, up=False)
 
@@ -420,7 +264,7 @@ class Swarm:
         assert again.encode() == state.encode(), "S5: the bits are not those of the in-process replay"
 
     def _all_know_the_links(self) -> bool:
-        now = {name: self.world.neighbours(name) for name in self.names}
+        now = {name: self.world.overlay.neighbours(name) for name in self.names}
         peers = [peer.core for peer in self.world.peers.values() if peer.core is not None]
         return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 

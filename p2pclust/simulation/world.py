@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
-import msgpack
 import numpy as np
 
 from p2pclust.peer.codec import decode, encode
@@ -35,89 +34,25 @@ from p2pclust.peer.effects import (
     TakeRoster,
 )  # fmt: skip
 from p2pclust.peer.enrolment import CURRENT, TABLE
-from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, RosterRead, Started, Woken
+from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.disk import Disk
 from p2pclust.simulation.lines import Lines, Parcel
+from p2pclust.simulation.live_overlay import LiveOverlay
 from p2pclust.simulation.network import Network
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer, read_paper
 from p2pclust.simulation.traffic import Traffic
 from p2pclust.transport.links import Lane
 
-__all__ = ["Observer", "Peer", "World", "paper_roster", "read_paper"]
-
-
-def paper_roster(serial: int, names: Iterable[str], *, signed: bool = True) -> bytes:
-    """Make a fleet roster as the simulator has them: it knows no cryptography, so the paper says whether it is signed.
-
-    Examples
-    --------
-    >>> read_paper("p1", paper_roster(2, ["p2", "p1"])).peers
-    {'p1': '', 'p2': ''}
-    """
-    paper: bytes = msgpack.packb([serial, dict.fromkeys(sorted(names), ""), signed])
-    return paper
-
-
-def read_paper(source: str, data: bytes) -> RosterRead:
-    """What a shell would make of such a roster."""
-    serial, peers, signed = msgpack.unpackb(data)
-    return RosterRead(source, data, signed, serial, peers, "" if signed else "the fleet did not sign it")
-
-
-class Observer:
-    """Watches from outside. Subclasses override what they want to see; `world` and `peer` are not to be changed."""
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """An effect is about to be performed."""
-
-    def started(self, world: World, peer: Peer) -> None:
-        """A peer began a life."""
-
-    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
-        """A peer crashed."""
-
-    def synced(self, world: World, peer: Peer) -> None:
-        """What the peer wrote is on its disk now."""
-
-    def stepped(self, world: World, peer: Peer) -> None:
-        """All effects of an event were performed."""
-
-    def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
-        """A task has a result of that digest."""
-
-
-@dataclass
-class Peer:
-    """One simulated peer over all its lives."""
-
-    identity: Identity
-    local: Local
-    disk: Disk
-    core: Core | None = None  # None while it is down
-    life: int = 0
-    frozen_until: float = 0.0
-    asleep: bool = False
-    held: list[Event] = field(default_factory=list)  # what happened while it was frozen or asleep, in that order
-    wake_planned: float = float("inf")
-    must_sync: bool = False
-    memories: Memories = field(default_factory=Memories)  # of this life
-    links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it was told; nobody on a full mesh
-    wiped: bool = False  # its store was lost at least once since the job was handed in
-    counters: dict[str, int] = field(
-        default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
-    )
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.identity.name
+__all__ = ["World"]
 
 
 #: Decides, before an effect is performed, whether the peer crashes instead.
-CrashPoint = Callable[["Peer", Effect], bool]
+CrashPoint = Callable[[Peer, Effect], bool]
 
 
 class World:
@@ -134,9 +69,9 @@ class World:
         #: The links of devices that have one of their own; nobody has unless it is shaped.
         self.lines = Lines(network, lambda: self.now, self.at, self._deliver)
         self.traffic = Traffic()
-        self._overlay = None if overlay is None else {name: dict.fromkeys(near) for name, near in overlay.items()}
+        #: The links between peers, as they are now.
+        self.overlay = LiveOverlay(locals_, overlay)
         self._partial_view = partial_view
-        self._relinked: dict[tuple[str, str], int] = {}  # how often a link appeared or vanished
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -221,9 +156,9 @@ class World:
         if kept is not None:
             read = read_paper("", kept)
             peer.identity = replace(peer.identity, roster=tuple(read.peers), serial=read.serial)
-        if self._overlay is None:
+        if not self.overlay.sparse:
             return peer.identity
-        peer.links = dict.fromkeys(sorted(self._overlay[peer.name]))
+        peer.links = dict.fromkeys(self.overlay.neighbours(peer.name))
         told = (peer.identity.overlay or {}).get(peer.name, ())
         return peer.identity if sorted(told) == list(peer.links) else replace(peer.identity, links=tuple(peer.links))
 
@@ -305,40 +240,18 @@ class World:
 
     # -- links --------------------------------------------------------------------------------------------------------
 
-    def linked(self, a: str, b: str) -> bool:
-        """Whether there is a link between two peers now."""
-        return self._overlay is None or b in self._overlay[a]
-
-    def neighbours(self, name: str) -> tuple[str, ...]:
-        """To whom a peer has a link now, sorted; on a full mesh everybody else."""
-        links = [other for other in self.peers if other != name] if self._overlay is None else self._overlay[name]
-        return tuple(sorted(links))
-
     def relink(self, a: str, b: str, *, up: bool) -> bool:
         """Let a link appear or vanish; returns whether it did.
 
         Both ends notice it in the same instant, and what was under way over a link that vanishes is lost.
         """
-        assert self._overlay is not None, "on a full mesh no link appears or vanishes"
-        if self.linked(a, b) == up:
+        if not self.overlay.change(a, b, up=up):
             return False
-        for one, other in ((a, b), (b, a)):
-            if up:
-                self._overlay[one][other] = None
-            else:
-                del self._overlay[one][other]
-        self._relinked[self._pair(a, b)] = self._times_relinked(a, b) + 1
-        self._mark(b"link", *self._pair(a, b), b"up" if up else b"down")
-        for one, other in (self._pair(a, b), self._pair(a, b)[::-1]):
-            self.step(self.peers[one], Linked(other, up))
+        a, b = sorted((a, b))
+        self._mark(b"link", a, b, b"up" if up else b"down")
+        self.step(self.peers[a], Linked(b, up))
+        self.step(self.peers[b], Linked(a, up))
         return True
-
-    @staticmethod
-    def _pair(a: str, b: str) -> tuple[str, str]:
-        return (a, b) if a < b else (b, a)
-
-    def _times_relinked(self, a: str, b: str) -> int:
-        return self._relinked.get(self._pair(a, b), 0)
 
     # -- events and effects -----------------------------------------------------------------------------------------
 
@@ -421,11 +334,10 @@ class World:
                 self._send(peer, Send(effect.to, message, bulk=True))
             case DropBlob():
                 peer.disk.drop_blob(effect.digest)
-            case Connect() if self._partial_view and self._overlay is not None:
+            case Connect() if self._partial_view and self.overlay.sparse:
                 # Whoever links to another may use the link; the other may as soon as it links back.
                 peer.links[effect.peer] = None
-                for one, other in ((peer.name, effect.peer), (effect.peer, peer.name)):
-                    self._overlay[one][other] = None
+                self.overlay.add(peer.name, effect.peer)
             case Connect() | Disconnect():
                 pass  # every peer can reach every other; cuts are the network's affair
             case _:
@@ -454,12 +366,12 @@ class World:
 
     def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
         # A peer that was paused when a link vanished may use it until it is told; all others were told at once.
-        if self._overlay is not None and target not in peer.links:
+        if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         self._mark(b"send", peer.name, target, *frames)
         source, n_bytes = peer.name, sum(map(len, frames))
-        parcel = Parcel(source, target, frames, n_bytes, lane, self._times_relinked(source, target))
-        linked = target in self.peers and self.linked(source, target)  # it may be enrolled, and never started
+        parcel = Parcel(source, target, frames, n_bytes, lane, self.overlay.changes(source, target))
+        linked = target in self.peers and self.overlay.linked(source, target)  # it may be enrolled, and never started
         if linked and not self.lines.send(parcel):
             return  # no room
         peer.counters["messages_sent"] += 1
@@ -470,7 +382,7 @@ class World:
     def _deliver(self, parcel: Parcel) -> None:
         source, target, frames = parcel.source, parcel.target, parcel.frames
         peer = self.peers[target]
-        if peer.core is None or self._times_relinked(source, target) != parcel.times_relinked:
+        if peer.core is None or self.overlay.changes(source, target) != parcel.times_relinked:
             return
         peer.counters["messages_received"] += 1
         peer.counters["bytes_received"] += parcel.n_bytes
@@ -482,14 +394,14 @@ class World:
 
     def _check_link(self, peer: Peer, target: str) -> None:
         life = peer.life
-        times = self._times_relinked(peer.name, target)
+        times = self.overlay.changes(peer.name, target)
         open_ways = self.network.reaches(peer.name, target) and self.network.reaches(target, peer.name)
-        open_ways = open_ways and self.linked(peer.name, target)
+        open_ways = open_ways and self.overlay.linked(peer.name, target)
 
         def answer() -> None:
             if peer.life == life:
                 refused = open_ways and self.peers[target].core is None
-                refused = refused and self._times_relinked(peer.name, target) == times
+                refused = refused and self.overlay.changes(peer.name, target) == times
                 self.step(peer, LinkChecked(target, refused))
 
         ends = (self.lines.shape_of(peer.name), self.lines.shape_of(target))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from p2pclust.errors import UsageError
+from p2pclust.files import regular
 from p2pclust.topology.convert import graph_of
 from p2pclust.topology.graphml import GraphMLReader
 from p2pclust.topology.overlay import Overlay, Position, shown, unknown
@@ -133,7 +134,7 @@ def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
 
 def _bytes(file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
+        with regular(file).open("rb") as opened:
             content = opened.read(_BYTES_MAX + 1)
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file") from None

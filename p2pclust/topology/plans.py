@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import UsageError
+from p2pclust.files import regular
 
 __all__ = ["plan_rows"]
 
@@ -47,7 +48,7 @@ def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[in
     [(3, ['a', '1']), (5, ['b', '2'])]
     """
     try:
-        if file.stat().st_size > _BYTES_MAX:
+        if regular(file).stat().st_size > _BYTES_MAX:
             raise UsageError(f"{file}: more than {_BYTES_MAX >> 20} MiB: expected {what}")
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.errors import UsageError
+from p2pclust.files import regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,7 +24,7 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024  # a roster of 10,000 peers is half of this
 def read(path: Path, what: str) -> bytes:
     """Read a file of at most 4 MiB, or raise UsageError with what it should have been."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise UsageError(f"{what} {path} does not exist: make it with `p2pclust keys`, or copy it here") from None

@@ -131,6 +131,8 @@ class ZmqLinks:
         self._context.set(zmq.MAX_SOCKETS, 4096)
         #: Told the key (Z85) of whoever is refused because it is on no roster that we know.
         self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
+        #: Told who sent a message that breaks the limits, and how: it was dropped.
+        self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
         self._zap = ZapHandler(self._context, self._loop, self._admits, self._may_ask)
         self._router = open_router(self._context, bundle.curve_secret)
         try:
@@ -352,14 +354,13 @@ class ZmqLinks:
         name = self._sender(head)
         if name is None:
             return size
-        lane = _LANES.get(frames[0][0]) if frames and frames[0] else None
-        if lane is None:
-            self.counters.drop("not received: malformed")
-            return size
-        frames[0] = frames[0][1:]
-        reason = misfit(frames, lane)
-        if reason is not None:
-            self.counters.drop(f"not received: {reason}")
+        lane, reason = _LANES.get(frames[0][0]) if frames and frames[0] else None, None
+        if lane is not None:
+            frames[0] = frames[0][1:]
+            reason = misfit(frames, lane)
+        if lane is None or reason is not None:
+            self.counters.drop(f"not received: {reason or 'malformed'}")
+            self.on_misfit(name, reason or "no lane")
             return size
         if lane == Lane.CONTROL:
             self._note_route(name, head)

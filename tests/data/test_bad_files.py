@@ -32,6 +32,12 @@ def header(shape: str) -> bytes:
     ("text", "options", "line"),
     [
         ("a,a\n1,2\n", {"columns": ["a"]}, "columns = 'a': 2 columns are called so: give its number"),
+        (
+            "w,a,a\n0,1,2\n",
+            {},
+            "odd.csv: columns 2 and 3 are both called 'a': rename one of them, or choose one by its",
+        ),
+        ("a,w,a\n0,1,2\n", {"columns": [3, 1]}, "columns 3 and 1 are both called 'a'"),
         ("a,b\n1,2\n", {"columns": 1}, "columns = 1: expected a list of names or numbers"),
         ("a,b\n1,2\n", {"columns": [None]}, "columns = None: expected a column's name, or its number"),
         ("a,b\n1,2\n", {"label_column": 1.0}, "label_column = 1.0: expected a column's name"),
@@ -46,6 +52,21 @@ def test_csv(tmp_path: Path, text: str, options: dict[str, Any], line: str) -> N
     file = tmp_path / "odd.csv"
     file.write_text(text)
     refused(file, line, **options)
+
+
+def test_of_two_columns_of_one_name_one_may_be_chosen_by_its_number_or_be_no_feature(tmp_path: Path) -> None:
+    file = tmp_path / "twice.csv"
+    file.write_text("a,w,a\n0,1,2\n")
+    assert read(file, columns=["w", 3]).X.tolist() == [[1.0, 2.0]]
+    assert read(file, label_column=1).X.tolist() == [[1.0, 2.0]]
+
+
+def test_two_columns_of_one_name_in_other_files(tmp_path: Path) -> None:
+    arff, npz = tmp_path / "odd.arff", tmp_path / "odd.npz"
+    arff.write_text("@attribute a numeric\n@attribute a numeric\n@data\n1,2\n")
+    np.savez(npz, X=np.zeros((3, 2)), features=np.array(["a", "a"]))
+    for file in (arff, npz):
+        refused(file, "columns 1 and 2 are both called 'a'")
 
 
 @pytest.mark.parametrize("cells", [" " * 60_000 + "'x", "1 " * 40_000 + "'", "'" + "\\x" * 40_000, "\t" * 60_000 + '"'])

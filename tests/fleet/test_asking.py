@@ -30,15 +30,16 @@ def fleet() -> tuple[Roster, dict[str, Bundle]]:
 
 
 def serve(
-    answer: inside.OnQuestion, ask: Callable[[str], Any], home: Path, fleet: tuple[Roster, dict[str, Bundle]]
-) -> Any:
+    answer: inside.OnQuestion, ask: Callable[[str], Any], home: Path, fleet: tuple[Roster, dict[str, Bundle]],
+    on_malformed: Callable[[str, str], None] = lambda name, reason: None,
+) -> Any:  # fmt: skip
     """Ask in a thread what a peer's loop answers; returns what `ask` returned."""
     roster, bundles = fleet
 
     async def live() -> Any:
         loop = asyncio.get_running_loop()
         links = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
-        door = inside.Door(loop, links.context, answer)
+        door = inside.Door(loop, links.context, answer, on_malformed)
         try:
             door.open_here(home)
             address = door.open_to_all("127.0.0.1:0", bundles["a"], lambda: links.roster)
@@ -212,9 +213,11 @@ def test_what_is_malformed_is_refused_and_harms_nobody(tmp_path: Path, fleet: An
             door.ask("say")
         return kind, reason.decode()
 
-    kind, reason = serve(echo, ask, tmp_path, fleet)
+    told: list[tuple[str, str]] = []
+    kind, reason = serve(echo, ask, tmp_path, fleet, lambda *whose: told.append(whose))
     assert kind == "refused"
     assert reason.startswith("cannot read the question: ")
+    assert told == [("this device", reason.removeprefix("cannot read the question: "))]
 
 
 def test_nobody_is_there(tmp_path: Path, fleet: Any) -> None:

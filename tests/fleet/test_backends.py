@@ -180,7 +180,7 @@ def test_a_job_that_nobody_can_contribute_to_fails_and_says_why(name: str) -> No
     state = result.jobs[0].state
     assert state is not None
     assert state.status == "failed"
-    assert "peer 0: row 0, column 0 is nan" in state.reason
+    assert "(peer 0, peer 1, peer 2: row 0, column 0 is nan" in state.reason
 
 
 class TestOnePeersBadData:

@@ -166,7 +166,7 @@ class TestLostMajority:
         assert_kept_promises(spec, carry_out("simulated", spec))
 
     def test_a_frozen_fleet_is_given_up(self) -> None:
-        frozen = [Fault("pause", (f"p0{n}",), round=2, phase="adopting") for n in range(3)]
+        frozen = [Fault("pause", (f"p0{n}",), round=2, phase="adopting", for_s=1e4) for n in range(3)]
         result = carry_out("simulated", a_fleet(rows(5), a_job("llf-cm"), *frozen, give_up_s=30.0))
         assert "no progress for 30 virtual seconds at round" in result.failure
 

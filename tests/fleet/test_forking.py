@@ -25,18 +25,20 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 class Nest:
-    """A server, and children that do nothing: each waits for somebody to write into its bundle."""
+    """A server, and children that do nothing: each waits for somebody to write into its store."""
 
     def __init__(self, home: Path, server: ForkServer) -> None:
         self.home = home
         self.server = server
         self.codes: dict[str, int] = {}
         self.children: list[Child] = []
-        if not (home / "bundle").exists():
-            os.mkfifo(home / "bundle", 0o600)
 
     async def child(self, name: str, **config: Any) -> Child:
-        own = {"name": name, "state_dir": str(self.home / name / "state"), "bundle": str(self.home / "bundle")}
+        state_dir = self.home / name / "state"
+        if not state_dir.exists():
+            state_dir.mkdir(parents=True)
+            os.mkfifo(state_dir / "store.sqlite3", 0o600)
+        own = {"name": name, "state_dir": str(state_dir)}
         config = {"control": "", "timing": "fast"} | own | config
         child = Child(name, self.home / name, config, self.server, lambda child, line: None, self.ended)
         await child.start()

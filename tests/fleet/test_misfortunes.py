@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
-from p2pclust.fleet.faults import Cuts, Fault, damage_of, late, reaches, unfired
+from p2pclust.fleet.faults import Cuts, Do, Fault, damage_of, late, reaches, unfired
 from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import FleetResult, FleetSpec
 from p2pclust.protocols.local import Local
@@ -369,3 +369,58 @@ class TestReckoning:
         cuts.heal(cuts.pairs(["a"], ["b"], one_way=False))
         assert cuts.links(None) == {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
         assert reaches(cuts.links(None), "a", ["c"]), "by way of b"
+
+
+@pytest.mark.slow
+class TestWhoStandsStillForGood:
+    def test_is_waited_for_no_longer_than_whoever_was_killed(self) -> None:
+        ended = {}
+        for do in ("kill", "pause"):
+            spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault(do, ("p02",), round=3, phase="adopting"))
+            result = carry_out("simulated", spec)
+            assert result.failure == ""
+            assert sorted(result.jobs[0].digests) == ["p00", "p01", "p03", "p04"]
+            assert is_replay(spec, result)
+            ended[do] = result.virtual_seconds or 0.0
+            assert result.peers["p02"]["finished"] is False
+            assert result.peers["p02"]["lost"] == (do == "kill"), "its process is there"
+        assert ended["pause"] < 60.0, "the others are done, and nobody waits until the fleet is given up"
+
+    def test_costs_the_majority_as_if_it_were_dead(self) -> None:
+        faults = [Fault("pause", (name,), seconds=0.5) for name in ("p01", "p02", "p03")]
+        result = carry_out("simulated", a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), *faults))
+        assert result.failure == "the fleet lost its majority: waiting: 2 of 5 peers, 3 are needed"
+
+    @pytest.mark.parametrize("end", ["resume", "restart"])
+    def test_is_nobody_who_will_be_woken_up(self, end: str) -> None:
+        faults = [Fault("pause", ("p02",), seconds=0.5), Fault(end, ("p02",), seconds=30.0, for_s=1.0)]
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), *faults)
+        result = carry_out("simulated", spec)
+        assert_kept_promises(spec, result)
+        assert sorted(result.jobs[0].digests) == list(EVERYBODY)
+
+
+@pytest.mark.slow
+class TestBeforeASecondJob:
+    @staticmethod
+    def ended(do: Do, n: int) -> FleetResult:
+        for_s = 1.0 if do == "restart" else None
+        faults = [Fault(do, (name,), job=1, for_s=for_s) for name in EVERYBODY[:n]]
+        spec = a_fleet(rows(5), a_job(), *faults)
+        return carry_out("simulated", replace(spec, jobs=spec.jobs * 2))
+
+    def test_a_fleet_that_is_restarted_as_a_whole_is_waited_for(self) -> None:
+        result = self.ended("restart", 5)
+        assert result.failure == ""
+        assert [sorted(job.digests) for job in result.jobs] == [list(EVERYBODY)] * 2
+
+    def test_it_is_handed_in_at_somebody_who_answers(self) -> None:
+        result = self.ended("pause", 1)
+        assert result.failure == ""
+        assert sorted(result.jobs[1].digests) == ["p01", "p02", "p03", "p04"]
+
+    @pytest.mark.parametrize("do", ["kill", "pause"])
+    def test_nobody_is_left_to_hand_it_in_at(self, do: Do) -> None:
+        result = self.ended(do, 5)
+        assert result.failure == "no peer is awake to hand the job to"
+        assert [sorted(job.digests) for job in result.jobs] == [list(EVERYBODY)], "what came before is told"

@@ -52,10 +52,10 @@ from p2pclust.peer.messages import (
     Relay,
     RosterCopy,
 )  # fmt: skip
-from p2pclust.peer.rounds import NOT_ASKED
 from p2pclust.peer.timing import PRESETS, Limits, Timing
+from p2pclust.protocols.reasons import NOT_ASKED
 from p2pclust.simulation.disk import Disk
-from p2pclust.simulation.world import read_paper
+from p2pclust.simulation.peer import read_paper
 
 MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 FACTS = (FactDigest, FactDelta)

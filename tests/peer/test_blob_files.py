@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -198,10 +199,10 @@ def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
 def test_a_disk_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = BlobFiles(tmp_path)
 
-    def full(fd: int, data: memoryview, offset: int) -> int:
-        raise OSError(28, "No space left on device")
+    def fails(fd: int, data: memoryview, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", fails)
     line = f"{tmp_path}: No space left on device; free some space, then start the peer again"
     with pytest.raises(FleetError) as chunk:
         put(files, 0)

@@ -98,7 +98,7 @@ def bounded(net: Net, job: str) -> None:
         assert len(core.blobs._pulls) <= 2 + 4, "pulls"
         assert len(core.blobs._verifying) <= 2 + 4, "blobs that are hashed"
         assert len(net.peers[name].disk.load().blobs) <= 1 + 2 * (2 + 4), "blobs on disk"
-        assert len(machine._answers) <= 1 + 4, "answers: one if all are asked, one for each proposer"
+        assert len(machine._follower._answers) <= 1 + 4, "answers: one if all are asked, one for each proposer"
         assert len(core.membership.members) == 3, "members"
         assert all(len(owned) <= MAX_KEYS for owned in core.facts._known.values()), "facts of one owner"
         assert set(core.facts._known) <= {*HONEST, LIAR}, "owners"

@@ -18,7 +18,8 @@ from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import Peer, World
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 
 NAMES = ("p0", "p1", "p2", "p3")
 

@@ -6,7 +6,7 @@ import ast
 import json
 import os
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,42 @@ def test_what_matters_less_is_left_out() -> None:
     for word in ("phase", "elected", "left-out", "failed", "a-word-of-tomorrow"):
         log.tell(word, {})
     assert [line.split()[-1] for line in read(reading)] == ["left-out", "failed"]
+    for end in (reading, writing):
+        os.close(end)
+
+
+def test_who_sends_garbage_without_end_gets_a_line_a_minute_with_a_count() -> None:
+    reading, writing = os.pipe()
+    now = noon()
+    log = Log("p", fd=writing, clock=lambda: now)
+    for second in range(100):
+        now = noon() + timedelta(seconds=second)
+        for _ in range(50):
+            log.tell("malformed", {"from": "b", "reason": "no header"})
+        log.tell(
+            "malformed", {"from": "c", "reason": "no header"} if second in (5, 99) else {"from": "b", "reason": "x"}
+        )
+        log.tell("finished", {"job": "a"})
+    lines = [line.split(" p ")[1] for line in read(reading)]
+    assert [line for line in lines if "malformed" in line] == [
+        'malformed from=b reason="no header"',
+        'malformed from=c reason="no header"',
+        'malformed from=b reason="no header" unsaid=3058',
+        'malformed from=c reason="no header"',
+    ]
+    assert lines.count("finished job=a") == 100
+    for end in (reading, writing):
+        os.close(end)
+
+
+def test_a_clock_that_is_put_back_keeps_nobody_silent() -> None:
+    reading, writing = os.pipe()
+    now = noon()
+    log = Log("p", fd=writing, clock=lambda: now)
+    log.tell("malformed", {"from": "b"})
+    now -= timedelta(days=1)
+    log.tell("malformed", {"from": "b"})
+    assert len(read(reading)) == 2
     for end in (reading, writing):
         os.close(end)
 

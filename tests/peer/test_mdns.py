@@ -80,6 +80,7 @@ class TestHints:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mdns")  # what one of them announces, the other would find
 class TestOnThisMachine:
     @pytest.fixture(autouse=True)
     def zeroconf(self) -> None:

@@ -11,7 +11,7 @@ from harness import Net, toy
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.document import Document, Turn
 from p2pclust.peer.effects import Reload
-from p2pclust.peer.events import Cancel
+from p2pclust.peer.events import Cancel, Submit
 from p2pclust.peer.messages import Synced
 from p2pclust.peer.series import census_of
 
@@ -205,6 +205,17 @@ def test_a_turn_that_is_none(turn: list[Any]) -> None:
         Document.decode(msgpack.packb([*plain, turn]))
     with pytest.raises(UsageError):
         Turn("series-1", 0, float("nan"), False)
+
+
+@pytest.mark.parametrize("every_s", [1e-9, 0.99, -1.0, 1e9, float("inf"), float("nan")])
+def test_turns_come_neither_faster_than_heartbeats_nor_never(every_s: float) -> None:
+    net = Net(3)
+    net.meet()
+    net.step("p1", Submit(toy(1), every_s=every_s))
+    net.advance(2.0)
+    (told,) = net.verbs("refused")
+    assert told[1]["reason"] == f"every_s = {every_s:g}: expected at least 1 s, and less than 1e+09 s"
+    assert net.verbs("job") == []
 
 
 def test_who_handed_it_in_may_never_hear_that_a_majority_has_it() -> None:

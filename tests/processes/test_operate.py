@@ -128,6 +128,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
 
 def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     fleet.until_alive("b", "c")
+    fleet.until_alive("a", "c", at="b")  # there a job will be handed in, of whoever is seen
     assert "z" in {m["name"]: m["why"] for m in fleet.json("peers")["views"][0]["members"]}
     matrix = fleet.run("peers", "--peer", "a", "--peer", "b").out
     assert "nobody has told its address yet" in matrix

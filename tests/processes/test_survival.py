@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
+from p2pclust.fleet.faults import Do
 from p2pclust.fleet.spec import Fault
 from p2pclust.peer.timing import preset
 
@@ -55,8 +57,25 @@ class TestPausedAggregator:
         assert ends.pop(struck["peer"]) > resumed["t"] - 0.5
         assert max(ends.values()) < resumed["t"] - 0.5, "they finished without it"
 
+    def test_one_that_nothing_resumes_is_not_waited_for(self, home: Path) -> None:
+        spec = a_fleet(rows(5), a_job(), Fault("pause", (), round=3), home=home)
+        result = carry_out("processes", spec)
+        (struck,) = by_verb(result, "fault")
+        assert result.failure == ""
+        assert by_verb(result, "resumed") == []
+        # It is woken up to leave, and may finish on the way.
+        assert set(result.jobs[0].digests) >= spec_names(5) - {struck["peer"]}
+
 
 class TestRestart:
+    @pytest.mark.parametrize(("do", "failure"), [("restart", ""), ("kill", "no peer is awake to hand the job to")])
+    def test_of_everybody_before_a_second_job(self, do: Do, failure: str, home: Path) -> None:
+        for_s = 1.0 if do == "restart" else None
+        spec = a_fleet(rows(3), a_job(), *(Fault(do, (name,), job=1, for_s=for_s) for name in spec_names(3)), home=home)
+        result = carry_out("processes", replace(spec, jobs=spec.jobs * 2))
+        assert result.failure == failure
+        assert [len(job.digests) for job in result.jobs] == ([3, 3] if do == "restart" else [3])
+
     def test_from_its_disk_a_peer_goes_on_and_finishes(self, home: Path) -> None:
         spec = a_fleet(rows(5), a_job(), Fault("restart", (), round=3, phase="combining"), home=home)
         result = carry_out("processes", spec)

@@ -10,7 +10,9 @@ from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.reasons import NOT_DRAWN
 from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.stages import MAX_EMPTY_ROUNDS
 
 OPTIONS = {"n_clusters": 2, "bounds": ([0.0], [9.0]), "init": [[0.0], [9.0]]}
 PEERS = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]]), Local([[0.5], [0.5], [8.5], [8.5]])]
@@ -121,7 +123,7 @@ def test_an_empty_round_counts_for_the_limit_of_rounds() -> None:
 def test_who_was_not_drawn_is_not_in_the_record() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
     state = engine.begin(job)
-    after = engine.advance(job, state, contributions(job, state, PEERS[:1], 3), {1: engine.NOT_DRAWN}, n_peers=3)
+    after = engine.advance(job, state, contributions(job, state, PEERS[:1], 3), {1: NOT_DRAWN}, n_peers=3)
     assert after.log[0].abstained == {}
 
 
@@ -129,7 +131,7 @@ def test_who_was_left_out_for_its_silence_has_not_abstained() -> None:
     """All were silent in turn, and none of them withholds anything: the job goes on, until ten rounds were empty."""
     job = cluster_job("llf-cm", **{**OPTIONS, "max_rounds": 100})
     state = engine.begin(job)
-    for _ in range(engine.MAX_EMPTY_ROUNDS - 1):
+    for _ in range(MAX_EMPTY_ROUNDS - 1):
         state = empty(job, state, dict.fromkeys(range(3), "left out: alive"))
         assert state.status == "running"
     back = engine.advance(job, state, contributions(job, state, PEERS[:1], 3), {}, n_peers=3)
@@ -159,14 +161,12 @@ def test_the_job_fails_when_everybody_abstained_by_itself() -> None:
     assert state.status == "running", "peer 2 was merely silent"
     state = empty(job, state, {0: "no data", 2: "privacy gate: 1 rows"})
     assert state.status == "failed"
-    assert state.reason == (
-        "llf-cm: nobody can contribute (peer 0: no data; peer 1: no data; peer 2: privacy gate: 1 rows)"
-    )
+    assert state.reason == ("llf-cm: nobody can contribute (peer 0, peer 1: no data; peer 2: privacy gate: 1 rows)")
 
 
 def test_not_drawn_is_no_abstention_of_its_own() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
-    state = empty(job, engine.begin(job), {0: "no data", 1: "no data", 2: engine.NOT_DRAWN})
+    state = empty(job, engine.begin(job), {0: "no data", 1: "no data", 2: NOT_DRAWN})
     assert state.status == "running"
 
 
@@ -189,7 +189,11 @@ def test_the_job_fails_after_ten_empty_rounds_in_a_row() -> None:
 def test_the_reason_names_a_few_of_many() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
     state = empty(job, engine.begin(job), dict.fromkeys(range(20), "no data"), n_peers=20)
-    assert state.reason.endswith("peer 3: no data; and 16 more)")
+    assert state.reason.endswith("(peer 0, peer 1, peer 2 and 17 more: no data)")
+    state = empty(job, engine.begin(job), {0: "of its own"} | dict.fromkeys(range(1, 20), "no data"), n_peers=20)
+    assert state.reason.endswith("(peer 1, peer 2, peer 3 and 16 more: no data; peer 0: of its own)")
+    state = empty(job, engine.begin(job), {peer: f"reason {peer}" for peer in range(20)}, n_peers=20)
+    assert state.reason.endswith("peer 3: reason 3; and 16 more)")
 
 
 def test_a_long_reason_is_cut() -> None:

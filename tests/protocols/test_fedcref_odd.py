@@ -120,7 +120,8 @@ class TestOddRows:
         h = Hand(a_job(), [Local(planted(KINDS)[0].X[:5], labels=np.zeros(5, np.int64))] * 2)
         h.end()
         assert h.state.status == "failed"
-        assert "no cluster has enough rows for a model" in h.state.reason
+        assert "no cluster has the " in h.state.reason
+        assert "rows that a model needs (min_rows)" in h.state.reason
 
     @MODES
     def test_a_peer_alone(self, mode: str) -> None:

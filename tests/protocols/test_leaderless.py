@@ -12,10 +12,11 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.averaging import Answer
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import JobState
-from p2pclust.protocols.leaderless import NOT_ASKED, next_state, offer, proposer_of, run_leaderless
+from p2pclust.protocols.leaderless import next_state, offer, proposer_of, run_leaderless
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.measure import Measures, measured
 from p2pclust.protocols.push_sum import Links
+from p2pclust.protocols.reasons import NOT_ASKED
 from p2pclust.protocols.runner import run_in_process
 
 N = 12

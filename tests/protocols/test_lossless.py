@@ -143,7 +143,7 @@ class TestPrivacyGate:
         _, _, state = run("llf-fcm", [rng.random((5, 2)), rng.random((4, 2))], n_clusters=4, init=self.init)
         assert state.status == "failed"
         held = "privacy gate: C (F + 1) / F = 6 rows or fewer"
-        assert state.reason == f"llf-fcm: nobody can contribute (peer 0: {held}; peer 1: {held})"
+        assert state.reason == f"llf-fcm: nobody can contribute (peer 0, peer 1: {held})"
 
 
 class TestFewerRowsThanClusters:

@@ -187,7 +187,7 @@ class TestFewRows:
         state = scaled([[[7.0]], [[1.0], [2.0]]], "none", min_rows=3)
         held = self.reason.format("declare bounds")
         assert state.status == "failed"
-        assert state.reason == f"range: nobody can contribute (peer 0: {held}; peer 1: {held})"
+        assert state.reason == f"range: nobody can contribute (peer 0, peer 1: {held})"
         state = scaled([[[7.0]], [[1.0], [2.0]]], "minmax", min_rows=3, lo=[0.0], hi=[9.0])
         assert (state.status, state.log) == ("done", ()), "declared bounds tell nothing"
 

@@ -23,7 +23,8 @@ from p2pclust.peer.messages import Message
 from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.fedcref_peer import AtWork
 from p2pclust.protocols.job import Job
-from p2pclust.simulation.world import Peer, World
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 from p2pclust.transport.links import Lane
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")

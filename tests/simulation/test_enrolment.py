@@ -18,9 +18,11 @@ from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.overlays import FAULTS_UNTIL_S
-from p2pclust.simulation.swarm import DEADLINE_S, Plan, Swarm, draw
-from p2pclust.simulation.world import Observer, Peer, World, paper_roster
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer, paper_roster
+from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.swarm import DEADLINE_S, Swarm
+from p2pclust.simulation.world import World
 
 
 def planned(seed: int) -> Plan:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from p2pclust.simulation import fedcref_swarm, swarm
+from p2pclust.simulation import fedcref_swarm, plan
 from p2pclust.simulation.mutants import DESK_MUTANTS, planted
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
@@ -83,7 +83,7 @@ def test_a_seed_is_the_same_run_a_second_time() -> None:
 
 def test_a_plan_is_a_function_of_the_seed_and_leaves_the_other_swarm_as_it_was() -> None:
     assert fedcref_swarm.draw(8) == fedcref_swarm.draw(8)
-    other = swarm.draw(8)
+    other = plan.draw(8)
     assert (other.protocol, other.blackouts, other.deadline_s) == ("llf-fcm", (), 2.0) or other.protocol == "llf-cm"
     assert {fedcref_swarm.draw(seed).init for seed in range(20)} == {"refined", "paper"}
     assert any(fedcref_swarm.draw(seed).blackouts for seed in range(40))

@@ -22,7 +22,9 @@ from p2pclust.protocols.runner import pooled
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.leaderless_swarm import run
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 
 pytestmark = pytest.mark.slow
 

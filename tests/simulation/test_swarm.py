@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from p2pclust.simulation import swarm
+from p2pclust.simulation import plan, swarm
 from p2pclust.simulation.mutants import MUTANTS, planted
 
 SEEDS = range(300)
@@ -139,8 +139,8 @@ class TestRepetition:
         assert (once.trace, once.n_events, once.counts) == (again.trace, again.n_events, again.counts)
 
     def test_a_plan_is_a_function_of_the_seed(self) -> None:
-        assert swarm.draw(8) == swarm.draw(8)
-        assert swarm.draw(8) != replace(swarm.draw(9), seed=8)
+        assert plan.draw(8) == plan.draw(8)
+        assert plan.draw(8) != replace(plan.draw(9), seed=8)
 
 
 class TestSeedsThatOnceFoundABug:

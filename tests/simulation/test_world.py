@@ -13,7 +13,9 @@ from p2pclust.peer.timing import Limits, preset
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 
 WORD = BlobMissing(b"w" * 32)
 
@@ -261,7 +263,7 @@ class TestLinks:
         before, diary.steps = line.now, []
         assert line.relink("b", "a", up=False)
         assert diary.steps == [(before, "a"), (before, "b")]
-        assert (line.linked("a", "b"), line.neighbours("b")) == (False, ("c",))
+        assert (line.overlay.linked("a", "b"), line.overlay.neighbours("b")) == (False, ("c",))
         assert not line.relink("a", "b", up=False), "it is gone already"
 
     def test_what_is_under_way_is_lost_even_if_the_link_comes_back(self, line: World, heard: list[str]) -> None:

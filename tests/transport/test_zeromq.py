@@ -241,13 +241,16 @@ def test_messages_under_our_own_name_are_dropped(net):
         ([b"", CONTROL], "malformed"),
     ],
 )
-def test_an_enrolled_peers_hostile_message_is_dropped_and_counted(net, frames, reason):
+def test_an_enrolled_peers_hostile_message_is_dropped_counted_and_named(net, frames, reason):
     async def test():
         a, b = net.open("a"), net.open("b")
+        told = []
+        b.on_misfit = lambda *who: told.append(who)
         with dealer(net.bundles["c"], b.address, net.bundles["b"].curve_public, sndhwm=0) as (sender, _):
             sender.send_multipart(frames)
             await net.until(lambda: b.counters.dropped)
             assert b.counters.dropped == {f"not received: {reason}": 1}
+            assert told == [("c", "no lane" if reason == "malformed" else reason)]
             sender.send_multipart([CONTROL + b"well-formed"])
             await net.until(lambda: net.inbox["b"])
         await friend_is_served(net, a, b)

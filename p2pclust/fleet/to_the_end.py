@@ -1,0 +1,69 @@
+"""Running a coroutine to its end for a caller that waits, also inside a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["run_to_the_end"]
+
+T = TypeVar("T")
+
+_START_S = 10.0  # within which a thread of this process has begun
+
+
+def run_to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` and return what it returns, whether or not an event loop runs in this thread.
+
+    A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` has a thread of
+    its own, and the caller waits for it. Ctrl-C, or "interrupt", cancels `work` and waits until it has cleaned up.
+
+    Examples
+    --------
+    >>> async def answer():
+    ...     return 42
+    >>> run_to_the_end(answer())
+    42
+    >>> async def cell():
+    ...     return run_to_the_end(answer())
+    >>> asyncio.run(cell())
+    42
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _in_a_thread(work)
+
+
+def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
+    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+    began: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
+
+    async def cancellable() -> T:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None, "asyncio.run makes one"
+        began.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await work
+
+    def live() -> None:
+        try:
+            outcome.set_result(asyncio.run(cancellable()))
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=live, name="p2pclust-fleet")
+    try:
+        thread.start()  # an interrupt may come while it waits for the thread, too
+        return outcome.result()
+    except BaseException:
+        if (
+            not outcome.done()
+        ):  # whatever ends the waiting, an interrupt or a deadline of the caller's, ends the work too
+            began.result(_START_S)()
+        raise
+    finally:
+        thread.join()

@@ -1,0 +1,72 @@
+"""What a peer says of a disk that fails it: the path, the system's words, and what mends that."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from p2pclust.errors import FleetError
+
+__all__ = ["failing", "failure", "primary_code"]
+
+_SPACE: Final = "free some space"
+_RIGHTS: Final = "give the user who runs the peer the right to read and write there"
+_OPEN: Final = "allow more open files (ulimit -n)"
+
+#: What to do about errors of the system that have one cause. Any other one speaks for itself.
+_REMEDIES: Final = {
+    errno.ENOSPC: _SPACE, errno.EDQUOT: _SPACE, errno.EACCES: _RIGHTS, errno.EPERM: _RIGHTS, errno.EROFS: _RIGHTS,
+    errno.EMFILE: _OPEN, errno.ENFILE: _OPEN, errno.EFBIG: "allow larger files (ulimit -f)",
+}  # fmt: skip
+
+#: SQLite tells no number of the system's, but these mean the same.
+_NUMBERS: Final = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS, sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_AUTH: errno.EACCES,
+}  # fmt: skip
+
+
+def failure(path: Path, error: OSError | sqlite3.Error) -> FleetError:
+    """Return what a peer ends with whose disk fails.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Told where the error names no file itself.
+    error : OSError or sqlite3.Error
+
+    Examples
+    --------
+    >>> import os
+    >>> print(failure(Path("state"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    state: No space left on device; free some space, then start the peer again
+    >>> print(failure(Path("state"), OSError(errno.EIO, os.strerror(errno.EIO), "state/blobs")))
+    state/blobs: Input/output error; mend that, then start the peer again
+    """
+    if isinstance(error, OSError):
+        where, words, number = error.filename or path, error.strerror or str(error), error.errno
+    else:
+        where, words, number = path, str(error), _NUMBERS.get(primary_code(error))
+    return FleetError(
+        f"{os.fsdecode(where)}: {words}; {_REMEDIES.get(number or 0, 'mend that')}, then start the peer again"
+    )
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return what SQLite says of an error, without its details; 0 if nothing."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return (code or 0) & 0xFF
+
+
+@contextmanager
+def failing(path: Path) -> Iterator[None]:
+    """Say in words that the disk fails: see `failure`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise failure(path, error) from None

@@ -1,0 +1,90 @@
+"""What a random run meets: it is counted, and some of it is made to happen at the steps that matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from p2pclust.peer.effects import Effect, Report, Send
+from p2pclust.peer.messages import Relay
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.plan import Plan
+from p2pclust.simulation.world import World
+
+__all__ = ["Marks", "PhaseCrashes"]
+
+
+class Marks(Observer):
+    """Counts what happened, so that a run can show that it met what it claims to meet."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.job = ""
+        self.finished: dict[str, bytes] = {}
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Report):
+            self._report(peer, effect)
+        elif isinstance(effect, Send) and effect.via:
+            self.counts["message relayed through others"] += 1
+        elif isinstance(effect, Send) and isinstance(effect.message, Relay):
+            self.counts["message carried for others"] += 1
+
+    def _report(self, peer: Peer, effect: Report) -> None:
+        names = {
+            "elected": "aggregator elected", "fenced": "deposed aggregator's late message", "late-answer": "late answer",
+            "left-out": "peer left out", "deposed": "aggregator deposed", "pulling": "blob pulled", "refuted": "refuted",
+            "waiting": "minority waited", "proposer": "proposer replaced",
+        }  # fmt: skip
+        if effect.verb in names:
+            self.counts[names[effect.verb]] += 1
+        elif effect.verb == "submitted":
+            self.job = str(effect.fields["job"])
+        elif effect.verb == "finished":
+            self.finished[peer.name] = bytes.fromhex(str(effect.fields["digest"]))
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        self.counts["crash"] += 1
+        if lost_writes:
+            self.counts["crash with lost writes"] += 1
+            peer.counters["lost_writes"] = 1
+
+    def started(self, world: World, peer: Peer) -> None:
+        if peer.life > 1:
+            self.counts["restart"] += 1
+            self.counts["restart with lost writes"] += peer.counters.pop("lost_writes", 0)
+
+
+class PhaseCrashes:
+    """Crashes the peer that is the k-th to reach a phase, a few effects later."""
+
+    def __init__(self, plan: Plan, marks: Marks) -> None:
+        self._waiting = {phase: (k, after) for phase, k, after in plan.phase_crashes}
+        self._marks = marks
+        self._armed: dict[str, tuple[str, int]] = {}
+        self.crashed: list[str] = []
+        self.active = True
+
+    def __call__(self, peer: Peer, effect: Effect) -> bool:
+        if not self.active:
+            return False
+        if isinstance(effect, Report) and effect.verb == "phase":
+            phase = str(effect.fields["phase"])
+            if phase in self._waiting:
+                k, after = self._waiting[phase]
+                if k > 1:
+                    self._waiting[phase] = (k - 1, after)
+                else:
+                    del self._waiting[phase]
+                    self._armed[peer.name] = (phase, after)
+        if peer.name in self._armed:
+            phase, after = self._armed[peer.name]
+            if after > 0:
+                self._armed[peer.name] = (phase, after - 1)
+                return False
+            del self._armed[peer.name]
+            who = "peer crashed while adopting" if phase == "adopting" else f"aggregator crashed while {phase}"
+            self._marks.counts[who] += 1
+            self.crashed.append(peer.name)
+            return True
+        return False

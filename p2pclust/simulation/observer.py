@@ -1,0 +1,35 @@
+"""Who watches a simulated fleet: invariants, counters, stories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from p2pclust.peer.effects import Compute, Effect
+from p2pclust.simulation.peer import Peer
+
+if TYPE_CHECKING:
+    from p2pclust.simulation.world import World
+
+__all__ = ["Observer"]
+
+
+class Observer:
+    """Watches from outside. Subclasses override what they want to see; `world` and `peer` are not to be changed."""
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """An effect is about to be performed."""
+
+    def started(self, world: World, peer: Peer) -> None:
+        """A peer began a life."""
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        """A peer crashed."""
+
+    def synced(self, world: World, peer: Peer) -> None:
+        """What the peer wrote is on its disk now."""
+
+    def stepped(self, world: World, peer: Peer) -> None:
+        """All effects of an event were performed."""
+
+    def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
+        """A task has a result of that digest."""
