@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
@@ -10,12 +13,22 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pclust.clustering import Points, memberships, nearest, objective
-from p2pclust.errors import DataError, FleetError, UsageError
-from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, matrix, seed_from
+from p2pclust.errors import DataError, FleetError, LeftOutWarning, UsageError
+from p2pclust.estimators.inputs import (
+    Floats,
+    Rows,
+    bounds_of_each,
+    dealt,
+    is_list_of_peers,
+    matrices,
+    matrix,
+    seed_from,
+)
 from p2pclust.protocols import readings
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
+from p2pclust.protocols.reasons import NO_DATA
 from p2pclust.protocols.runner import conclude, run_in_process
 
 if TYPE_CHECKING:
@@ -23,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FederatedEstimator", "FuzzyEstimator", "LabellingEstimator", "backend_of", "in_order", "run_job"]
 
+_PACKAGE = str(Path(__file__).parents[1])
 # What says where the rows lie and how the job is run; every other parameter of an estimator is one of the job.
 _AROUND = ("n_peers", "partition", "fleet", "random_state")
 
@@ -73,15 +87,17 @@ class LabellingEstimator(
             If the job failed, for example because the privacy gate held every peer.
         """
         seed = seed_from(self.random_state)
-        job = self._job(seed)
         arrays, parts = self._held(X, y, seed)
+        job = self._job(seed, arrays[0].shape[1])
         self._check(arrays)
         locals = [Local(rows) for rows in arrays]
         self._learn(job, run_job(job, locals, self.fleet), locals, parts)
         return self
 
-    def _job(self, seed: int) -> Job:
+    def _job(self, seed: int, n_features: int) -> Job:
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
+        if "bounds" in options:
+            options["bounds"] = bounds_of_each(options["bounds"], n_features)
         return cluster_job(self.protocol_id, seed=seed, **options)
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
@@ -113,8 +129,8 @@ class LabellingEstimator(
         init, bounds = getattr(self, "init", ""), getattr(self, "bounds", None)
         if not (init is None or isinstance(init, str)) and np.asarray(init).shape[1] != n_features:
             raise UsageError(f"init has {np.asarray(init).shape[1]} columns, but the data have {n_features}")
-        if bounds is not None and len(bounds[0]) != n_features:
-            raise UsageError(f"bounds are given for {len(bounds[0])} features, but the data have {n_features}")
+        if bounds is not None and (size := len(bounds_of_each(bounds, n_features)[0])) != n_features:
+            raise UsageError(f"bounds are given for {size} features, but the data have {n_features}")
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         self._learn_rounds(job, state)
@@ -132,9 +148,24 @@ class LabellingEstimator(
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
         self.suppressed_ = readings.suppressed(state)
         self.coarse_ = readings.coarse(state)
+        self._warn_of_absent(state)
+
+    def _warn_of_absent(self, state: JobState) -> None:
+        """Say whose rows are in no part of the result: not everybody looks at ``abstained_``."""
+        took_part = {peer for record in state.log if record.stage == state.stage for peer in record.contributors}
+        absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
+        if absent:
+            told = "; ".join(f"peer {peer}: {why}" for peer, why in sorted(absent.items())[:3])
+            more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
+            whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
+            warnings.warn(
+                f"the result is without the rows of {whose} ({told}{more})", LeftOutWarning, stacklevel=_to_the_caller()
+            )
 
     def _fitting(self, X: ArrayLike) -> Floats:
         """Return rows of the columns that the estimator was fitted on."""
+        if isinstance(X, list | tuple) and X and all(getattr(item, "ndim", 0) == 2 for item in X):
+            raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
         rows = matrix(X, "X")
         if rows.shape[1] != self.n_features_in_:
             raise DataError(
@@ -206,6 +237,14 @@ class FuzzyEstimator(FederatedEstimator):
         points = self._points(X)
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
         return memberships(points, self._centers, self._fuzzifier)
+
+
+def _to_the_caller() -> int:
+    """Return how many calls up the code is that called an estimator."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def run_job(job: Job, locals: list[Local], fleet: Any) -> JobState:

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from p2pclust.clustering.autoencoders import ModelStack
-from p2pclust.clustering.stacks import reconstruction_errors
+from p2pclust.clustering.stacks import reconstruction_errors, refuse_device
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
-from p2pclust.estimators.inputs import Floats, Rows, seed_from
+from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each, seed_from
 from p2pclust.protocols import engine
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.extras import require_extras
@@ -41,9 +41,9 @@ class FedCRef(LabellingEstimator):
     ----------
     mode : {"refined", "paper"}, default "refined"
         As the paper has it, or with a better association and federated expectation-maximisation.
-    initial : {"mixture", "kmeans", "dec"} or list of int arrays, default "mixture"
+    initial : {"mixture", "kmeans", "dec"} or list of arrays, default "mixture"
         Each peer's first partition: principal components and a mixture of Gaussians, or k-means; DEC; or labels that are
-        given (-1 is a cluster like any other).
+        given, one array per peer, or one array where the rows are in one (-1 is a cluster like any other).
     n_local_clusters : int or list of int, optional
         How many clusters each peer has. By default as many as its given labels, or what its rows look like by silhouette.
     alpha, theta, tau, normalisation, max_iterations
@@ -192,7 +192,9 @@ class FedCRef(LabellingEstimator):
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         job = self._job_for(arrays[0].shape[1], seed)
+        refuse_device(self.device)
         locals = self._locals(arrays, parts)
+        self._refuse_beyond_sigmoid()
         state, desks, blobs = self._run(job, locals)
         self._learn_rounds(job, state)
         self._learn_communities(job, state, blobs)
@@ -225,13 +227,14 @@ class FedCRef(LabellingEstimator):
 
     def _job_for(self, n_features: int, seed: int) -> Job:
         given = not isinstance(self.initial, str)
+        if not given and self.initial == "given":
+            raise UsageError("initial = 'given': give the labels themselves, as a list with one array per peer")
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
         options = {name: value for name, value in options.items() if value is not None}
-        if isinstance(self.n_local_clusters, int):
-            options["n_local_clusters"] = self.n_local_clusters
+        if _is_whole(self.n_local_clusters):
+            options["n_local_clusters"] = int(self.n_local_clusters)  # type: ignore[arg-type] # it is a number
         if self.bounds is not None:
-            low, high = ([side] * n_features if np.ndim(side) == 0 else side for side in self.bounds)
-            options["bounds"] = (low, high)
+            options["bounds"] = bounds_of_each(self.bounds, n_features)
         job = cluster_job(self.protocol_id, seed=seed, initial="given" if given else self.initial, **options)
         require_extras([job])
         return job
@@ -240,20 +243,43 @@ class FedCRef(LabellingEstimator):
         n = len(arrays)
         labels: list[Any] = [None] * n
         if not isinstance(self.initial, str):
-            given = self.initial if parts is None else [np.asarray(self.initial)[rows] for rows in parts]
-            labels = [np.asarray(own) for own in given]
-            sizes = [len(own) for own in labels]
-            if sizes != [len(rows) for rows in arrays]:
-                raise DataError(
-                    f"initial: labels for {sizes} rows, but the peers hold {[len(rows) for rows in arrays]}"
-                )
+            labels = [*self._given_labels([len(rows) for rows in arrays], parts)]
         numbers: list[int | None] = [None] * n
-        if self.n_local_clusters is not None and not isinstance(self.n_local_clusters, int):
-            whole = [int(number) for number in self.n_local_clusters]
-            if len(whole) != n or min(whole) < 1:
+        if not (self.n_local_clusters is None or _is_whole(self.n_local_clusters)):
+            each: Any = self.n_local_clusters
+            if np.ndim(each) == 0:
+                raise UsageError(
+                    f"n_local_clusters = {each!r}: expected a whole number, one for each of the {n} peers, or None: "
+                    "what the rows look like"
+                )
+            if len(each) != n or not all(_is_whole(number) and number >= 1 for number in each):
                 raise UsageError(f"n_local_clusters: expected one number from 1 on for each of the {n} peers")
-            numbers = [*whole]
+            numbers = [int(number) for number in each]
         return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
+
+    def _given_labels(self, sizes: list[int], parts: list[Rows] | None) -> list[Rows]:
+        """Return each peer's given labels, numbered from 0: whatever they are called, backends carry whole numbers."""
+        if parts is None:
+            given = [np.asarray(own) for own in self.initial]
+            if [own.shape for own in given] != [(size,) for size in sizes]:
+                raise DataError(
+                    f"initial: labels for {[len(own) if own.ndim else 0 for own in given]} rows, "
+                    f"but the peers hold {sizes}"
+                )
+        else:
+            together = np.asarray(self.initial)
+            if together.shape != (sum(sizes),):
+                raise DataError(f"initial: expected one label for each of the {sum(sizes)} rows of X")
+            given = [together[rows] for rows in parts]
+        return [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
+
+    def _refuse_beyond_sigmoid(self) -> None:
+        """Say once what each peer would say of its own rows, and abstain: only min-max scaling ends in [0, 1]."""
+        if self.output == "sigmoid" and self.scaling != "minmax":
+            raise UsageError(
+                f"scaling = {self.scaling!r} puts rows beyond [0, 1], but the models end in a sigmoid: scaling = 'minmax' "
+                "(of rows in [0, 1] already, with bounds = (0, 1)), or output = 'linear'"
+            )
 
     def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Desk], Mapping[bytes, bytes]]:
         """Return the last state, each peer's desk, and the models of groups by digest."""
@@ -289,3 +315,7 @@ class FedCRef(LabellingEstimator):
         # Those of the job: a parameter that is set after the fit is for the next one.
         self.models_ = ModelStack.decode(protocol.architecture(state.arrays), data, protocol.encoding)
         self._device = protocol.device
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)

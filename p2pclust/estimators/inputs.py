@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols import streams
 from p2pclust.protocols.local import first_bad_value
 
-__all__ = ["Floats", "Rows", "dealt", "is_list_of_peers", "matrices", "matrix", "seed_from"]
+__all__ = ["Floats", "Rows", "bounds_of_each", "dealt", "is_list_of_peers", "matrices", "matrix", "seed_from"]
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -35,6 +35,20 @@ def seed_from(random_state: Any) -> int:
     return int(random_state)
 
 
+def bounds_of_each(bounds: Any, n_features: int) -> Any:
+    """Return declared bounds with one number per feature on either side, where one pair was given for all features.
+
+    Examples
+    --------
+    >>> bounds_of_each((0, 16), 3)
+    ([0, 0, 0], [16, 16, 16])
+    """
+    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
+        return bounds  # None, or refused where the job is made
+    low, high = ([side] * n_features if np.ndim(side) == 0 else side for side in bounds)
+    return low, high
+
+
 def is_list_of_peers(X: Any) -> bool:
     """Tell a list of matrices from one matrix that is written as a list of rows.
 
@@ -42,11 +56,21 @@ def is_list_of_peers(X: Any) -> bool:
     --------
     >>> is_list_of_peers([[[0.0], [1.0]], [[2.0]]]), is_list_of_peers([[0.0], [1.0]])
     (True, False)
+
+    Raises
+    ------
+    DataError
+        For an empty list, and for a list of arrays of one dimension, which may be meant as either.
     """
     if not isinstance(X, list | tuple):
         return False
     if not X:
         raise DataError("no peers: expected a list with one array per peer, or one array")
+    if all(getattr(item, "ndim", None) == 1 for item in X):
+        raise DataError(
+            "X is a list of arrays of one dimension: pass np.array(X) if each is a row, or "
+            "[np.reshape(x, (-1, 1)) for x in X] if each is the only column of a peer"
+        )
     return any(_depth(item) > 1 for item in X)
 
 
@@ -110,6 +134,8 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
         raise UsageError(f"partition = {partition!r}: expected a scheme's name, or a mapping with 'scheme' and options")
     options: dict[str, Any] = dict(given)
     scheme = options.pop("scheme")
+    if scheme == "by-class":
+        raise UsageError("partition 'by-class' is one of scenarios: here, pass a list with the rows of each peer")
     for option in options:
         if option not in _OPTIONS:
             near = difflib.get_close_matches(str(option), _OPTIONS, n=1)
@@ -148,8 +174,12 @@ def matrix(rows: Any, where: str) -> Floats:
         raise DataError(f"{where} is empty: expected at least one row and one column")
     if converted.ndim != 2:
         raise DataError(
-            f"{where}: expected 2D array with rows and columns, got {converted.ndim} dimension(s). Reshape your data "
-            "with X.reshape(-1, 1) if it is one feature, or X.reshape(1, -1) if it is one row"
+            f"{where}: expected 2D array with rows and columns, got {converted.ndim} dimension(s). "
+            + (
+                "Reshape your data with X.reshape(-1, 1) if it is one feature, or X.reshape(1, -1) if it is one row"
+                if converted.ndim < 3
+                else "Pass list(X) to fit if each X[i] holds the rows of a peer, or X.reshape(len(X), -1) if it is one row"
+            )
         )
     n_rows, n_columns = converted.shape
     if n_rows == 0:
@@ -185,8 +215,15 @@ def _numbers(rows: Any, where: str) -> Floats:
     except DataError:
         raise
     except (TypeError, ValueError):
-        raise DataError(f"{where}: expected numbers in rows of equal length") from None
+        raise DataError(f"{where}: expected numbers in rows of equal length{_as_a_list(rows)}") from None
     return converted
+
+
+def _as_a_list(rows: Any) -> str:
+    """Say how what holds one array per peer, but is no list of them, becomes one."""
+    if isinstance(rows, Mapping):
+        return ", got a dict: pass list(X.values()) if it has one array per peer"
+    return ", got an iterator: pass list(X)" if isinstance(rows, Iterator) else ""
 
 
 def _is_text_or_time(given: NDArray[Any]) -> bool:

@@ -28,8 +28,9 @@ class LosslessCMeans(FederatedEstimator):
         The share of peers that is drawn for each round.
     scaling : {"none", "minmax", "zscore"}, default "none"
         Working coordinates, found by the federation.
-    bounds : pair of sequences (lo, hi), optional
-        Declared bounds of the features, which spare the round that finds them. A peer with a value outside abstains.
+    bounds : pair (lo, hi) of numbers, or of sequences of one number per feature, optional
+        Declared bounds of the features, which spare the round that finds them. A peer with a value outside abstains:
+        `abstained_` tells.
     random_state : int, numpy Generator or RandomState, or None
         The job's seed, or where to draw it.
     suppress_singletons : bool, default True

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from p2pclust.clustering.flows import log_likelihoods
-from p2pclust.clustering.stacks import require_torch
+from p2pclust.clustering.stacks import refuse_device, require_torch
 from p2pclust.estimators.base import LabellingEstimator
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.protocols.job import Job, JobState
@@ -142,6 +142,7 @@ class UIFCA(LabellingEstimator):
     def _check(self, arrays: list[Floats]) -> None:
         super()._check(arrays)
         require_torch()  # Said here, once, and not by every peer that abstains.
+        refuse_device(self.device)
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)

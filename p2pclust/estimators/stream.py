@@ -141,8 +141,8 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
             If the job failed, for example because the privacy gate held every peer.
         """
         seed = seed_from(self.random_state)
-        job = self._job(seed)
         arrays, parts = self._held(X, y, seed)
+        job = self._job(seed, arrays[0].shape[1])
         self._check(arrays)
         first = sum(-(-len(rows) // self.n_batches) for rows in arrays)
         if first < self.n_clusters:
@@ -176,8 +176,9 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
             As :meth:`fit`; what was learned before stays. Later calls may bring fewer rows than clusters.
         """
         if not hasattr(self, "n_batches_seen_"):
-            job = self._of_one_batch(self._job(seed_from(self.random_state)))
-            arrays, parts = self._held(X, y, job.seed)
+            seed = seed_from(self.random_state)
+            arrays, parts = self._held(X, y, seed)
+            job = self._of_one_batch(self._job(seed, arrays[0].shape[1]))
             self._check(arrays)
             locals = [Local(rows) for rows in arrays]
             state = run_job(job, locals, self.fleet)
@@ -187,7 +188,7 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
                 raise UsageError(
                     f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
                 )
-            job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED)))
+            job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_)))
             arrays, parts = self._more(X, y, job.seed)
             locals = [Local(rows) for rows in arrays]
             state = run_job(job, locals, self.fleet)

@@ -54,7 +54,7 @@ class _VerticalEstimator(FederatedEstimator):
             If the job failed.
         """
         seed = seed_from(self.random_state)
-        job = self._job(seed)
+        job = self._job(seed, 0)  # nobody declares bounds: each peer scales its own columns
         if is_list_of_peers(X):
             if not (isinstance(self.partition, str) and self.partition == "even"):
                 raise UsageError(

@@ -55,7 +55,10 @@ class Frame:
         ([[1.0, None], [2.0, 3.0]], "X: row 0, column 1 is NaN"),
         ([X[:9], [["x"] * 4] * 9], "peer 1: expected numbers"),
         (np.zeros(5, dtype=[("a", float), ("b", float)]), "X: expected numbers"),
-        ({"a": 1}, "X: expected numbers"),
+        ({"a": 1}, r"X: expected numbers.*got a dict: pass list\(X.values\(\)\)"),
+        (iter([X]), r"X: expected numbers.*got an iterator: pass list\(X\)"),
+        ([X[:, 0], X[:, 1]], r"X is a list of arrays of one dimension: pass np.array\(X\) if each is a row, or \[np"),
+        (np.stack([X, X]), r"X: expected 2D array .*got 3 dimension\(s\). Pass list\(X\) to fit if each X\[i\]"),
         (None, "X: expected 2D array"),
     ],
 )
@@ -64,6 +67,14 @@ def test_what_is_no_matrix_of_numbers_is_refused(kind: Any, data: Any, line: str
     with pytest.raises(DataError, match=line) as caught:
         kind(n_clusters=2, random_state=0).fit(data)
     assert "\n" not in str(caught.value)
+
+
+def test_rows_of_several_peers_are_predicted_one_peer_at_a_time() -> None:
+    model = LosslessCMeans(n_clusters=2, random_state=0).fit([X[:20], X[20:]])
+    for several in ([X[:20], X[20:]], (X[:30], X[30:])):
+        with pytest.raises(DataError, match=r"X is a list of 2 arrays: give one at a time, or np.concatenate\(X\)"):
+            model.predict(several)
+    assert len(model.predict([row.tolist() for row in X])) == len(model.predict(list(X))) == 60
 
 
 def test_tables_with_their_columns_in_another_order_are_refused() -> None:

@@ -71,6 +71,25 @@ def test_given_labels_are_where_it_begins() -> None:
     assert all(accuracy(y, labels) == 1.0 for y, labels in zip(truth, model.labels_, strict=True))
 
 
+@pytest.mark.parametrize("fleet", [None, "simulated"])
+def test_given_labels_may_be_called_anything(fleet: str | None) -> None:
+    _, truth = peers()
+    numbers = fitted(initial=truth, n_local_clusters=None, max_refinements=1)
+    for called in (lambda y: y / 4 - 0.5, lambda y: np.array(list("abcd"))[y]):
+        same(fitted(initial=[called(y) for y in truth], n_local_clusters=None, max_refinements=1, fleet=fleet), numbers)
+
+
+def test_given_labels_of_one_array_are_dealt_out_with_it() -> None:
+    X, truth = peers()
+    together, y = np.concatenate(X), np.concatenate(truth)
+    options: dict[str, Any] = {"n_peers": 3, "random_state": 0, **SMALL}
+    model = FedCRef(initial=y, **options).fit(together)
+    assert accuracy(y, np.asarray(model.labels_)) > 0.9
+    for wrong in ([y], y[1:]):
+        with pytest.raises(DataError, match=f"initial: expected one label for each of the {len(y)} rows of X"):
+            FedCRef(initial=wrong, **options).fit(together)
+
+
 def test_one_array_is_dealt_out() -> None:
     X, truth = peers()
     together, y = np.concatenate(X), np.concatenate(truth)
@@ -87,9 +106,14 @@ def test_one_array_is_dealt_out() -> None:
         ({"n_local_clusters": [2, 2]}, UsageError, "one number from 1 on for each of the 4 peers"),
         ({"initial": [[0, 1]] * 4}, DataError, "initial: labels for"),
         ({"initial": "best"}, UsageError, "fedcref: initial = 'best'"),
-        ({"scaling": "none", "bounds": None}, FleetError, "end in a sigmoid"),
-        ({"device": "nowhere"}, FleetError, "there is no device 'nowhere'"),
-        ({"min_rows": 1000}, FleetError, "no cluster has enough rows"),
+        ({"initial": "given"}, UsageError, "^initial = 'given': give the labels themselves"),
+        ({"n_local_clusters": "classes"}, UsageError, "^n_local_clusters = 'classes': expected a whole number"),
+        ({"n_local_clusters": 2.5}, UsageError, "^n_local_clusters = 2.5: expected a whole number"),
+        ({"n_local_clusters": [2, 2, 2, 1.5]}, UsageError, "one number from 1 on for each of the 4 peers"),
+        ({"scaling": "none", "bounds": None}, UsageError, "^scaling = 'none' .* end in a sigmoid"),
+        ({"scaling": "zscore", "bounds": None}, UsageError, "^scaling = 'zscore' .* end in a sigmoid"),
+        ({"device": "nowhere"}, UsageError, "^there is no device 'nowhere'"),
+        ({"min_rows": 1000}, FleetError, r"no cluster has the 1000 rows that a model needs \(min_rows\)"),
     ],
 )
 def test_bad_parameters(options: dict[str, Any], error: type[Exception], line: str) -> None:

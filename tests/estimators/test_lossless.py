@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from p2pclust.clustering import fuzzy_c_means, lloyd
-from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.errors import DataError, FleetError, LeftOutWarning, UsageError
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.protocols import Job, JobState, Local, run_in_process
 
@@ -108,7 +108,9 @@ def test_working_coordinates_serve_new_rows_too() -> None:
 
 
 def test_what_privacy_rules_hold_back_is_reported() -> None:
-    model = LosslessFuzzyCMeans(n_clusters=3, init=INIT).fit([*PEERS, X[:3]])
+    with pytest.warns(LeftOutWarning, match=r"without the rows of a peer \(peer 3: privacy gate: ") as warned:
+        model = LosslessFuzzyCMeans(n_clusters=3, init=INIT).fit([*PEERS, X[:3]])
+    assert warned[0].filename == __file__, "it points at whoever called fit"
     assert model.abstained_ == {3: "privacy gate: C (F + 1) / F = 3.75 rows or fewer"}
     assert model.suppressed_ == model.n_rounds_
     assert model.contributors_ == [(0, 1, 2)] * model.n_rounds_
@@ -133,12 +135,24 @@ def test_centers_too_far_for_the_grid_are_counted() -> None:
     assert LosslessCMeans(init=[*INIT[:2], INIT[2] * 1e9], **options).fit(PEERS).coarse_ == 0
 
 
+def test_one_pair_of_bounds_stands_for_all_features() -> None:
+    low, high = float(X.min()), float(X.max())
+    spelled_out = LosslessCMeans(n_clusters=3, init=INIT, bounds=([low] * 4, [high] * 4)).fit(PEERS)
+    for pair in ((low, high), np.array([low, high])):
+        model = LosslessCMeans(n_clusters=3, init=INIT, bounds=pair).fit(PEERS)
+        assert model.cluster_centers_.tobytes() == spelled_out.cluster_centers_.tobytes()
+    with pytest.raises(UsageError, match=r"bounds: expected a pair \(lo, hi\)"):
+        LosslessCMeans(n_clusters=3, bounds=(low, 1.0, high)).fit(PEERS)
+
+
 def test_declared_bounds_spare_a_round_and_leave_out_who_lies_outside() -> None:
     bounds = (X.min(axis=0), X.max(axis=0))
-    model = LosslessCMeans(n_clusters=3, init=INIT, bounds=bounds).fit([*PEERS, PEERS[0] + 100.0])
+    with pytest.warns(LeftOutWarning, match=r"peer 3: row 0, column 0.* outside the declared bounds"):
+        model = LosslessCMeans(n_clusters=3, init=INIT, bounds=bounds).fit([*PEERS, PEERS[0] + 100.0])
     assert list(model.abstained_) == [3]
     assert "is outside the declared bounds" in model.abstained_[3]
-    as_array = LosslessCMeans(n_clusters=3, init=INIT, bounds=np.array(bounds)).fit([*PEERS, PEERS[0] + 100.0])
+    with pytest.warns(LeftOutWarning):
+        as_array = LosslessCMeans(n_clusters=3, init=INIT, bounds=np.array(bounds)).fit([*PEERS, PEERS[0] + 100.0])
     assert as_array.cluster_centers_.tobytes() == model.cluster_centers_.tobytes()
     assert model.cluster_centers_ == pytest.approx(LosslessCMeans(n_clusters=3, init=INIT).fit(PEERS).cluster_centers_)
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from p2pclust import UIFCA
-from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics import accuracy
 
 torch = pytest.importorskip("torch", reason="flows need torch: pip install 'p2pclust[models]'")
@@ -100,7 +100,7 @@ def test_a_list_of_peers_has_a_list_of_labels() -> None:
         ({"hidden": "wide"}, UsageError, "uifca: hidden = wide"),
         ({"start": "k-means++"}, UsageError, "uifca: start"),
         ({"n_clusters": 151}, DataError, "n_clusters = 151, but all peers together hold n_samples = 150"),
-        ({"device": "nowhere"}, FleetError, "there is no device 'nowhere'"),
+        ({"device": "nowhere"}, UsageError, "^there is no device 'nowhere'"),
         ({"bounds": ([0.0], [9.0])}, UsageError, "bounds are given for 1 features"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators import LosslessFuzzyCMeans
+from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.estimators.inputs import dealt
 
 X, Y = load_iris(return_X_y=True)
@@ -74,3 +74,11 @@ def test_labels_must_be_as_many_as_rows() -> None:
 def test_what_a_partition_looks_at_is_passed_as_y(partition: object, what: str) -> None:
     with pytest.raises(UsageError, match=rf"needs {what}: pass y, one of them for each row, as in fit\(X, y\)"):
         LosslessFuzzyCMeans(n_clusters=3, n_peers=3, partition=partition).fit(X)
+
+
+def test_what_only_scenarios_deal_is_told_before_its_options() -> None:
+    for partition in ("by-class", {"scheme": "by-class", "rows_per_class": 10}):
+        with pytest.raises(
+            UsageError, match="partition 'by-class' is one of scenarios: here, pass a list with the rows"
+        ):
+            LosslessCMeans(n_clusters=2, n_peers=3, partition=partition).fit(np.zeros((30, 2)), np.zeros(30))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from p2pclust import LosslessFuzzyCMeans, StreamingFuzzyCMeans
-from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.errors import DataError, FleetError, LeftOutWarning, UsageError
 from p2pclust.protocols import Job, JobState
 from p2pclust.protocols.job import Stage
 
@@ -67,7 +67,8 @@ def test_peers_come_and_go_and_may_bring_nothing() -> None:
     assert fitted.contributors_[0] == (0, 2)
     assert fitted.abstained_ == {1: "no data"}
     assert [len(labels) for labels in fitted.labels_] == [40, 0, 40]
-    fitted.partial_fit([[], rows(2, 2), rows(40, 3), np.empty((0, 2))])
+    with pytest.warns(LeftOutWarning, match=r"without the rows of a peer \(peer 1: privacy gate: "):
+        fitted.partial_fit([[], rows(2, 2), rows(40, 3), np.empty((0, 2))])
     assert fitted.contributors_[0] == (2,)
     assert fitted.abstained_[1].startswith("privacy gate: ")
     assert fitted.suppressed_ >= 1
