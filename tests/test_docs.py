@@ -52,16 +52,22 @@ def blocks(text: str, page: str) -> list[Block]:
 ALL = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))]
 
 
+@pytest.fixture
+def no_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No data set is here, wherever the tests run: with MNIST some commands would take hours."""
+    return tmp_path_factory.mktemp("data")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [block for block in ALL if not block.not_run], ids=lambda block: block.where)
-def test_commands_of(block: Block, tmp_path: Path) -> None:
+def test_commands_of(block: Block, tmp_path: Path, no_data: Path) -> None:
     for folder in ("scenarios", "peers", "topology"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     for number, command in enumerate(block.commands, start=1):
         arguments = [sys.executable, "-m", *shlex.split(command, comments=True)]
         done = subprocess.run(
             arguments, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
-            env=os.environ | {"P2PCLUST_PASSPHRASE": "asked for where there is a terminal"},
+            env=os.environ | {"P2PCLUST_PASSPHRASE": "asked for where there is a terminal", "P2PCLUST_DATA": str(no_data)},
         )  # fmt: skip
         expected = block.exit_code if number == len(block.commands) else 0
         assert done.returncode == expected, f"{command}\n{done.stderr}"

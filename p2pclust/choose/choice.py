@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +51,9 @@ class ChoiceOfClusters:
     reason: str
     votes: Mapping[str, int | None]
     agreed: bool
-    table: tuple[Measures, ...]
-    centers: Mapping[int, Floats]
-    seeds: Mapping[int, int]
+    table: tuple[Measures, ...] = field(repr=False)
+    centers: Mapping[int, Floats] = field(repr=False)
+    seeds: Mapping[int, int] = field(repr=False)
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.output import size
-from p2pclust.cli.progress import GroupView, JobView, PeerView, Progress
+from p2pclust.cli.progress import GroupView, JobView, PeerView, Progress, counted
 
 __all__ = ["Watch", "sparkline", "table"]
 
@@ -159,7 +159,9 @@ class Watch:
         graph = job.graph
         line = Text("communities   ", no_wrap=True, overflow="ellipsis")
         line.append(f"{graph.get('groups', 0)}", style="bold cyan")
-        line.append(f"   {graph.get('isolated', 0)} clusters isolated   {graph.get('links', 0)} links")
+        line.append(
+            f"   {counted(graph.get('isolated', 0), 'clusters')} isolated   {counted(graph.get('links', 0), 'links')}"
+        )
         if "clusters" in graph:
             line.append(f" among {graph['clusters']} clusters")
         if "changed" in graph:

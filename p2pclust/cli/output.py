@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["complain", "put_json", "size", "stderr", "stdout"]
 
 
-def stdout() -> Console:
-    """Return the console for what a command was asked for: standard output, in colour on a terminal only."""
-    return _console(aside=False)
+def stdout(columns: int = 120) -> Console:
+    """Return the console for what a command was asked for: standard output, in colour on a terminal only.
+
+    In a file it has so many columns, unless the environment says how many.
+    """
+    return _console(aside=False, columns=columns)
 
 
 def stderr() -> Console:
     """Return the console for all else that people may want to know: standard error."""
-    return _console(aside=True)
+    return _console(aside=True, columns=120)
 
 
-def _console(*, aside: bool) -> Console:
+def _console(*, aside: bool, columns: int) -> Console:
     from rich.console import Console  # noqa: PLC0415 - half of what --help would otherwise have to import
 
     # In a file nothing has to be cut to the 80 columns that rich assumes where there is no terminal.
     terminal = (sys.stderr if aside else sys.stdout).isatty()
-    width = None if terminal or "COLUMNS" in os.environ else 120
+    width = None if terminal or "COLUMNS" in os.environ else columns
     # Names of files and scenarios are shown as they are: brackets in them are no markup.
     return Console(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
 

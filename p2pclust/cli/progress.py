@@ -118,7 +118,7 @@ class Progress:
         self.t = 0.0
         self._sees: dict[str, dict[str, None]] = {name: {} for name in names}
         self._linked = False
-        self._waiting = ""
+        self._waiting: dict[str, None] = {}
         self._strangers: dict[str, None] = {}
         self._roster_serial = 0
         self._by_id: dict[str, JobView] = {}
@@ -159,7 +159,7 @@ class Progress:
         known = self._verbs.get(event["verb"])
         line = "" if known is None else known(event)
         if line and event["verb"] != "waiting":
-            self._waiting = ""
+            self._waiting.clear()
         return line
 
     # -- peers ------------------------------------------------------------------------------------------------------
@@ -316,9 +316,12 @@ class Progress:
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
     def _wait(self, event: Event) -> str:
-        line = f"waiting: {event['present']} of {event['of']} peers are here"
-        said, self._waiting = self._waiting, line
-        return "" if said == line else f"{line}, as {event['peer']} sees it"
+        """Tell each number once, until something else happens: each part of a fleet that was cut has one of its own."""
+        peers = "peers of a job within the job" if event.get("within") else "peers"
+        line = f"waiting: {event['present']} of {event['of']} {peers} are here"
+        said = line in self._waiting
+        self._waiting[line] = None
+        return "" if said else f"{line}, as {event['peer']} sees it"
 
     def _stranger(self, event: Event) -> str:
         first = event["print"] not in self._strangers
@@ -357,6 +360,18 @@ class Progress:
         return f"{event['proposer']} is asked in place of one that is gone"
 
 
+def counted(number: int, many: str) -> str:
+    """Write a number with its word.
+
+    Examples
+    --------
+    >>> counted(1, "communities"), counted(0, "clusters")
+    ('1 community', '0 clusters')
+    """
+    one = many.removesuffix("ies") + "y" if many.endswith("ies") else many.removesuffix("s")
+    return f"{number} {one if number == 1 else many}"
+
+
 def _graph(job: JobView, event: Event) -> str:
     """Follow the association graph of a job that has one; return what a line says about it."""
     count = {key: event[key] for key in ("groups", "isolated", "links") if key in event}
@@ -367,5 +382,6 @@ def _graph(job: JobView, event: Event) -> str:
         job.graph["clusters"] = sum(event["clusters"])
     if "changed" in event:
         job.graph["changed"], job.graph["rows"] = event["changed"], event["rows"]
-    told = f", {job.graph.get('groups', 0)} communities, {job.graph.get('isolated', 0)} clusters isolated"
+    groups, isolated = job.graph.get("groups", 0), job.graph.get("isolated", 0)
+    told = f", {counted(groups, 'communities')}, {counted(isolated, 'clusters')} isolated"
     return told + (f", {event['changed']} of {event['rows']} rows changed" if "changed" in event else "")

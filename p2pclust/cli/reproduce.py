@@ -79,7 +79,7 @@ def reproduce(
 
     n_workers = jobs or len(os.sched_getaffinity(0))
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
-    told = _carry_out(wanted, plan, out, stderr() if as_json else stdout())
+    told = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
     if as_json:
         put_json(told)
     claims = [claim for item in told["tables"] for claim in item["claims"]]
@@ -91,10 +91,11 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
     """Measure tables, save and show what was found, and sum it up."""
     from p2pclust.reproduce.frame import measure  # noqa: PLC0415
     from p2pclust.reproduce.report import plain  # noqa: PLC0415
-    from p2pclust.scenario.report import default_directory  # noqa: PLC0415
+    from p2pclust.scenario.report import default_directory, prepare  # noqa: PLC0415
 
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory("reproduce", datetime.now())
+    prepare(directory)
     long = any(item.experiment.keeps for item in tables) and not plan.quick
     with _bar(lines=long) as tell:
         measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
@@ -145,7 +146,6 @@ def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured
     from p2pclust.reproduce.drawing import can_paint, paint  # noqa: PLC0415
     from p2pclust.reproduce.report import write_csv  # noqa: PLC0415
 
-    directory.mkdir(parents=True, exist_ok=True)
     paints = can_paint()
     for item in tables:
         write_csv(directory, item, measured[item.id])
@@ -163,7 +163,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
     from p2pclust.reproduce.report import comparison  # noqa: PLC0415
 
     console.print(Text(f"{item.id}: {item.shows}", style="bold"), soft_wrap=True)
-    where = f"{published(item.id).where}; here {measured.repeats} repetitions"
+    where = f"{published(item.id).where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
     where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
     where += f"; {measured.kept} found in the output directory" if measured.kept else ""
     console.print(Text(where, style="dim"), soft_wrap=True)
@@ -172,12 +172,12 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
     shown.padding = (0, 2, 0, 0)  # the rows are long
     for line in comparison(item, measured):
         ours, theirs = (line.ci, line.paper_ci) if item.interval else (line.sd, line.paper_sd)
-        spread = f" ± {_short(ours)}" if not math.isnan(ours) else ""
-        paper_spread = f" ± {_short(theirs)}" if not math.isnan(theirs) else ""
-        shown.add_row(
-            line.row, item.measures.get(line.measure, line.measure), _short(line.paper) + paper_spread,
-            _short(line.mean) + spread, _short(line.median), _short(line.difference, sign=True),
+        places = _places(line.paper, line.mean)
+        cells = (
+            _number(line.paper, places) + _spread(theirs, places), _number(line.mean, places) + _spread(ours, places),
+            _number(line.median, places), _number(line.difference, places, plus="+"),
         )  # fmt: skip
+        shown.add_row(line.row, item.measures.get(line.measure, line.measure), *cells)
     console.print(shown)
     for name, why in measured.skipped.items():
         console.print(Text(f"left out: {name}: {why}", style="yellow"), soft_wrap=True)
@@ -192,17 +192,30 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
     console.print()
 
 
-def _short(value: float, *, sign: bool = False) -> str:
-    """Return a number as people compare it: four places, or three digits where it is large.
+def _places(*values: float) -> int:
+    """Return how many decimal places people compare such numbers by.
 
     Examples
     --------
-    >>> _short(0.98765), _short(1234.5), _short(float("nan")), _short(0.01, sign=True)
-    ('0.9877', '1.23e+03', '-', '+0.0100')
+    >>> _places(0.98765), _places(9.0, 8.882), _places(10.2, 9.8), _places(float("nan"), 1234.5)
+    (4, 3, 2, 0)
+    """
+    largest = max((abs(value) for value in values if not math.isnan(value)), default=0.0)
+    return 4 if largest < 2 else 3 if largest < 10 else 2 if largest < 1000 else 0
+
+
+def _number(value: float, places: int, *, plus: str = "") -> str:
+    """Return a number with so many places; one that would be nothing but zeros with three digits.
+
+    Examples
+    --------
+    >>> _number(0.98765, 4), _number(2e-13, 4), _number(0.0, 4), _number(float("nan"), 2), _number(0.01, 3, plus="+")
+    ('0.9877', '2.00e-13', '0.0000', '-', '+0.010')
     """
     if math.isnan(value):
         return "-"
-    plus = "+" if sign else ""
-    if abs(value) >= 1000:
-        return f"{value:{plus}.3g}"
-    return f"{value:{plus}.{4 if abs(value) < 10 else 2}f}"
+    return f"{value:{plus}.2e}" if 0 < abs(value) < 0.5 * 10**-places else f"{value:{plus}.{places}f}"
+
+
+def _spread(value: float, places: int) -> str:
+    return "" if math.isnan(value) else f" ± {_number(value, places)}"

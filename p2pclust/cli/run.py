@@ -56,9 +56,9 @@ def run(
 ) -> None:
     """Run a scenario: start its fleet, do its jobs, carry out its faults, check what it expects.
 
-    Leaves result.json, centers.csv, events.jsonl and report.html, which shows all of it, in the output directory. Exits
-    with 0 if the fleet finished and all expectations held, with 1 if an expectation failed, with 3 if the fleet could not
-    finish.
+    Leaves result.json, centers.csv, labels.csv, events.jsonl and report.html, which shows all of it, in the output
+    directory. Exits with 0 if the fleet finished and all expectations held, with 1 if an expectation failed, with 3 if the
+    fleet could not finish.
 
     \b
     Examples:

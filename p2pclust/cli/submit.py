@@ -51,7 +51,7 @@ def submit(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Again so long after each end (90s, 15m, 1h), from the last centers, on rows read anew.",
+            help="Again so long after each end (90s, 15m, 1h; 1s at least), from the last centers, on rows read anew.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of all chance in the job; default 0.")] = None,

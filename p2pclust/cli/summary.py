@@ -65,13 +65,19 @@ def _what(job: Result) -> str:
     return f"{job['protocol']}, mode {job['parameters']['mode']}"
 
 
+def _limit(job: Result) -> str:
+    """Return the parameter that ends a job that does not come to rest."""
+    names = ("max_refinements", "max_iterations", "max_rounds")
+    return next((name for name in names if name in job["parameters"]), "its last round")
+
+
 def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tuple[str, str | Text]]:
     name = f"job {number}" if n_jobs > 1 else "job"
     facts: list[tuple[str, str | Text]] = [(name, _what(job))]
     if job["failure"]:
         facts.append(("failed", Text(job["failure"], style="red")))
     if job["rounds"] is not None:
-        how = job["stops"] if job["converged"] else "max_rounds was reached"
+        how = job["stops"] if job["converged"] else f"{_limit(job)} was reached"
         facts.append(("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")))
     if job["terms"]:
         facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
@@ -89,8 +95,9 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
         facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
     if "communities" in job:
-        found = f"{len(job['communities'])} of {sum(map(len, job['communities']))} clusters, {len(job['isolated'])} isolated"
-        facts.append(("communities", found))
+        found, alone = job["communities"], len(job["isolated"])
+        told = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
+        facts.append(("communities", told if found else f"none: {alone} clusters, all isolated"))
     facts += _drift(job)
     if job["metrics"]:
         facts.append(_scores(job["metrics"]))
@@ -132,7 +139,8 @@ def _agreed(job: Result) -> list[tuple[str, str | Text]]:
 
 def _scores(metrics: Result) -> tuple[str, str]:
     if "ari" in metrics:
-        return "ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f})"
+        own = f", {metrics['peer_accuracy']:.3f} in the mean over peers" if "peer_accuracy" in metrics else ""
+        return "ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})"
     return (
         "accuracy",
         f"{metrics['accuracy']:.3f} (mean over peers), {100 * metrics['wrong_links']:.1f} % of links wrong",

@@ -33,7 +33,7 @@ from p2pclust.errors import DataError, UsageError
 if TYPE_CHECKING:
     from p2pclust.clustering.stack_kernels import Schedule
 
-__all__ = ["finite_rows", "reconstruction_errors", "reconstructions", "require_torch", "train"]
+__all__ = ["finite_rows", "reconstruction_errors", "reconstructions", "refuse_device", "require_torch", "train"]
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -53,6 +53,13 @@ def require_torch() -> None:
     """Refuse, in one line, if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("these models need torch, which is not installed: pip install 'p2pclust[models]'")
+
+
+def refuse_device(device: str) -> None:
+    """Refuse, in one line, a device on which nothing can be computed here; torch has to be installed."""
+    from p2pclust.clustering.stack_kernels import placed  # noqa: PLC0415 - it imports torch
+
+    placed(device)
 
 
 def train(

@@ -41,6 +41,8 @@ def curves(
 
     Where a repetition ended early, the mean goes over those that went on.
     """
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - in the extra `plots`
+
     for label, row in rows.items():
         if not found.has(row, measure):
             continue
@@ -52,6 +54,7 @@ def curves(
         (line,) = axes.plot(rounds, mean, label=label)
         low = np.maximum(mean - spread, mean * 1e-2) if log else mean - spread
         axes.fill_between(rounds, low, mean + spread, alpha=0.15, color=line.get_color())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half a round
     if log:
         axes.set_yscale("log")
 

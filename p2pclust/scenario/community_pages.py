@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -57,6 +58,8 @@ class Story:
         Of the run.
     sent : int or None
         All bytes that the peers sent; 0 if nobody counted them, None if a peer was lost with its counters.
+    hues : sequence of int
+        For each community that is left in the end the number of its colour in the pictures of rows, if there are any.
     """
 
     job: Job
@@ -64,6 +67,7 @@ class Story:
     shares: Mapping[str, DataSet]
     events: Sequence[Event]
     sent: int | None = 0
+    hues: Sequence[int] = ()
 
     @cached_property
     def protocol(self) -> FedCRefProtocol:
@@ -106,6 +110,15 @@ class Story:
     def classes(self) -> list[Any]:
         """What the clusters of the last exchange are."""
         return cluster_classes(self.agreed.association, self.found, self.truth)
+
+    @property
+    def colours(self) -> list[int] | None:
+        """The number of each community's colour: the same as in the pictures of rows; those that were dropped come after."""
+        if not self.hues:
+            return None
+        left = dict(zip(self.agreed.alive.tolist(), self.hues, strict=True))
+        free = count(max(self.hues) + 1)
+        return [left[group] if group in left else next(free) for group in range(self.agreed.n_groups)]
 
     @cached_property
     def labels(self) -> dict[str, Ints]:
@@ -196,7 +209,7 @@ def _graphs(story: Story, name: str) -> Section:
                 " A kind of rows may begin as several communities; training leaves one of them, and the others are "
             )
             caption += "dropped when no row belongs to them any more."
-        figure = association_figure(graph, classes, peers=peers, gone=gone)
+        figure = association_figure(graph, classes, peers=peers, gone=gone, hues=story.colours if last else None)
         made.append(_picture(figure, caption, f"association graph of iteration {number}"))
     return Section(f"{name}Which clusters are the same", steps=made, step="iteration")
 
@@ -282,8 +295,9 @@ def _traffic(story: Story, name: str) -> Section | None:
             costs.append(Cost(told["phase"], step, int(told["model_bytes"])))
     if not any(cost.model_bytes for cost in costs):
         return None
+    by = "refinement" if refined else "iteration"
     caption = (
-        f"Models as they are sent ({story.protocol.encoding}), by {'refinement' if refined else 'iteration'}. Counted is "
+        f"Models as they are sent ({story.protocol.encoding}), by {by}. Counted is "
         "what follows from the agreed states: each model once for each peer that needs it. "
     )
     if story.sent:
@@ -295,7 +309,7 @@ def _traffic(story: Story, name: str) -> Section | None:
         caption += "How much the peers sent in all is not known: a peer was lost, and its counters with it."
     else:
         caption += "Nobody counted what was really sent."
-    figure = bytes_figure(costs, len(story.found.roster), story.sent or 0)
+    figure = bytes_figure(costs, len(story.found.roster), story.sent or 0, by)
     return Section(f"{name}What was sent", pictures=[_picture(figure, caption, "bytes of models by phase")])
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
+from p2pclust.files import regular
 
 __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
 
@@ -98,7 +99,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
 
 def _read(file: Path, given: Path) -> dict[str, Any]:
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result = json.loads(regular(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         missing = "has no result.json" if given.is_dir() else "no such file or folder"
         raise UsageError(f"{given}: {missing}: expected an output directory of p2pclust run") from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from p2pclust.protocols.engine import NOT_DRAWN
+from p2pclust.protocols.reasons import NOT_DRAWN
 from p2pclust.scenario.expect_keys import ExpectSpec, ValueSpec
 from p2pclust.scenario.paths import look_up
 
@@ -188,7 +188,7 @@ def _equals(value: object, wanted: object) -> bool:
 _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[float, float], bool]]] = {
     "finished_at_least": ("at least {} peers finished", _finished, _at_least),
     "lost_at_most": ("at most {} peers were lost", _lost, _at_most),
-    "identical_centers": ("centers are {}identical on all peers that finished", _identical, _equals),
+    "identical_centers": ("results are {}identical on all peers that finished", _identical, _equals),
     "pooled_relative_difference_below": (
         "relative difference to the pooled algorithm is below {}",
         _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),

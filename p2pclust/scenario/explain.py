@@ -35,7 +35,7 @@ def explain(where: str, error: ValidationError, model: type[BaseModel], said: Ma
     """
     said = said or {}
     lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]
-    if len(lines) > _LINES_MAX:
+    if len(lines) > _LINES_MAX + 1:  # a line that says "and 1 more" has room for the error itself
         lines[_LINES_MAX:] = [f"{where}: and {len(lines) - _LINES_MAX} more errors"]
     return "\n".join(lines)
 

@@ -20,6 +20,7 @@ __all__ = [
     "device_name",
     "init",
     "known_protocol",
+    "local_clusters",
     "locations",
     "names",
     "not_empty",
@@ -98,6 +99,18 @@ def init(value: object) -> str | Centers:
         names = ", ".join(f'"{name}"' for name in INIT_NAMES)
         raise wrong_value(f"expected {names}, or a list of first centers, all equally long")
     return rows
+
+
+def local_clusters(value: object) -> int | str:
+    """Take how many clusters each device has, or where that comes from."""
+    if value in ("search", "classes"):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise wrong_value(
+            'expected a whole number from 1 on, "classes" (of fedcref: as many as the device has labels), '
+            'or "search" (of k-fed)'
+        )
+    return value
 
 
 def column(value: object) -> str | int:

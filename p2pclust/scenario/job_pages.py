@@ -39,7 +39,8 @@ def job_sections(story: JobStory, name: str) -> list[Section]:
         # Heavy, and only such jobs need it.
         from p2pclust.scenario.community_pages import Story, sections  # noqa: PLC0415
 
-        made += sections(Story(story.job, story.found, story.shares, story.events, story.sent), name)
+        hues = [] if story.rows is None else story.rows.hues
+        made += sections(Story(story.job, story.found, story.shares, story.events, story.sent, hues), name)
     if drawn and story.rows is not None:
         made += [_clusters(story, story.rows, name), _labels(story, story.rows, name), _pooled(story, name)]
     made.append(_notes(story, name))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from p2pclust.scenario import fields
 
 __all__ = ["OwnParameters", "Table"]
 
@@ -28,7 +30,7 @@ class OwnParameters(Table):
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     min_cluster_size: Annotated[int, Field(ge=1)] | None = None
     n_init: Annotated[int, Field(ge=1)] | None = None
-    n_local_clusters: Annotated[int, Field(ge=1)] | Literal["search", "classes"] | None = None
+    n_local_clusters: Annotated[int | str, PlainValidator(fields.local_clusters)] | None = None
     transfer: Literal["float64", "float32"] | None = None
     n_batches: Annotated[int, Field(ge=1, le=10**6)] | None = None
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None

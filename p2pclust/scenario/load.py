@@ -233,7 +233,9 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
     if scenario.faults and backend == "in-process":
-        raise UsageError("[[faults]]: the in-process backend has no peers that could fail: choose another backend")
+        raise UsageError(
+            "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"
+        )
 
 
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:

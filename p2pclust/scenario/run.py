@@ -27,6 +27,7 @@ from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.expectations import check
 from p2pclust.scenario.faults import away_s, planned
 from p2pclust.scenario.fleet_keys import Device
+from p2pclust.scenario.labels import write_labels
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
 from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.traffic import summary
@@ -127,6 +128,7 @@ def carry_out(
     report.write_result(out, result)
     report.write_centers(out, next(iter(shares.values())).feature_names, result)
     report.write_own_centers(out, owned)
+    write_labels(out, jobs, found.jobs, shares)
     _write_page(out, scenario, result, jobs, found, shares, evidence, events)
     return result
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
+from p2pclust.peer.document import every_flaw
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
@@ -46,8 +47,10 @@ def _every(value: object) -> object:
             value = duration(value)
         except UsageError as error:
             raise wrong_value(str(error)) from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise wrong_value("expected a duration above 0, such as 1h")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_value("expected a duration, such as 1h")
+    if flaw := every_flaw(value):
+        raise wrong_value(flaw)
     return float(value)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from p2pclust.errors import UsageError
+from p2pclust.files import regular
 
 __all__ = ["apply_override", "read_toml", "toml_value"]
 
@@ -24,9 +26,9 @@ def read_toml(file: Path) -> dict[str, Any]:
         If it is missing or no TOML; with the line and column.
     """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(regular(file).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file") from error
+        raise UsageError(f"{file}: no such file{_near(file)}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
     except OSError as error:
@@ -37,6 +39,13 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{file}: {_TOO_MUCH}") from error
+
+
+def _near(file: Path) -> str:
+    """Name the TOML file of the same folder that may have been meant."""
+    names = sorted(other.name for other in file.parent.glob("*.toml"))
+    found = difflib.get_close_matches(file.name, names, n=1) or [name for name in names if name == f"{file.name}.toml"]
+    return f" (did you mean {file.parent / found[0]}?)" if found else ""
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:

@@ -60,6 +60,16 @@ _JOB: Final[Mapping[str, Column]] = {
     "finished": Column(int, "peers that hold the final state"),
     "identical": Column(bool, "whether all of these hold the same bits"),
     "relative_difference": Column(float, "to the pooled centers, in each feature's range; of lossless protocols"),
+    "gap": Column(
+        float, "of the centers to those of the pooled algorithm, in each feature's range; of the other protocols"
+    ),
+    "ari": Column(
+        float, "adjusted Rand index over all rows of the peers that contributed, where true labels are known"
+    ),
+    "accuracy": Column(
+        float, "of these labels under their best matching; of fedcref the mean over peers of each one's own"
+    ),
+    "communities": Column(int, "that fedcref found"),
     "rounds": Column(int, "of all stages"),
     "job_seconds": Column(float, "virtual, from handing in to the end of the last peer that finished"),
     "messages": Column(int, "that crossed a link, from the fleet's start to its end; relayed ones count on each link"),

@@ -12,7 +12,9 @@ from p2pclust.peer.timing import Limits, preset
 from p2pclust.protocols import streams
 from p2pclust.protocols.local import Local
 from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import Observer, Peer, World
+from p2pclust.simulation.observer import Observer
+from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world import World
 from p2pclust.sweep.cells import Cell
 from p2pclust.topology.matrices import hops
 from p2pclust.topology.overlay import Overlay

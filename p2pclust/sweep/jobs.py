@@ -100,10 +100,16 @@ def _ended(done: JobResult, found: FleetResult) -> dict[str, Any]:
 
 
 def _exactness(job: Job, done: JobResult, shares: Mapping[str, Any]) -> dict[str, Any]:
-    if done.state is None or job.at_desk:
-        return {"relative_difference": None}
-    pooled = job_entry(job, done, shares)["pooled"]
-    return {"relative_difference": None if pooled is None else pooled["relative_difference"]}
+    """Return how near the result is to the pooled one, and to true labels; None for what this job does not have."""
+    entry = {} if done.state is None else job_entry(job, done, shares)
+    metrics, communities = entry.get("metrics", {}), entry.get("communities")
+    return {
+        "relative_difference": (entry.get("pooled") or {}).get("relative_difference"),
+        "gap": (entry.get("gap") or {}).get("center_distance"),
+        "ari": metrics.get("ari"),
+        "accuracy": metrics.get("accuracy"),
+        "communities": None if communities is None else len(communities),
+    }
 
 
 def _traffic(overlay: Overlay, found: FleetResult, done: JobResult, job: Job) -> dict[str, Any]:

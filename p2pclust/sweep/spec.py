@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -230,14 +232,24 @@ class Sweep(Table):
         known = columns_of(self.measure)
         for number, plot in enumerate(self.plots):
             problems += [
-                f"[plots.{number}]: {key} = {getattr(plot, key)!r}: no such column: expected one of {', '.join(known)}"
+                f"[plots.{number}]: {key} = {getattr(plot, key)!r}: no such column{_near(getattr(plot, key), known)}"
                 for key in ("x", "y", "by")
                 if getattr(plot, key) not in known
             ]
-            problems += [f"[plots.{number}]: where: no column {key!r}" for key in plot.where if key not in known]
+            problems += [
+                f"[plots.{number}]: where: no column {key!r}{_near(key, known)}"
+                for key in plot.where
+                if key not in known
+            ]
         if problems:
             raise wrong_table(problems)
         return self
+
+
+def _near(name: object, known: Iterable[str]) -> str:
+    """Name the column that may have been meant, else all of them."""
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.75)
+    return f" (did you mean {near[0]!r}?)" if near else f": expected one of {', '.join(known)}"
 
 
 def load_sweep(path: str | Path) -> Sweep:

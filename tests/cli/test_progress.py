@@ -101,6 +101,18 @@ def test_a_restart_and_a_pause() -> None:
     assert {peer.status for peer in one.peers.values()} == {"alive"}
 
 
+def test_parts_that_wait_side_by_side_are_told_once_each() -> None:
+    one = begun()
+    few = {"peer": "b", "verb": "waiting", "present": 1, "of": 3}
+    two = {"peer": "c", "verb": "waiting", "present": 2, "of": 3}
+    inner = {"peer": "c", "verb": "waiting", "present": 1, "of": 2, "within": "j"}
+    lines = ["waiting: 1 of 3 peers are here, as b sees it", "waiting: 2 of 3 peers are here, as c sees it"]
+    assert told(one, few, two, few, two, {**few, "peer": "a"}, two) == [*lines, "", "", "", ""]
+    assert told(one, inner) == ["waiting: 1 of 2 peers of a job within the job are here, as c sees it"]
+    told(one, {"peer": "a", "verb": "link", "to": "b", "up": False})
+    assert told(one, few, two, few) == [*lines, ""]
+
+
 def test_other_lines() -> None:
     one = begun()
     assert told(
@@ -217,8 +229,8 @@ def test_the_association_graph_is_followed() -> None:
         ROUND | {"round": 4, "contributors": NAMES, "phase": "train"},
     )
     assert [line.removeprefix("round ") for line in lines] == [
-        "2: 3 of 3 contributed, 2 communities, 1 clusters isolated; next is llf-cm",
-        "3: 3 of 3 contributed, 1 communities, 1 clusters isolated, 7 of 90 rows changed",
+        "2: 3 of 3 contributed, 2 communities, 1 cluster isolated; next is llf-cm",
+        "3: 3 of 3 contributed, 1 community, 1 cluster isolated, 7 of 90 rows changed",
         "4: 3 of 3 contributed",
     ]
     assert one.job is not None
@@ -243,7 +255,7 @@ def test_the_view_shows_classes_load_and_communities(encoding: str) -> None:
     full, empty = ("█", "░") if encoding == "utf-8" else ("#", ".")
     assert any(line.split() == ["gateway", full, "1:", "1", "alive"] for line in lines)
     assert any(line.split() == ["meter", full + empty, "2:", "1", "alive,", "1", "away"] for line in lines)
-    assert "communities   4   1 clusters isolated   2 links   7 of 90 rows changed" in lines
+    assert "communities   4   1 cluster isolated   2 links   7 of 90 rows changed" in lines
     assert "sent so far   5.2 MB in 1,234 messages   most by b: 900.0 kB" in lines
 
 

@@ -30,6 +30,13 @@ def test_all_and_names(cli: Cli) -> None:
     assert (ended.code, ended.err) == (2, "error: --all and the names of tables: give one or the other\n")
 
 
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    ended = cli("reproduce", "001-table2", "--out", "taken")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "error: output directory taken: cannot be written (File exists): choose another with --out\n"
+
+
 @pytest.mark.slow
 def test_one_table(cli: Cli, tmp_path: Path) -> None:
     ended = cli("reproduce", "001-table2", "--repeats", 2, "--jobs", 1, "--out", "here", "--json", "--quick")

@@ -40,7 +40,10 @@ def test_done(cli: Cli, small: str, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (0, "")
     (out,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"small-\d{8}-\d{6}", out.name)
-    assert sorted(path.name for path in out.iterdir()) == ["centers.csv", "events.jsonl", "report.html", "result.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "centers.csv", "events.jsonl", "labels.csv", "report.html", "result.json",
+    ]  # fmt: skip
+
     lines = ended.out.splitlines()
     # Nothing is drawn in tests, as on a machine without matplotlib; a run ends as well without pictures.
     assert lines.pop() == "report.html has no pictures, for matplotlib is not installed: pip install 'p2pclust[plots]'"

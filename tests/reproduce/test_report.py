@@ -5,7 +5,10 @@ import json
 import math
 from pathlib import Path
 
-from p2pclust.reproduce.drawing import paint
+import pytest
+from matplotlib.figure import Figure
+
+from p2pclust.reproduce.drawing import curves, paint
 from p2pclust.reproduce.frame import Measured
 from p2pclust.reproduce.model import Claim
 from p2pclust.reproduce.registry import table
@@ -65,3 +68,21 @@ def test_pictures_of_the_same_findings_are_the_same(tmp_path: Path) -> None:
     for name in ("one", "two"):
         paint(table("000-table1"), some().found, tmp_path / f"{name}.png")
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_curves_are_over_whole_rounds() -> None:
+    axes = Figure().add_subplot()
+    curves(axes, some().found, {"xclara": "xclara, γ 0.25"}, "shifts", first=0)
+    ticks = axes.xaxis.get_major_locator().tick_values(0, 2)
+    assert ticks.tolist() == [0, 1, 2]
+
+
+def test_curves_of_numbers_of_things_begin_at_nothing() -> None:
+    figure, measured = Figure(), Measured()
+    kind = table("004-figure8")
+    row = kind.lines("refined")["refined"]  # type: ignore[attr-defined] # it is one with curves
+    measured.found.add(0, {row: {measure: [6.0, 6.0] for measure in kind.shown}})  # type: ignore[attr-defined]
+    kind.draw(figure, measured.found)
+    drawn = {axes.get_title(): axes.get_ylim() for axes in figure.axes}
+    assert drawn["active peers, refined"] == pytest.approx((0.0, 6.3))
+    assert drawn["ACC, refined"][0] > 5

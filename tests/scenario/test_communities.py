@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from p2pclust.data import DataSet
 from p2pclust.errors import DataError, UsageError
+from p2pclust.metrics import accuracy
 from p2pclust.protocols.association import Association, Clusters
 from p2pclust.scenario.communities import first_labels, own_numbers, wrong_links
 from p2pclust.scenario.job_keys import JobSpec
@@ -83,6 +85,12 @@ def test_a_run_tells_its_communities(backend: str, tmp_path: Path) -> None:
     assert 0.2 < job["metrics"]["accuracy"] <= 1.0
     assert job["centers"] is None
     assert not (tmp_path / "centers.csv").exists()
+    with (tmp_path / "labels.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == job["n_rows"]
+    own = {name: [(row["class"], row["label"]) for row in rows if row["device"] == name] for name in job["digests"]}
+    scores = [accuracy(*map(np.array, zip(*pairs, strict=True))) for pairs in own.values()]
+    assert np.mean(scores) == pytest.approx(job["metrics"]["accuracy"])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,13 @@ batch = 8
 learning_rate = 0.01
 hidden = [16, 8, 16]
 """
+
+
+def test_communities_that_are_left_have_the_colours_of_the_rows() -> None:
+    one = Story(None, None, {}, [], hues=[4, 0])  # type: ignore[arg-type] # nothing else is looked at
+    one.__dict__["agreed"] = SimpleNamespace(alive=np.array([0, 2]), n_groups=4)
+    assert one.colours == [4, 5, 0, 6]
+    assert Story(None, None, {}, []).colours is None  # type: ignore[arg-type]
 
 
 def story(file: str, mode: str, *, labels: bool = True) -> Story:

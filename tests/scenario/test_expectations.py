@@ -127,7 +127,7 @@ def test_words_and_order() -> None:
     assert [expectation.what for expectation in check(everything, result())] == [
         "at least 7 peers finished",
         "at most 1 peers were lost",
-        "centers are identical on all peers that finished",
+        "results are identical on all peers that finished",
         "relative difference to the pooled algorithm is below 1e-09",
         "the in-process replay of each job's record has the same bits",
         "adjusted Rand index is at least 0.5",

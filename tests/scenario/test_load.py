@@ -57,6 +57,11 @@ ONE_LINE: list[tuple[str, str]] = [
         HEAD + FLEET + JOB + '[[faults]]\nat = { rounds = 3 }\ndo = "kill"\nwho = "peer-01"\n',
         "[faults.0.at]: unknown key 'rounds' (did you mean 'round'?)",
     ),
+    (
+        HEAD + FLEET + '[[jobs]]\nprotocol = "fedcref"\nn_local_clusters = "class"\n',
+        '[jobs.0]: n_local_clusters = "class": expected a whole number from 1 on, "classes" (of fedcref: as many as the '
+        'device has labels), or "search" (of k-fed)',
+    ),
     # Keys that are missing.
     (FLEET + JOB, "key 'data' is missing"),
     (HEAD + FLEET, "key 'jobs' is missing"),
@@ -311,7 +316,9 @@ def test_what_is_no_toml(scenario_file: Write, text: str, line: str) -> None:
 
 
 def test_unreadable_files(scenario_file: Write, tmp_path: Path) -> None:
-    assert message(scenario_file() + "x") == "s.tomlx: no such file"
+    assert message(scenario_file() + "x") == "s.tomlx: no such file (did you mean s.toml?)"
+    assert message("s") == "s: no such file (did you mean s.toml?)"
+    assert message("elsewhere/s.toml") == "elsewhere/s.toml: no such file"
     assert message(str(tmp_path)) == f"{tmp_path}: cannot be read (Is a directory)"
     Path("latin.toml").write_bytes(b'title = "\xe9"')
     assert message("latin.toml") == "latin.toml: not UTF-8 text (byte 10)"
@@ -328,6 +335,8 @@ def test_several_errors_are_a_line_each_and_not_too_many(scenario_file: Write) -
     assert len(lines) == 6
     assert lines[0].startswith("s.toml: [jobs.0]: unknown key 'zz0': expected protocol, clusters, ")
     assert lines[-1] == "s.toml: and 4 more errors"
+    six = message(scenario_file("".join(f"zz{i} = 1\n" for i in range(6)))).split("\n")
+    assert [line.partition("unknown key ")[2][:5] for line in six] == [f"'zz{i}'" for i in range(6)]
 
 
 def test_overrides(scenario_file: Write) -> None:
@@ -476,5 +485,5 @@ def test_backends_refuse_what_they_cannot_do(scenario_file: Write) -> None:
     with pytest.raises(UsageError) as error:
         check_backend(faulty, "in-process")
     assert str(error.value) == (
-        "[[faults]]: the in-process backend has no peers that could fail: choose another backend"
+        "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"
     )

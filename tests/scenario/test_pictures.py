@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, Rectangle
 
 from p2pclust.protocols.association import Association, Clusters
-from p2pclust.scenario.pictures.canvas import GOOD, WRONG, data_address, new_figure, width_in_pixels
+from p2pclust.scenario.pictures.canvas import COLOURS, GOOD, WRONG, data_address, new_figure, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_figure
 from p2pclust.scenario.pictures.graph import association_figure, community_names
 from p2pclust.scenario.pictures.layout import lay_out
@@ -74,6 +75,21 @@ def test_communities_that_were_dropped_are_named() -> None:
     axes = association_figure(GRAPH, gone=[1]).axes[0]
     assert axes.get_title().startswith("2 communities (1 left in the end) of 5 clusters")
     assert axes.texts[-1].get_text() == "B: 2 clusters\ndropped later"
+
+
+def test_communities_may_have_the_colours_of_other_pictures() -> None:
+    def colours(**options: Any) -> list[str]:
+        patches = association_figure(GRAPH, **options).axes[0].patches
+        return [to_hex(patch.get_facecolor()) for patch in patches if isinstance(patch, Circle)]
+
+    first, second = COLOURS[0].lower(), COLOURS[1].lower()
+    assert colours()[:5] == [first, second, first, second, first]
+    assert colours(hues=[1, 0])[:5] == [second, first, second, first, second]
+
+
+def test_a_graph_without_a_link_says_so() -> None:
+    alone = Association(Clusters((2, 1)), [])
+    assert association_figure(alone).axes[0].get_title() == "no community: 3 clusters, all isolated"
 
 
 def test_without_labels_nothing_is_called_wrong() -> None:

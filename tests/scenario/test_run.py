@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, Link, OnEvent
+from p2pclust.metrics import adjusted_rand_index
 from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, RoundRecord
 from p2pclust.scenario.load import load_data, load_scenario, make_job
@@ -160,6 +162,19 @@ def test_a_whole_result(scenario_file: Write) -> None:
     assert [[float(cell) for cell in row.split(",")] for row in rows] == job["centers"]
 
 
+BY_COLUMNS = """
+[data]
+source = "iris"
+[data.partition]
+scheme = "vertical"
+[fleet]
+peers = 3
+[[jobs]]
+protocol = "vertical-cm"
+clusters = 3
+"""
+
+
 def test_the_three_backends_agree_on_the_bits_there_are(scenario_file: Write) -> None:
     path = scenario_file()
     assert run(path, "simulated")["jobs"][0]["centers"] == run(path, "in-process")["jobs"][0]["centers"]
@@ -170,6 +185,24 @@ def test_several_jobs(scenario_file: Write) -> None:
     assert [len(job["centers"]) for job in result["jobs"]] == [3, 2]
     assert len((OUT / "centers.csv").read_text().splitlines()) == 4
     assert len((OUT / "centers-2.csv").read_text().splitlines()) == 3
+    for name, job, n_clusters in (("labels", result["jobs"][0], 3), ("labels-2", result["jobs"][1], 2)):
+        with (OUT / f"{name}.csv").open(encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["row"] for row in rows if row["device"] == "peer-01"] == [str(row) for row in range(38)]
+        assert {row["label"] for row in rows} == {str(cluster) for cluster in range(n_clusters)}
+        ari = adjusted_rand_index([row["class"] for row in rows], [row["label"] for row in rows])
+        assert ari == pytest.approx(job["metrics"]["ari"])
+    run(scenario_file())
+    assert (OUT / "labels.csv").exists()
+    assert not (OUT / "labels-2.csv").exists(), "of an earlier run"
+
+
+def test_labels_where_devices_hold_columns(scenario_file: Write) -> None:
+    run(scenario_file(base=BY_COLUMNS))
+    with (OUT / "labels.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert (len(rows), {row["device"] for row in rows}) == (150, {"all"})
+    assert len({row["row"] for row in rows}) == 150
 
 
 @pytest.mark.parametrize("backend_name", ["in-process", "simulated"])
@@ -206,6 +239,7 @@ def test_rows_without_labels_have_no_metrics(tmp_path: Path, scenario_file: Writ
     assert result["jobs"][0]["metrics"] == {}
     assert result["expectations"][0]["held"] is False
     assert (OUT / "centers.csv").read_text().splitlines()[0] == "u,v"
+    assert (OUT / "labels.csv").read_text().splitlines()[0] == "device,row,label"
 
 
 def test_a_constant_feature_has_no_range(tmp_path: Path, scenario_file: Write) -> None:
@@ -219,13 +253,14 @@ def test_a_job_that_fails_says_why_with_names(scenario_file: Write) -> None:
     scenario = load_scenario(scenario_file(), ["jobs.0.clusters=100", "jobs.0.init=uniform"])
     result = carry_out(scenario, "in-process", out=OUT)
     assert "privacy gate" in result["failure"]
-    assert "peer-01: privacy gate" in result["failure"]
+    assert "(peer-01, peer-02, peer-03, peer-04: privacy gate: " in result["failure"]
     job = result["jobs"][0]
     assert job["centers"] is None
     assert (job["pooled"], job["replay_identical"], job["metrics"]) == (None, None, {})
     assert not job["converged"]
     assert any("privacy gate" in reason for reason in job["abstained"][-1].values())
     assert not (OUT / "centers.csv").exists()
+    assert not (OUT / "labels.csv").exists()
 
 
 # -- fleets that do not finish, and backends that are wrong ---------------------------------------------------------

@@ -50,6 +50,11 @@ def test_how_the_fleet_treats_it() -> None:
             {"clusters": 3, "every": "soon"},
             "submit: every = \"soon\": 'soon' is no duration: write it like 90s, 15m, 1h or 1d",
         ),
+        (
+            {"clusters": 3, "every": "0.5s"},
+            'submit: every = "0.5s": expected at least 1 s, and less than 1e+09 s',
+        ),
+        ({"clusters": 3, "every": 1e9}, "submit: every = 1000000000.0: expected at least 1 s, and less than 1e+09 s"),
         ({"clusters": 2, "init": [[1.0]]}, "submit: init has 1 centers: expected clusters = 2"),
     ],
 )

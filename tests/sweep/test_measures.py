@@ -56,6 +56,28 @@ class TestJob:
         assert (found["outcome"], found["finished"], found["identical"]) == ("finished", 7, True)
         assert found["relative_difference"] < 1e-9
 
+    def test_how_good_the_labels_are(self) -> None:
+        found = job_on("ring")
+        assert found["ari"] <= 1.0
+        assert 0.5 <= found["accuracy"] <= 1.0
+        assert (found["gap"], found["communities"]) == (None, None)
+        axes = USUAL | {"protocol": "k-fed"}
+        settings = f'{{{DATA},{FLEET},"job":{{"clusters":2}}}}'
+        other = run_cell(Cell("job", "ring", "ring", "{}", 7, 0, tuple(axes.items()), settings))
+        assert other["gap"] >= 0.0
+        assert other["relative_difference"] is None
+
+    def test_what_fedcref_finds(self) -> None:
+        pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+        dealt = '"partition":{"classes_per_peer":[2,2],"rows_per_class":15,"scheme":"by-class"}'
+        data = f'"data":{{"bounds":[[0.0,16.0]],"scaling":"minmax","source":"digits",{dealt}}}'
+        job = '"job":{"epochs":4,"hidden":[8,4,8],"max_refinements":1,"n_local_clusters":"classes"}'
+        axes = USUAL | {"protocol": "fedcref"}
+        found = run_cell(Cell("job", "ring", "ring", "{}", 4, 0, tuple(axes.items()), f"{{{data},{FLEET},{job}}}"))
+        assert found["communities"] >= 0
+        assert 0.5 <= found["accuracy"] <= 1.0, "of two classes each"
+        assert found["ari"] is None
+
     def test_a_contribution_crosses_as_many_links_as_its_peer_is_away(self) -> None:
         assert job_on("ring")["crossings"] == 2 * (1 + 2 + 3)
         assert job_on("full")["crossings"] == 6

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from files import JOB, MIXING, begun, dying, written
 
+from files import JOB, MIXING, begun, dying, written
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep import pools, work
 from p2pclust.sweep.cells import Cell, check

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from files import JOB, MIXING, written
 
+from files import JOB, MIXING, written
 from p2pclust.errors import DataError, UsageError
 from p2pclust.sweep.cells import check, scenario_of
 from p2pclust.sweep.spec import load_sweep
@@ -44,7 +44,11 @@ REFUSED = {
     "no job": (JOB[: JOB.index("[job]")], "[job] is needed for measure = 'job'"),
     "foreign fault": (JOB + "[fault]\nround = 2\n", "[fault] is for measure = 'recovery', not 'job'"),
     "foreign tolerance": ("tolerance = 0.1" + JOB, "tolerance is for measure = 'mixing', not 'job'"),
-    "no such column": (JOB + '[[plots]]\ntitle = "t"\nx = "peers"\ny = "ticks"\n', "[plots.0]: y = 'ticks': no such column"),
+    "no such column": (JOB + '[[plots]]\ntitle = "t"\nx = "peers"\ny = "ticks"\n', "[plots.0]: y = 'ticks': no such column: expected one of overlay"),
+    "a column misspelt": (
+        JOB + '[[plots]]\ntitle = "t"\nx = "peers"\ny = "job_byte"\n',
+        "[plots.0]: y = 'job_byte': no such column (did you mean 'job_bytes'?)",
+    ),
     "where": (JOB + '[[plots]]\ntitle = "t"\nx = "peers"\ny = "bytes"\nwhere = { a = 1 }\n', "[plots.0]: where: no column 'a'"),
     "too few for its kind": (JOB.replace("peers = 5", "peers = 2").replace('"star"', '"small-world"'), "expected at least 3"),
     "an impossible overlay": (

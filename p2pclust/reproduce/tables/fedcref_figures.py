@@ -68,6 +68,10 @@ class _Curves(FedCRefTable):
             for place, measure in enumerate(self.shown):
                 axes = figure.add_subplot(len(self.methods), len(self.shown), line * len(self.shown) + place + 1)
                 curves(axes, found, self.lines(method), measure, first=0)
+                if (
+                    axes.lines and _PANELS[measure] != "ACC"
+                ):  # numbers of things: one that stays is a flat line, not a scale
+                    axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))
                 axes.set_title(f"{_PANELS[measure]}, {method}", fontsize=10)
                 axes.set_xlabel("iteration" if method == "paper" else "refinement", fontsize=9)
                 if place == 0 and axes.lines and len(self.lines(method)) > 1:

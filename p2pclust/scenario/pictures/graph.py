@@ -38,6 +38,7 @@ def association_figure(
     *,
     peers: Sequence[str] | None = None,
     gone: Sequence[int] = (),
+    hues: Sequence[int] | None = None,
     title: str = "",
 ) -> Figure:
     """Draw an association graph: communities apart and in colours, isolated clusters around them.
@@ -52,6 +53,8 @@ def association_figure(
         What is written into the clusters of each peer, at most three letters; by default its index in the roster.
     gone : sequence of int
         Communities that were dropped later, for no row belongs to them any more.
+    hues : sequence of int, optional
+        For each community the number of its colour; by default its own place.
     title : str
         By default how many there are of everything.
     """
@@ -62,7 +65,7 @@ def association_figure(
     known = list(classes) if classes is not None else [None] * association.clusters.total
     main = [_mode([known[m] for m in members]) for members in association.groups]
     _draw_links(axes, association, known, layout)
-    _draw_nodes(axes, association, known, main, layout, peers)
+    _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
         text = f"{community_names(number + 1)[-1]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""
@@ -100,6 +103,8 @@ def _headline(association: Association, known: Sequence[Any], n_gone: int) -> st
     groups, alone = association.groups, association.isolated
     left = f" ({len(groups) - n_gone} left in the end)" if n_gone else ""
     text = f"{len(groups)} communities{left} of {sum(map(len, groups))} clusters, {len(alone)} isolated; "
+    if not groups:
+        return f"no community: {len(alone)} clusters, all isolated"
     text += f"{len(association.links)} links"
     told = [(known[a], known[b]) for a, b in association.links.tolist()]
     told = [pair for pair in told if None not in pair]
@@ -130,6 +135,7 @@ def _draw_nodes(
     main: Sequence[Any],
     layout: Layout,
     peers: Sequence[str] | None,
+    hues: Sequence[int],
 ) -> None:
     from matplotlib.patches import Circle  # noqa: PLC0415
 
@@ -139,7 +145,7 @@ def _draw_nodes(
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None
         stranger = kind is not None and known[node] is not None and known[node] != kind
-        colour = ALONE if group < 0 else COLOURS[group % len(COLOURS)]
+        colour = ALONE if group < 0 else COLOURS[hues[group] % len(COLOURS)]
         edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
         x, y = layout.places[node]
         axes.add_patch(Circle((x, y), layout.node, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))

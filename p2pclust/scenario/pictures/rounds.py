@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from p2pclust.protocols.reasons import LEFT_OUT
 from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.roles import class_colours
@@ -96,7 +97,7 @@ def attendance_drawing(
         reasons = dict.fromkeys(of_round[name] for of_round in abstained if name in of_round)
         for reason in reasons:
             because = [of_round.get(name) == reason for of_round in abstained]
-            colour = WRONG if reason.startswith("left out") else ALONE
+            colour = WRONG if reason.startswith(LEFT_OUT) else ALONE
             gap = axes.broken_barh(_runs(because), (lane - 0.12, 0.24), facecolors=colour, linewidth=0)
             drawing.mark(gap, peer=name, tip=f"{name}, {sum(because)} rounds: {reason}")
     _name_stages(axes, stages)

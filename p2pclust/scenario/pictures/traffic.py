@@ -41,7 +41,7 @@ _PHASES: Final[Mapping[str, str]] = {
 }
 
 
-def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0) -> Figure:
+def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str = "iteration") -> Figure:
     """Draw how many bytes of models each phase moved, step by step.
 
     Parameters
@@ -51,6 +51,8 @@ def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0) -> Figu
     n_peers : int
     measured : int
         All bytes that the peers' counters say were sent; 0 where there are none.
+    by : str
+        What a step is.
     """
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
@@ -68,6 +70,9 @@ def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0) -> Figu
     axes.set_xticks(range(len(steps)), steps, fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=25)) if len(steps) > 25 else None
     axes.set_ylabel(f"{unit}, all peers", fontsize=9)
+    axes.set_xlabel(by, fontsize=9)
+    if below.any():
+        axes.set_ylim(0, 1.12 * below.max())
     axes.tick_params(axis="y", labelsize=8)
     total = sum(cost.model_bytes for cost in costs)
     title = f"models: {_size(total)}, {_size(total // max(1, n_peers))} a peer"
