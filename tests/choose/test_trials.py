@@ -75,6 +75,7 @@ def test_real_peers_find_the_same_numbers() -> None:
     assert there == choose_clusters(peers, **options).to_dict()
 
 
+@pytest.mark.slow
 def test_a_small_peer_is_left_out_of_every_number_and_named() -> None:
     peers = [*blobs(3), blobs(3)[0][:20]]  # 20 rows: enough for 3 clusters, not for 6
     found = choose_clusters(peers, "llf-cm", range(2, 7), random_state=0)

@@ -130,6 +130,7 @@ def test_starts_light(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error() -> None:
     command = f"{sys.executable} -m p2pclust simulate --seeds 0:3 --jobs 1 --seed-trace | head -0"
     done = subprocess.run(

@@ -65,6 +65,7 @@ def test_refused(cli: Cli, tmp_path: Path, files: dict[str, str], line: str) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 
 
+@pytest.mark.slow
 def test_refused_by_a_real_process(real_cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(IRIS + JOB + "clusers = 3\n", encoding="utf-8")
     ended = real_cli("run", "s.toml")

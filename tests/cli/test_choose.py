@@ -57,6 +57,7 @@ def test_every_backend_finds_the_same(cli: Cli, small: str) -> None:
     assert there == here
 
 
+@pytest.mark.slow
 def test_who_is_not_measured_is_named(cli: Cli, small: str) -> None:
     peers = ("--set", "fleet.peers=20")
     ended = cli("choose", small, "--clusters", "2:4", "--restarts", "1", *peers)

@@ -85,6 +85,7 @@ def test_a_key_without_a_passphrase_has_to_be_wanted(cli: Cli, monkeypatch: pyte
     assert cli("keys", "device", "a", "--fleet", "f").code == 0
 
 
+@pytest.mark.slow
 def test_a_fleet_changes(cli: Cli, tmp_path: Path) -> None:
     """Revoked, renewed, enrolled by request, and shown."""
     fleet = tmp_path / "f"

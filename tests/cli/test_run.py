@@ -82,6 +82,7 @@ def test_a_gap_is_told_as_one(cli: Cli, tmp_path: Path) -> None:
     assert not any(line.startswith("pooled") for line in lines)
 
 
+@pytest.mark.slow
 def test_drift_is_told(cli: Cli, tmp_path: Path) -> None:
     scenario = """
     data.source = "moving-clusters"

@@ -86,6 +86,7 @@ def test_the_average_by_hand():
     assert federated_average([[0.0, 2.0], [3.0, 5.0], [np.nan, np.nan]], [1, 2, 0]).tolist() == [2.0, 4.0]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(-10, 10, width=32), st.integers(0, 1000)), min_size=1, max_size=20))
 def test_an_average_lies_between(models):
     values, sizes = np.array([[value] for value, _ in models]), [size for _, size in models]

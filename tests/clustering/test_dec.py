@@ -67,6 +67,7 @@ def test_slopes_are_autograd_s():
     assert drift.numpy() == pytest.approx(centers.grad.numpy(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_descent_is_torch_s_own(digits):
     from p2pclust.clustering.autoencoders import ModelStack
     from p2pclust.clustering.dec_kernels import Encoder
@@ -102,6 +103,7 @@ def test_a_descent_is_torch_s_own(digits):
     assert encoder.centers == pytest.approx(centers.detach().numpy(), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pretraining", ["plain", "layer-wise"])
 def test_digits_that_differ_are_told_apart(digits, pretraining):
     from dataclasses import replace

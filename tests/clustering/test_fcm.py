@@ -224,6 +224,7 @@ def test_memberships_sum_to_one(seed, fuzzifier):
     np.testing.assert_allclose(u.sum(axis=1), 1.0, rtol=1e-13)
 
 
+@pytest.mark.slow
 @given(seeds, fuzzifiers)
 def test_sums_equal_raised_memberships(seed, fuzzifier):
     X, centers = draw(seed)

@@ -126,6 +126,7 @@ def test_a_density_sums_to_one() -> None:
     assert density.sum(axis=0) * (axis[1] - axis[0]) ** 2 == pytest.approx([1.0, 1.0], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_step_is_that_of_torch() -> None:
     """Autograd, torch's own Adam with its L2, one minibatch of all rows per step."""
     weights, X = random_flows(SMALL, rngs(4)), rows(12)

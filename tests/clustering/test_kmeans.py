@@ -56,6 +56,7 @@ def test_coinciding_centers_give_all_to_the_first():
     assert counts.sum() == 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "n_features", "n_clusters"), [(300, 1, 3), (300, 4, 5), (9000, 3, 7), (2500, 40, 70)])
 def test_equals_direct_differences(dumb, mixture, n, n_features, n_clusters):
     X, centers = mixture(n, n_features, n_clusters)

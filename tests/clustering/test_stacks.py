@@ -170,6 +170,7 @@ def test_the_paper_s_models_do_not_depend_on_their_stack_or_its_chunks(monkeypat
         assert np.array_equal(reconstruction_errors(alone, samples[3])[:, 0], errors[:, m])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [13, 784])
 def test_threads_train_at_the_same_time_without_a_word_in_each_other_s_bits(d):
     # As a pool over peers does: every thread calls for its own models, several times, of two architectures in turns.

@@ -39,6 +39,7 @@ def test_iid(n_peers: int, extra: int, seed: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 @given(y=labels, n_peers=st.integers(1, 20), beta=st.floats(1e-12, 1e6), seed=st.integers(0, 99))
 def test_dirichlet(y: NDArray[Any], n_peers: int, beta: float, seed: int) -> None:
     assume(len(y) >= n_peers)

@@ -124,6 +124,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, 
     assert len(pids) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_command_leaves_behind_with_its_output_is_ended_too(tmp_path: Path) -> None:
     program = (

@@ -36,6 +36,7 @@ def same(one: FedCRef, other: FedCRef) -> None:
     assert (one.communities_, one.isolated_, one.history_) == (other.communities_, other.isolated_, other.history_)
 
 
+@pytest.mark.slow
 def test_in_virtual_time() -> None:
     same(fitted(fleet="simulated", encoding="int8"), fitted(encoding="int8"))
 
@@ -71,6 +72,7 @@ def test_given_labels_are_where_it_begins() -> None:
     assert all(accuracy(y, labels) == 1.0 for y, labels in zip(truth, model.labels_, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", [None, "simulated"])
 def test_given_labels_may_be_called_anything(fleet: str | None) -> None:
     _, truth = peers()

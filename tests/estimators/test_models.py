@@ -71,6 +71,7 @@ def test_what_it_offers() -> None:
     assert not hasattr(model, "transform")
 
 
+@pytest.mark.slow
 def test_densities_are_per_unit_of_the_data() -> None:
     """The same data in other units: the same clusters, and densities that still sum to one."""
     one = UIFCA(n_clusters=2, random_state=1, scaling="minmax", **SHORT).fit(X[:, :2])

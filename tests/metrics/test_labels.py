@@ -53,6 +53,7 @@ def test_all_rows_apart_needs_no_square_table():
     assert adjusted_rand_index(np.arange(n), np.arange(n)[::-1]) == 1.0
 
 
+@pytest.mark.slow
 @given(labellings)
 def test_index_equals_scikit_learn_and_is_symmetric(both):
     first, second = both
@@ -60,6 +61,7 @@ def test_index_equals_scikit_learn_and_is_symmetric(both):
     assert adjusted_rand_index(second, first) == adjusted_rand_index(first, second)
 
 
+@pytest.mark.slow
 @given(labellings)
 def test_accuracy_equals_the_best_of_all_matchings(both):
     first, second = (np.unique(labels, return_inverse=True)[1] for labels in both)

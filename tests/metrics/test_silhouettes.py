@@ -19,6 +19,7 @@ def test_by_hand():
     assert simplified_silhouette([[0.0], [1.0], [4.0]], [[0.5], [4.0]]) == pytest.approx((7 / 8 + 5 / 6 + 1) / 3)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6))
 def test_silhouette_equals_scikit_learn(seed, n_clusters):
     rng = np.random.default_rng(seed)

@@ -276,6 +276,7 @@ def test_the_named_aggregator_does_not_get_a_second_life_in_term_1(wiped: bool) 
     assert ours == []
 
 
+@pytest.mark.slow
 def test_a_wiped_store_neither_stands_nor_counts() -> None:
     """A peer that may have forgotten a vote counts for no majority of that job.
 

@@ -107,6 +107,7 @@ def bounded(net: Net, job: str) -> None:
         assert len(core._ctx.timers._at) <= 3 + 1 + 3 * 3 + 40 + 1 + 3 + 6, "timers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "limits", "ends"),
     [
@@ -167,6 +168,7 @@ def test_a_flood_of_facts_ends_at_the_limit() -> None:
     assert fact.value == b"1000000"
 
 
+@pytest.mark.slow
 def test_a_flood_of_facts_in_the_victims_own_name_ends_at_the_limit() -> None:
     """Others return what a peer said before it lost its store; a liar returns what it never said."""
     net, _ = fleet()
@@ -204,6 +206,7 @@ def test_a_stranger_changes_nothing_at_all() -> None:
     assert net.flight == []
 
 
+@pytest.mark.slow
 def test_the_job_ends_when_the_liar_is_gone() -> None:
     """Lies of the kinds that an election survives do not stop the honest majority for good."""
     net, job = fleet()

@@ -57,6 +57,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), values, max_size=4))
 def test_whatever_is_told_is_one_line_without_signs_that_move_a_cursor(fields: dict[str, Any]) -> None:
     line = Log("p", clock=noon).line("elected", fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from harness import Net, Packet
 
 from p2pclust.peer.messages import Gossip, MemberSync, Update
@@ -79,6 +80,7 @@ def test_one_lossy_link_kills_nobody() -> None:
     assert all(net.core(n).membership.status("p2") == "alive" for n in net.names)
 
 
+@pytest.mark.slow
 def test_the_table_of_a_large_fleet_fits_into_a_message() -> None:
     """In a fleet of five hundred, two peers can still compare whom they see."""
     net = Net(500)

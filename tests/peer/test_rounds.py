@@ -77,6 +77,7 @@ def test_the_dead_are_left_out_under_wait() -> None:
     assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p2", "p3", "p4"]
 
 
+@pytest.mark.slow
 def test_all_waits_for_the_dead() -> None:
     """`all`: nobody is left out; the result is that of a run without faults.
 
@@ -151,6 +152,7 @@ def test_all_lets_another_aggregate_that_hears_who_is_silent_here() -> None:
     assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
 
 
+@pytest.mark.slow
 def test_all_keeps_its_aggregator_while_it_waits_for_the_dead() -> None:
     """Nobody else would hear it either."""
     net = Net(5)

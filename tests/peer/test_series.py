@@ -154,6 +154,7 @@ def test_nothing_piles_up() -> None:
         assert len(net.core(peer.name).jobs.jobs) <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["between", "within"])
 def test_a_cancel_ends_the_series(when: str) -> None:
     net, job = repeated()

@@ -120,6 +120,7 @@ class TestBlobs:
 
 
 class TestOneOwner:
+    @pytest.mark.slow
     def test_a_second_peer_on_one_state_directory_is_refused_in_one_line(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
         store.write([("job", "a", b"1")])
@@ -132,6 +133,7 @@ class TestOneOwner:
         store.close()
         Store(tmp_path).close()
 
+    @pytest.mark.slow
     def test_also_when_it_is_another_process(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
         code = "import sys; from pathlib import Path; from p2pclust.peer.store import Store; Store(Path(sys.argv[1]))"
@@ -337,6 +339,7 @@ for keep in (lambda: store.store_chunk(b"d" * 32, 0, 1, large), lambda: store.st
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True

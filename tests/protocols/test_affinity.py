@@ -174,6 +174,7 @@ class TestAssociate:
         errors = planted(counts, [0] * clusters.total)
         assert associate(clusters, told(clusters, errors)).groups == ()
 
+    @pytest.mark.slow
     @given(arrays(np.uint8, (9, 9)), st.permutations(range(3)))
     def test_whatever_peers_tell_groups_are_sound(self, table: np.ndarray, order: list[int]) -> None:
         clusters = Clusters((3, 3, 3))

@@ -30,6 +30,7 @@ def take_tick(peers: list[Averaging]) -> None:
         peer.step({other: told[other] for other in peer.neighbours})
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(connected(), st.integers(0, 2**32 - 1), st.sampled_from([1e-2, 1e-6, 1e-10]))
 def test_all_end_together_with_one_estimate_within_the_tolerance(links: Links, seed: int, tolerance: float) -> None:
@@ -51,6 +52,7 @@ def test_all_end_together_with_one_estimate_within_the_tolerance(links: Links, s
     assert agrees(mean, agreed, tolerance * (1 + 2 * tolerance) + 1e-13)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(connected(), st.integers(0, 2**32 - 1))
 def test_a_streak_beyond_the_hops_proves_that_all_agreed(links: Links, seed: int) -> None:
@@ -78,6 +80,7 @@ def test_differences_never_grow() -> None:
     assert all(after <= before * (1 + 1e-12) + 1e-15 for before, after in pairwise(widths))
 
 
+@pytest.mark.slow
 def test_measured_ticks_are_as_predicted() -> None:
     for links in (ring(12), line(12), star(12)):
         rng = np.random.default_rng(0)

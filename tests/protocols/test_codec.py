@@ -76,6 +76,7 @@ def test_what_the_wire_does_not_carry_is_refused(name: str, value: object) -> No
         Arrays({name: value})
 
 
+@pytest.mark.slow
 @given(some_arrays)
 def test_arrays_come_back_with_the_same_bits(arrays: Arrays) -> None:
     assert Arrays.decode(arrays.encode()) == arrays
@@ -115,6 +116,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(plain)
 def test_arbitrary_msgpack_only_raises_wire_errors(value: object) -> None:
     data = msgpack.packb(value)

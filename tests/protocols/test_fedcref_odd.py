@@ -274,6 +274,7 @@ LOCALS = [peer.local() for peer in planted(KINDS, rows=6)]
 CHEAP: dict[str, Any] = {"epochs": 1, "rounds": 1, "local_epochs": 1, "min_rows": 2}
 
 
+@pytest.mark.slow
 @MODES
 def test_a_state_is_refused_or_can_be_worked_with(mode: str) -> None:
     """No other exception than this library's, whatever an aggregator opens; and what follows from it others can read."""

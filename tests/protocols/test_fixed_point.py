@@ -50,6 +50,7 @@ def test_the_unit_broadcasts_over_columns() -> None:
     assert (limbs[0] / 2.0**24).tolist() == [[1.0, 1.0], [2.0, 2.0]]
 
 
+@pytest.mark.slow
 @given(terms, st.randoms(use_true_random=False))
 def test_every_order_and_every_tree_gives_the_same_bits(xs: list[float], random) -> None:
     limbs = [quantise(x, 1.0, n_peers=16) for x in xs]

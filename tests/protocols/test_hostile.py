@@ -130,6 +130,7 @@ def run(job: Job, locals_: list[Local], liar: Any = None) -> Iterator[JobState]:
         yield state
 
 
+@pytest.mark.slow
 @EACH
 def test_lies_in_contributions(job: Job) -> None:
     locals_, rng = peers(job), np.random.default_rng(5)

@@ -31,6 +31,7 @@ def difference(a: JobState, b: JobState) -> float:
     return float(np.abs(readings.raw_centers(a) - readings.raw_centers(b)).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", [ring(N), line(N), star(N), grid(3, 4)], ids=["ring", "line", "star", "grid"])
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
 def test_the_pooled_result_up_to_the_tolerance(links: Links, protocol: str) -> None:

@@ -57,6 +57,7 @@ def silhouette(distances: np.ndarray, group_of: np.ndarray) -> float:
 
 
 class TestAverageLinkage:
+    @pytest.mark.slow
     @given(matrices())
     def test_chains_find_what_the_definition_says(self, distances: np.ndarray) -> None:
         found, expected = average_linkage(distances), greedy(distances)
@@ -88,6 +89,7 @@ class TestAverageLinkage:
 
 
 class TestBestCut:
+    @pytest.mark.slow
     @given(matrices(distinct=False))
     def test_silhouettes_are_those_of_the_definition(self, distances: np.ndarray) -> None:
         merges = average_linkage(distances)
@@ -100,6 +102,7 @@ class TestBestCut:
         assert cut.silhouettes == pytest.approx(expected)
         assert cut.silhouette == max(cut.silhouettes) == cut.silhouettes[cut.n_merges]
 
+    @pytest.mark.slow
     @given(matrices(distinct=False), st.sampled_from([0.05, 0.3, 1.0]))
     def test_with_slack_it_is_the_finest_that_is_good_enough(self, distances: np.ndarray, slack: float) -> None:
         merges = average_linkage(distances)
@@ -114,6 +117,7 @@ class TestBestCut:
 
 
 class TestSettled:
+    @pytest.mark.slow
     @given(matrices(distinct=False))
     def test_groups_stay_groups(self, distances: np.ndarray) -> None:
         groups = best_cut(distances, average_linkage(distances)).groups

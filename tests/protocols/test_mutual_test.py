@@ -86,6 +86,7 @@ class TestOneDirection:
         assert not (strict & ~passes(table, 0, FOREIGN, theta=low, alpha=50, normalisation=normalisation)).any()
         assert not strict[:2].any()
 
+    @pytest.mark.slow
     @given(ERRORS, st.sampled_from(NORMALISATIONS), st.integers(-8, 8), st.randoms(use_true_random=False))
     def test_the_unit_of_errors_and_the_order_of_rows_do_not_matter(
         self, table: np.ndarray, normalisation: str, power: int, rng: object

@@ -94,6 +94,7 @@ def test_what_is_handed_over_is_not_copied_and_what_is_not_is() -> None:
     assert not np.shares_memory(Arrays(a=view)["a"], behind), "somebody can still write to it"
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_until_the_next_collection_of_garbage() -> None:
     gc.collect()
     gc.disable()

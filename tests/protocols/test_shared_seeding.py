@@ -65,6 +65,7 @@ def test_picks_are_distributed_as_on_pooled_rows() -> None:
     assert statistic < 60.0  # chi-square with 29 degrees of freedom exceeds 60 with probability 6e-4
 
 
+@pytest.mark.slow
 @given(
     peers=st.lists(
         st.lists(st.lists(st.integers(-5, 5), min_size=2, max_size=2), min_size=3, max_size=8), min_size=1, max_size=4

@@ -136,6 +136,7 @@ sizes = st.lists(st.integers(15, 30), min_size=1, max_size=5)
 fuzzifiers = st.sampled_from([1.1, 1.5, 2.0, 4.0])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(sizes, st.integers(1, 5), fuzzifiers, st.sampled_from([0.0, 0.3, 0.9, 1.0]), st.integers(0, 99), st.booleans())
 def test_each_round_is_the_formula_on_the_pooled_rows_of_the_batch(
@@ -168,6 +169,7 @@ def test_each_round_is_the_formula_on_the_pooled_rows_of_the_batch(
     assert steps == 3 * n_batches
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     sizes, fuzzifiers, st.sampled_from(["none", "minmax", "zscore"]), st.integers(0, 99), st.sampled_from([0.0, 5e-3])

@@ -99,6 +99,7 @@ def test_a_round_by_hand() -> None:
     assert int(after["steps"]) == 1
 
 
+@pytest.mark.slow
 def test_rows_are_assigned_anew_only_when_a_cluster_round_begins() -> None:
     peers, _ = blobs()
     job = cluster_job("uifca", n_clusters=3, seed=1, **TINY, cluster_rounds=2, communication_rounds=3)
@@ -129,6 +130,7 @@ def test_a_peer_that_comes_back_contributes_the_same(start: str) -> None:
             assert fresh == engine.contribution(job, state, locals_[2], 2, 6)
 
 
+@pytest.mark.slow
 def test_blobs_are_found() -> None:
     peers, truth = blobs()
     options = TINY | {"couplings": 4, "hidden": (16,), "local_steps": 20}

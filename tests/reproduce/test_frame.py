@@ -22,6 +22,7 @@ def samples(measured: dict[str, Measured], table_id: str = TABLE) -> list[float]
     return values
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_again_and_another_seed_something_else() -> None:
     one, again, other = (samples(measure([table(TABLE)], Plan(repeats=2, seed=seed))) for seed in (0, 0, 1))
     assert one == again

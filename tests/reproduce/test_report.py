@@ -64,6 +64,7 @@ def test_plain_values_have_no_infinity() -> None:
     assert infinite["mean"] is None
 
 
+@pytest.mark.slow
 def test_pictures_of_the_same_findings_are_the_same(tmp_path: Path) -> None:
     for name in ("one", "two"):
         paint(table("000-table1"), some().found, tmp_path / f"{name}.png")

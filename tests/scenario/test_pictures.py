@@ -34,6 +34,7 @@ def graphs(draw: st.DrawFn) -> Association:
     return Association(clusters, links)
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_everything_is_on_the_page_and_apart(graph: Association) -> None:
     layout = lay_out(graph)

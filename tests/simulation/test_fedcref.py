@@ -71,6 +71,7 @@ def assert_kept_promises(result: FleetResult, gone: tuple[str, ...] = (), *, unf
     assert len(at_end.alive) == len([digest for digest in job.blobs if job.blobs[digest]]), "their models can be had"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_bits_of_one_process(mode: str) -> None:
     here, simulated = undisturbed(mode), carried_out("simulated", a_spec(mode))

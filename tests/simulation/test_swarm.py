@@ -134,6 +134,7 @@ class TestRepetition:
         assert one == other
         assert len({str(trace) for trace, *_ in one.values()}) == len(self.SEEDS), "a trace tells runs apart"
 
+    @pytest.mark.slow
     def test_a_seed_is_the_same_run_a_second_time(self) -> None:
         once, again = swarm.run(5), swarm.run(5)
         assert (once.trace, once.n_events, once.counts) == (again.trace, again.n_events, again.counts)
@@ -146,9 +147,11 @@ class TestRepetition:
 class TestSeedsThatOnceFoundABug:
     """They stay for ever. What each met is asserted, so that a changed draw cannot quietly empty them."""
 
+    @pytest.mark.slow
     def test_27_a_wiped_submitter_gets_its_own_facts_back_and_routes_through_relays_expire(self) -> None:
         assert check(27).counts["wiped store"] >= 1
 
+    @pytest.mark.slow
     def test_149_a_named_aggregator_with_a_wiped_store_does_not_aggregate_in_term_1_again(self) -> None:
         outcome = check(149)
         assert outcome.plan.named_aggregator

@@ -31,6 +31,7 @@ def links(overlay: Overlay) -> list[str]:
     return [f"{int(a[1:])}-{int(b[1:])}" for a, b in overlay.links]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GENERATED)
 @given(st.data())
 def test_every_kind_is_connected_simple_and_reproducible(kind: str, data: st.DataObject) -> None:

@@ -78,6 +78,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_trace(tmp_path / "nowhere.csv", LINE)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(1, 12), st.floats(0.005, 0.3))
 def test_a_walk_is_a_trace_that_begins_at_its_overlay(seed: int, n_peers: int, speed: float) -> None:
     names = [f"p{number}" for number in range(n_peers)]

@@ -182,6 +182,7 @@ def test_a_restarted_sender_is_heard_at_once(net):
     net.run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ever_up", [False, True])
 def test_a_dead_link_says_so_soon(net, ever_up):
     async def test():

@@ -179,6 +179,7 @@ def test_a_message_on_a_connection_that_is_not_known_is_refused_and_ends_it(net,
     net.run(test())
 
 
+@pytest.mark.slow
 def test_who_is_enrolled_while_it_knocks_is_let_in(net, monkeypatch):
     """A refused connection is tried again; nobody has to be started anew."""
     monkeypatch.setattr(channel_module, "_RENEWAL_AGE_S", 0.6)
