@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -85,9 +86,10 @@ def test_fit_begins_anew() -> None:
     assert again.drift_ == fresh.drift_
 
 
-def test_what_was_learned_survives_pickling() -> None:
+def test_what_was_learned_is_saved_as_any_estimator_is(tmp_path: Path) -> None:
     one = model(forgetting=1.0).partial_fit([rows(40, 0)])
-    other = pickle.loads(pickle.dumps(one))
+    joblib.dump(one, tmp_path / "model.joblib")
+    other = joblib.load(tmp_path / "model.joblib")
     more = [rows(20, 1), rows(20, 2)]
     assert one.partial_fit(more).cluster_centers_.tobytes() == other.partial_fit(more).cluster_centers_.tobytes()
 

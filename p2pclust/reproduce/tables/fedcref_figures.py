@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -58,9 +59,9 @@ class _Curves(FedCRefTable):
         "iterations": "iterations, or refinements",
     }  # fmt: skip
 
+    @abstractmethod
     def lines(self, method: str) -> Mapping[str, str]:
         """Return the curves of a panel: label to row."""
-        raise NotImplementedError
 
     def draw(self, figure: Figure, found: Findings) -> None:
         figure.set_size_inches(3.4 * len(self.shown), 3.2 * len(self.methods))
