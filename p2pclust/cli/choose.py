@@ -28,9 +28,9 @@ def choose(
     clusters: Annotated[
         str,
         typer.Option(
-            metavar="A:B", help="The numbers to try, from A to B, both included; from 1 if 2 may be an elbow."
+            metavar="A-B", help="The numbers to try, from A to B, both included; from 1 if 2 may be an elbow."
         ),
-    ] = "2:10",
+    ] = "2-10",
     restarts: Annotated[
         int, typer.Option(metavar="N", min=1, help="Runs for each number, from other first centers; the best counts.")
     ] = 3,
@@ -64,8 +64,8 @@ def choose(
 
     \b
     Examples:
-      p2pclust choose scenarios/quickstart.toml --clusters 2:10
-      p2pclust choose scenarios/iris-kmeans.toml --clusters 1:8 --restarts 5 -o iris.png
+      p2pclust choose scenarios/quickstart.toml --clusters 2-10
+      p2pclust choose scenarios/iris-kmeans.toml --clusters 1-8 --restarts 5 -o iris.png
     """
     from p2pclust.choose.plots import plot_refusal  # noqa: PLC0415
     from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
@@ -85,9 +85,9 @@ def choose(
 
 
 def _range(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,7}):(\d{1,7})", text)
+    match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", text)
     if match is None or not 1 <= int(match[1]) < int(match[2]):
-        raise UsageError(f"--clusters {text}: expected A:B with A below B and at least 1, such as 2:10")
+        raise UsageError(f"--clusters {text}: expected A-B with A below B and at least 1, such as 2-10")
     return int(match[1]), int(match[2])
 
 

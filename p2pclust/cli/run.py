@@ -71,11 +71,17 @@ def run(
     checked = load_scenario(scenario, overrides or (), seed)
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory(scenario.stem, datetime.now())
-    result = _carry_out(checked, backend.value, directory, scenario.stem, stderr() if as_json else stdout())
+    events = directory / "events.jsonl"
+    try:
+        result = _carry_out(checked, backend.value, directory, scenario.stem, stderr() if as_json else stdout())
+    except KeyboardInterrupt:
+        if events.exists():
+            stderr().print(f"what happened until now is in {events}", soft_wrap=True)
+        raise
     if as_json:
         put_json(result)
     if result["failure"]:
-        complain(f"{result['failure']} (see {directory / 'events.jsonl'})")
+        complain(f"{result['failure']} (see {events})")
         raise typer.Exit(3)
     if not all(item["held"] for item in result["expectations"]):
         raise typer.Exit(1)

@@ -31,7 +31,7 @@ def small(tmp_path: Path) -> str:
 
 
 def test_prints_the_table_and_the_recommendation_with_its_reason(cli: Cli, small: str) -> None:
-    ended = cli("choose", small, "--clusters", "1:5", "--restarts", "1")
+    ended = cli("choose", small, "--clusters", "1-5", "--restarts", "1")
     assert (ended.code, ended.err) == (0, "")
     lines = [line.rstrip() for line in ended.out.splitlines()]
     assert lines[0].split() == ["clusters", "rows", "smallest", "objective/row", "inertia/row", "soft", "DB", "Xie–Beni",
@@ -44,7 +44,7 @@ def test_prints_the_table_and_the_recommendation_with_its_reason(cli: Cli, small
 
 
 def test_json_is_one_object_and_infinite_measures_are_null(cli: Cli, small: str) -> None:
-    ended = cli("choose", small, "--clusters", "1:4", "--restarts", "1", "--json")
+    ended = cli("choose", small, "--clusters", "1-4", "--restarts", "1", "--json")
     told = json.loads(ended.out)
     assert (ended.code, told["recommended"], len(told["table"])) == (0, 2, 4)
     assert told["table"][0]["xie_beni"] is None
@@ -52,7 +52,7 @@ def test_json_is_one_object_and_infinite_measures_are_null(cli: Cli, small: str)
 
 
 def test_every_backend_finds_the_same(cli: Cli, small: str) -> None:
-    arguments = ("choose", small, "--clusters", "2:3", "--restarts", "2", "--seed", "5", "--json", "--backend")
+    arguments = ("choose", small, "--clusters", "2-3", "--restarts", "2", "--seed", "5", "--json", "--backend")
     there, here = (json.loads(cli(*arguments, name).out) for name in ("simulated", "in-process"))
     assert there == here
 
@@ -60,18 +60,18 @@ def test_every_backend_finds_the_same(cli: Cli, small: str) -> None:
 @pytest.mark.slow
 def test_who_is_not_measured_is_named(cli: Cli, small: str) -> None:
     peers = ("--set", "fleet.peers=20")
-    ended = cli("choose", small, "--clusters", "2:4", "--restarts", "1", *peers)
+    ended = cli("choose", small, "--clusters", "2-4", "--restarts", "1", *peers)
     assert ended.code == 3
     several = r"\(peer 0, peer 1, peer 2 and 17 more: privacy gate: fewer than 10 rows"
     assert re.search(rf"error: 2 clusters: measure: nobody can contribute {several}", ended.err)
-    ended = cli("choose", small, "--clusters", "2:4", "--restarts", "1", "--no-gate", *peers)
+    ended = cli("choose", small, "--clusters", "2-4", "--restarts", "1", "--no-gate", *peers)
     assert ended.code == 0
 
 
 @pytest.mark.slow
 def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'p2pclust[plots]'")
-    ended = cli("choose", small, "--clusters", "2:4", "--restarts", "1", "-o", "choice.png")
+    ended = cli("choose", small, "--clusters", "2-4", "--restarts", "1", "-o", "choice.png")
     assert ended.code == 0
     assert (tmp_path / "choice.png").read_bytes().startswith(b"\x89PNG")
     assert ended.out.splitlines()[-1] == "plot: choice.png"
@@ -80,10 +80,10 @@ def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--clusters", "5"), "--clusters 5: expected A:B"),
-        (("--clusters", "4:4"), "--clusters 4:4: expected A:B"),
-        (("--clusters", "0:4"), "--clusters 0:4: expected A:B"),
-        (("--clusters", "2:200"), "hold 150 rows"),
+        (("--clusters", "5"), "--clusters 5: expected A-B"),
+        (("--clusters", "4-4"), "--clusters 4-4: expected A-B"),
+        (("--clusters", "0-4"), "--clusters 0-4: expected A-B"),
+        (("--clusters", "2-200"), "hold 150 rows"),
         (("--restarts", "0"), "restarts"),
         (("-o", "choice.xyz"), "choice.xyz: a plot can be saved as"),
         (("-o", "nowhere/choice.png"), "there is no folder nowhere"),

@@ -179,7 +179,7 @@ def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signa
     out, err = run.communicate(timeout=30)
     assert run.returncode == 130
     assert json.loads(out) == {"error": "interrupted", "exit_code": 130}
-    assert err.splitlines()[-1] == "error: interrupted"
+    assert err.splitlines()[-2:] == [f"what happened until now is in {Path('o', 'events.jsonl')}", "error: interrupted"]
     started = [event for event in events(tmp_path / "o") if event["verb"] == "started"]
     assert len(started) == 3
     for event in started:
