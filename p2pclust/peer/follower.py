@@ -22,7 +22,7 @@ from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Adopted, Close, Heartbeat, HeartbeatReply, Open, Partial
 from p2pclust.peer.opened import Opened
 from p2pclust.peer.rounds import Aggregating
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.peer.versions import state_of
 
 __all__ = ["Follower"]
 
@@ -180,19 +180,8 @@ class Follower:
         register = self._ledger.register
         if register.ref is not None and register.ref.digest == message.digest:
             return register.ref
-        if message.state:
-            if digest_of(message.state[0]) != message.digest:
-                self._ctx.report("corrupt", **self._document.told, peer=source)
-                return None
-            return Ref(message.digest, len(message.state[0]), message.state[0])
-        if self._blobs.has(message.digest):
-            return Ref(message.digest, message.size_bytes, None)
-        if message.size_bytes > self._ctx.limits.inline_bytes:
-            others = [
-                n for n in self._document.roster if n not in (source, self._ctx.me) and self._membership.present(n)
-            ]
-            self._blobs.pull(message.digest, message.size_bytes, [source, *others])
-        return None
+        present = [n for n in self._document.roster if n not in (source, self._ctx.me) and self._membership.present(n)]
+        return state_of(self._ctx, self._blobs, self._document, message, [source, *present])
 
     def adopt_own(self, term: int, opened: Opened) -> bool:
         """Adopt what this peer itself opened, or answer it again; returns whether it is new."""

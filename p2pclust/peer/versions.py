@@ -10,11 +10,11 @@ from p2pclust.peer.context import Context
 from p2pclust.peer.document import Document
 from p2pclust.peer.events import Ref
 from p2pclust.peer.ledger import Register
-from p2pclust.peer.messages import AskState, Close, HeldState
+from p2pclust.peer.messages import AskState, Close, HeldState, Open
 from p2pclust.protocols.verbs import digest_of
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
-__all__ = ["Handover", "Version", "close_message"]
+__all__ = ["Handover", "Version", "close_message", "state_of"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,25 @@ def close_message(job: str, register: Register) -> Close:
     assert register.ref is not None
     state = () if register.ref.payload is None else (register.ref.payload,)
     return Close(job, register.term, register.round, register.ref.digest, register.ref.size_bytes, state)
+
+
+def state_of(
+    context: Context, blobs: Blobs, document: Document, message: Open | HeldState | Close, sources: Sequence[str]
+) -> Ref | None:
+    """Return the state that a message speaks of; None while it is fetched, or if it is not what it claims to be.
+
+    The first of the `sources` is whoever sent the message.
+    """
+    if message.state:
+        if digest_of(message.state[0]) != message.digest:
+            context.report("corrupt", **document.told, peer=sources[0])
+            return None
+        return Ref(message.digest, len(message.state[0]), message.state[0])
+    if blobs.has(message.digest):
+        return Ref(message.digest, message.size_bytes, None)
+    if message.size_bytes > context.limits.inline_bytes:
+        blobs.pull(message.digest, message.size_bytes, list(sources))
+    return None
 
 
 class Handover:
@@ -78,18 +97,11 @@ class Handover:
                 return ref
         if message.digest in self._refused:
             return None
-        if message.state:
-            if digest_of(message.state[0]) != message.digest:
-                self._ctx.report("corrupt", **self._document.told, peer=source)
-                return None
-            return Ref(message.digest, len(message.state[0]), message.state[0])
-        if self._blobs.has(message.digest):
-            return Ref(message.digest, message.size_bytes, None)
-        if message.size_bytes > self._ctx.limits.inline_bytes:
+        others = [name for name in self._document.roster if name not in (source, self._ctx.me)]
+        ref = state_of(self._ctx, self._blobs, self._document, message, [source, *others] if source else others)
+        if not message.state and self._blobs.fetching(message.digest):
             self._waiting = message
-            others = [name for name in self._document.roster if name not in (source, self._ctx.me)]
-            self._blobs.pull(message.digest, message.size_bytes, [source, *others] if source else others)
-        return None
+        return ref
 
     def ready(self, digest: bytes) -> HeldState | Close | None:
         """A blob is here: return the message that spoke of it, if one is waiting."""
