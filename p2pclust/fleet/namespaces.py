@@ -185,7 +185,11 @@ def _began(pid: int) -> str:
 
 def _remove(space: str) -> None:
     if (_FOLDER / space).exists():
-        _ip(f"netns delete {space}")
+        try:
+            _ip(f"netns delete {space}")
+        except FleetError:
+            if (_FOLDER / space).exists():  # if not, another run that began at the same moment was quicker
+                raise
 
 
 def _ip(words: str) -> None:

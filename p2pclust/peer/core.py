@@ -151,8 +151,7 @@ class Core:
             What happened.
         """
         ctx = self._ctx
-        if ctx.preset.quiet_s:
-            self._wake_up(now - ctx.now)
+        self._wake_up(now - ctx.now)
         ctx.now = now
         match event:
             case Started():
@@ -185,7 +184,7 @@ class Core:
         return effects
 
     def _wake_up(self, passed_s: float) -> None:
-        """Find out whether we were asleep ourselves."""
+        """Find out whether we stood still ourselves: asleep by plan, stopped, or without a processor or a disk that answers."""
         if passed_s > 2 * self._ctx.timing.probe_period_s:  # with that pace something happens at least
             self.membership.overslept(passed_s)
 

@@ -381,7 +381,7 @@ class Membership:
         return self._ctx.routing.mapped and unheard
 
     def overslept(self, passed_s: float) -> None:
-        """We were asleep so long and heard no refutation: what we suspect goes on where it was."""
+        """We stood still so long and heard no refutation: what we suspect goes on where it was."""
         self._suspicions.overslept(passed_s)
 
     def _confirm(self, member: Member, by: str) -> None:

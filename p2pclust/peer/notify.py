@@ -60,14 +60,13 @@ class Notifier:
         joined, status = self._standing()
         words = {}
         if not self._ready:
-            self._ready = joined
             words = {"READY": "1"} if joined else {"EXTEND_TIMEOUT_USEC": f"{int(_GRACE_S * 1e6)}"}
         if self._fed_s:
             words["WATCHDOG"] = "1"
         if status != self._status:
-            self._status = words["STATUS"] = status
-        if words:
-            self._tell(words)
+            words["STATUS"] = status
+        if words and self._tell(words):
+            self._ready, self._status = self._ready or joined, status
 
     def stopping(self) -> None:
         """Tell that the peer leaves, and nothing after that."""
@@ -78,13 +77,15 @@ class Notifier:
             self._socket.close()
             self._socket = None
 
-    def _tell(self, words: Mapping[str, str]) -> None:
+    def _tell(self, words: Mapping[str, str]) -> bool:
+        """Return whether it was said; if systemd is busy or gone, the next look says it again."""
         if self._socket is None:
-            return
+            return False
         try:
             self._socket.sendto(words_of(words), self._address)
         except OSError:
-            self._status = ""  # systemd is busy or gone; the next word says it again
+            return False
+        return True
 
 
 def words_of(words: Mapping[str, str]) -> bytes:
