@@ -184,7 +184,7 @@ class Core:
         return effects
 
     def _wake_up(self, passed_s: float) -> None:
-        """Find out whether we stood still ourselves: asleep by plan, stopped, or without a processor or a disk that answers."""
+        """Find out whether we stood still ourselves: asleep by plan, stopped, or without a processor."""
         if passed_s > 2 * self._ctx.timing.probe_period_s:  # with that pace something happens at least
             self.membership.overslept(passed_s)
 

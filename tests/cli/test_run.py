@@ -171,12 +171,16 @@ def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signa
         )
     finally:
         signal.signal(signal.SIGINT, before)
-    assert run.stderr is not None
-    for line in run.stderr:
-        if "aggregates term 1" in line:
-            break
-    run.send_signal(number)
-    out, err = run.communicate(timeout=30)
+    try:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if "aggregates term" in line:
+                break
+        run.send_signal(number)
+        out, err = run.communicate(timeout=30)
+    finally:
+        run.kill()
+        run.communicate()
     assert run.returncode == 130
     assert json.loads(out) == {"error": "interrupted", "exit_code": 130}
     assert err.splitlines()[-2:] == [f"what happened until now is in {Path('o', 'events.jsonl')}", "error: interrupted"]

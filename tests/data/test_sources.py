@@ -101,27 +101,28 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("why", ["deadline", "the peer leaves"])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, why: str) -> None:
+    pids = tmp_path / "pids"
     program = (
         "import os, signal, subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
-        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "print('waiting for the meter', file=sys.stderr, flush=True)\n"
         "signal.pause()"
     )
     began = time.monotonic()
     if why == "deadline":
-        with pytest.raises(DataError, match="not ready after 3 s: waiting for the meter"):
-            read_source(command(program, timeout_s=3.0))
+        with pytest.raises(DataError, match="not ready after 10 s: waiting for the meter"):
+            read_source(command(program, timeout_s=10.0))
     else:
         with pytest.raises(DataError, match="ended, because the peer leaves"):
-            read_source(command(program), (tmp_path / "pids").exists)
-    assert time.monotonic() - began < 15.0, "not after its thirty seconds"
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+            read_source(command(program), lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    assert time.monotonic() - began < 25.0, "not after its thirty seconds"
+    started = [int(pid) for pid in pids.read_text().split()]
     deadline = time.monotonic() + 10.0
-    while any(alive(pid) for pid in pids):
+    while any(alive(pid) for pid in started):
         assert time.monotonic() < deadline
         os.sched_yield()
-    assert len(pids) == 2
+    assert len(started) == 2
 
 
 @pytest.mark.slow
@@ -133,8 +134,8 @@ def test_what_a_command_leaves_behind_with_its_output_is_ended_too(tmp_path: Pat
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
         "print('w'); print(1)"
     )
-    with pytest.raises(DataError, match="not ready after 2 s"):
-        read_source(command(program, timeout_s=2.0))
+    with pytest.raises(DataError, match="not ready after 10 s"):
+        read_source(command(program, timeout_s=10.0))
     pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 10.0
     while alive(pid):
         assert time.monotonic() < deadline

@@ -185,9 +185,11 @@ class TestFailures:
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
-            until((host.folder / "ask").exists)
-            self._is_given_up(host, program)
-            host.down(0.0)
+            try:
+                until((host.folder / "ask").exists)
+                self._is_given_up(host, program)
+            finally:
+                host.down(0.0)
             assert process.stderr is not None
             assert "a is given up: it failed 5 times in a row" in process.stderr.read()
 
@@ -206,10 +208,12 @@ class TestFailures:
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
-            until((host.folder / "ask").exists)
-            quiet = host.up({"a": hangs, "b": READY})["peers"]["b"]["pid"]
-            until(lambda: host.peer("a")["restarts"] >= 1)
-            peers = host.down(0.0)["peers"]
+            try:
+                until((host.folder / "ask").exists)
+                quiet = host.up({"a": hangs, "b": READY})["peers"]["b"]["pid"]
+                until(lambda: host.peer("a")["restarts"] >= 1)
+            finally:
+                peers = host.down(0.0)["peers"]
             assert process.stderr is not None
             assert "a has not moved for 0.3 s: killed" in process.stderr.read()
         assert peers["b"]["restarts"] == 0
@@ -245,7 +249,7 @@ class TestDown:
         peers = host.up({"a": STUBBORN, "b": LIVES})["peers"]
         until(lambda: "no" in host.log("a") and "here" in host.log("b"))
         os.kill(peers["b"]["pid"], signal.SIGSTOP)
-        ended = host.down(0.5)["peers"]
+        ended = host.down(3.0)["peers"]
         assert (ended["a"]["ended"], ended["b"]["ended"]) == ("killed by SIGKILL", "exit code 0")
         assert "a did not leave in time: killed" in host.said
 
@@ -298,11 +302,12 @@ class TestLogs:
             "a",
             "--follow",
             "--lines",
-            "0",
+            "1",
         ]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None
             assert process.stdout is not None
+            assert process.stdout.readline() == b"a\there\n"  # from here on it follows
             os.kill(host.peer("a")["pid"], signal.SIGKILL)
             assert process.stdout.readline() == b"a\there\n"  # its next life
             process.stdin.close()

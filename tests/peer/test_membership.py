@@ -202,10 +202,10 @@ def test_who_was_asleep_itself_gives_its_suspects_the_time_that_it_slept(*, conf
 
 
 def test_who_stood_still_itself_hears_a_refutation_before_it_judges() -> None:
-    """The next message in the queue may refute: a loop that had no processor passes no verdict. Reference: Lifeguard, IV-A."""
+    """The next message in the queue may refute. Reference: docs/architecture.md, "Membership"."""
     core = fleet_of(4)
     knows(core, claim("p2", "suspect", 1, by="p3"), source="p3", now=0.1)
-    stood_still = 4 * TIMING.suspicion_s(4)
+    stood_still = 6 * TIMING.suspicion_s(4)  # no suspicion lasts so long
     core.step(stood_still, Arrived("p4", Ping(1, ())))
     assert core.membership.status("p2") == "suspect"
     knows(core, claim("p2", "alive", 2), source="p2", now=stood_still)

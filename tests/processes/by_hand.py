@@ -129,7 +129,7 @@ class Fleet:
 
     def kill(self, *names: str) -> None:
         """kill -9 these peers, or all, at once."""
-        for name in names or self.names:
+        for name in names or self.processes:
             self.processes[name].send_signal(signal.SIGKILL)
-        for name in names or self.names:
+        for name in names or self.processes:
             self.processes[name].wait(20)

@@ -18,7 +18,7 @@ from p2pclust.fleet.namespaces import DeviceNetwork, carry_out, remove_leftovers
 from p2pclust.fleet.spec import FleetSpec, Link
 from p2pclust.protocols.runner import run_in_process
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("namespaces")]
 
 FOLDER = Path("/run/netns")
 

@@ -26,12 +26,12 @@ class TestKilledAggregator:
         (struck,) = by_verb(result, "fault")
         victim = struck["peer"]
         assert struck["phase"] == phase
-        assert victim == result.jobs[0].terms[0][1]
+        elected = [(e["t"] <= struck["t"], e["peer"]) for e in by_verb(result, "elected")]
+        assert victim == [name for before, name in elected if before][-1]
         assert [e["code"] for e in by_verb(result, "exited") if e["peer"] == victim] == [-signal.SIGKILL]
         assert_kept_promises(spec, result, gone=[victim])
         assert victim not in result.jobs[0].digests
-        heirs = [name for _, name in result.jobs[0].terms if name != victim]
-        assert heirs, "another one was elected"
+        assert [name for before, name in elected if not before and name != victim], "another one was elected"
         codes = {e["peer"]: e["code"] for e in by_verb(result, "exited") if e["peer"] != victim}
         assert codes == dict.fromkeys(spec_names(5) - {victim}, 0), "the others left politely"
 
@@ -49,7 +49,7 @@ class TestPausedAggregator:
         result = carry_out("processes", spec)
         (struck,), (resumed,) = by_verb(result, "fault"), by_verb(result, "resumed")
         assert resumed["peer"] == struck["peer"]
-        assert resumed["t"] - struck["t"] == pytest.approx(5.0, abs=0.5)
+        assert 4.5 < resumed["t"] - struck["t"] < 7.0
         assert_kept_promises(spec, result)
         assert len(result.jobs[0].terms) > 1, "another one took over"
         ends = {event["peer"]: event["t"] for event in by_verb(result, "finished")}
@@ -130,7 +130,8 @@ class TestLostMajority:
         frozen = [Fault("pause", (f"p0{n}",), round=2, phase="adopting") for n in range(3)]
         began = time.monotonic()
         result = carry_out("processes", a_fleet(rows(5), a_job("llf-cm"), *frozen, home=home, give_up_s=4.0))
-        assert result.failure.startswith("no progress for ")
+        # Which of the two is seen first hangs on when the parent looks.
+        assert result.failure.startswith(("no progress for ", "the fleet lost its majority"))
         assert time.monotonic() - began < 40.0, "three stopped processes were ended nonetheless"
 
 

@@ -45,12 +45,12 @@ def test_the_same_table(address: str, tmp_path: Path) -> None:
 
 
 def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: Path) -> None:
-    file = written(tmp_path, JOB.replace('"0:3"', '"10:16"'))
+    file = written(tmp_path, JOB.replace('"0:3"', '"10:22"'))
     sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)
     first = begun(tmp_path, file, "--scheduler", address)
     assert first.stderr is not None
     for line in first.stderr:
-        if line.startswith("2/12"):
+        if line.startswith("2/24"):
             break
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=30)

@@ -135,12 +135,12 @@ def test_without_a_parent_there_is_nothing_to_die_with() -> None:
 
 @pytest.mark.parametrize(("how", "workers"), [(signal.SIGINT, "2"), (signal.SIGKILL, "2"), (signal.SIGTERM, "1")])
 def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: str, tmp_path: Path) -> None:
-    file = written(tmp_path, JOB.replace('"0:3"', '"0:6"'))
+    file = written(tmp_path, JOB.replace('"0:3"', '"0:12"'))
     sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)
     first = begun(tmp_path, file, "--workers", workers)
     assert first.stderr is not None
     for line in first.stderr:  # one per cell
-        if line.startswith("3/12"):
+        if line.startswith("3/24"):
             break
     first.send_signal(how)
     _, said = first.communicate(timeout=20)
@@ -149,14 +149,14 @@ def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: 
     else:
         assert first.returncode == 130
         *_, told, last = said.splitlines()
-        assert "of 12 cells are in out/cells.jsonl: the same command goes on from there" in told
+        assert "of 24 cells are in out/cells.jsonl: the same command goes on from there" in told
         assert last == "error: interrupted"
     finished = (tmp_path / "out" / "cells.jsonl").read_text(encoding="utf-8").count("\n")
-    assert 3 <= finished < 12
+    assert 3 <= finished < 24
     second = begun(tmp_path, file, "--workers", workers)
     _, said = second.communicate(timeout=60)
     assert second.returncode == 0, said
-    assert f"{finished} of 12 cells are finished already" in said
+    assert f"{finished} of 24 cells are finished already" in said
     assert (tmp_path / "out" / "table.csv").read_bytes() == (tmp_path / "whole" / "table.csv").read_bytes()
 
 
