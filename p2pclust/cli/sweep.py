@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -95,15 +97,40 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
 
     console = stderr()
     watch = _Watch(console, len(cells))
-    with ended_like_ctrl_c():
+    with ended_like_ctrl_c(), _remembered_ctrl_c() as look:
+
+        def take(finished: Finished) -> None:
+            watch.take(finished)
+            look()
+
         try:
             with watch.shown():
-                return sweep_to(directory, cells, pool, on_start=watch.start, on_cell=watch.take)
+                return sweep_to(directory, cells, pool, on_start=watch.start, on_cell=take)
         except KeyboardInterrupt:
             complain(
                 f"{watch.n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there"
             )
             raise
+
+
+@contextmanager
+def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
+    """Yield what raises Ctrl-C again if it was lost: where it comes in a finalizer, of Dask's say, Python only prints it."""
+    asked: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    def look() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield look
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Watch:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import multiprocessing
 import signal
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from files import JOB, MIXING, begun, dying, written
+from p2pclust.cli.sweep import _carry_out
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep import pools, work
 from p2pclust.sweep.cells import Cell, check
@@ -131,6 +134,21 @@ def test_bad_input_that_shows_late_ends_the_sweep(pool: Pool, tmp_path: Path) ->
 def test_without_a_parent_there_is_nothing_to_die_with() -> None:
     with pytest.raises(AssertionError):
         work.die_with_parent()
+
+
+def test_a_ctrl_c_that_is_lost_ends_it_after_the_next_cell(tmp_path: Path) -> None:
+    def pool(wanted: Sequence[Cell]) -> Iterator[Finished]:
+        for number, finished in enumerate(pools.here(wanted)):
+            if number == 2:
+                with contextlib.suppress(KeyboardInterrupt):  # as Python does if the signal comes in a finalizer
+                    signal.raise_signal(signal.SIGINT)
+            yield finished
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        _carry_out(cells(tmp_path), tmp_path / "out", pool)
+    assert (tmp_path / "out" / "cells.jsonl").read_text(encoding="utf-8").count("\n") == 3
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(("how", "workers"), [(signal.SIGINT, "2"), (signal.SIGKILL, "2"), (signal.SIGTERM, "1")])
