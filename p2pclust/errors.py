@@ -13,7 +13,15 @@ Any other exception that leaves the library is a bug.
 
 from __future__ import annotations
 
-__all__ = ["DataError", "FleetError", "LeftOutWarning", "P2PClustError", "UsageError", "WireError"]
+__all__ = [
+    "DataError",
+    "FleetError",
+    "LeftOutWarning",
+    "P2PClustError",
+    "SuspectResultWarning",
+    "UsageError",
+    "WireError",
+]
 
 
 class P2PClustError(Exception):
@@ -47,3 +55,7 @@ class WireError(P2PClustError):
 
 class LeftOutWarning(UserWarning):
     """The result is without the rows of some peers: they did not fit, or a privacy gate held them."""
+
+
+class SuspectResultWarning(UserWarning):
+    """The result may be wrong, for example because hardly any row belongs to one of its centers."""

@@ -120,13 +120,13 @@ def choice(
     notes: dict[str, None] = {}
     for job, state in zip(jobs, states, strict=True):
         if state.status != "done":
-            wanted = job.stages[-2].parameters["n_clusters"]
+            wanted = job.stages[job.main].parameters["n_clusters"]
             raise FleetError(f"{wanted} clusters: {state.reason or f'the job ended as {state.status!r}'}")
         found = Measures.of(state)
         for peer, why in state.log[-1].abstained.items():
             notes[f"{name(peer)} was not measured: {why}"] = None
         # What the algorithm itself minimises, per row: peers that were lost meanwhile are not measured.
-        loss = (found.objective if hasattr(job.protocols[-2], "fuzzifier") else found.inertia) / found.rows
+        loss = (found.objective if hasattr(job.protocols[job.main], "fuzzifier") else found.inertia) / found.rows
         if found.clusters not in best or loss < best[found.clusters][0]:
             best[found.clusters] = (loss, found, job.seed, state)
     kept = [best[clusters] for clusters in sorted(best)]

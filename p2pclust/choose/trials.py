@@ -47,7 +47,7 @@ _NEXT_SEED = 2**32
 # One peer's picks miss the clusters that it has no rows of, and k-means does not get over it: of fifteen generated sets of 2
 # to 7 clear clusters, half of them at each peer, llf-cm finds the number in 8 from three draws of "k-means++", and in 13
 # from one of "careful". docs/protocols/measure.md has the table.
-_INIT = "careful"
+_INIT = "split-merge"
 
 
 def choose_clusters(
@@ -82,7 +82,7 @@ def choose_clusters(
         ``privacy_gate`` is given here, else True.
     **options
         Of :func:`p2pclust.protocols.cluster_job`: ``scaling``, ``init``, ``tol``, ``fuzzifier``, ... Default of ``init``:
-        "careful", by all peers, where the protocol takes it.
+        "split-merge", from sums of all peers, where the protocol takes it.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     What the clustering itself says of privacy holds for the measuring too; `gate` replaces its ``privacy_gate``.
     """
     clustering_stage(job)  # what has no centers cannot be measured
-    own = job.stages[-1].parameters
+    own = job.stages[job.main].parameters
     return measured(
         job,
         compare_up_to=most,

@@ -134,10 +134,10 @@ class Watch:
         if job is None:
             ready = sum(peer.status != "starting" for peer in self.progress.peers.values())
             return Text(f"starting: {ready} of {len(self.progress.peers)} peers", no_wrap=True, overflow="ellipsis")
-        words = [f"job {self.progress.job_number} of {len(self.progress.jobs)}: {job.stages[-1]}"]
+        words = [f"job {self.progress.job_number} of {len(self.progress.jobs)}: {job.protocol}"]
         if job.round is not None:
             words.append(f"round {job.round}")
-            words.append(f"stage {job.stage}" if job.stage != job.stages[-1] else job.phase or "clustering")
+            words.append(f"stage {job.stage}" if job.stage != job.protocol else job.phase or "clustering")
         if job.term is not None:
             words.append(f"term {job.term}: {job.aggregator} aggregates")
         if job.finished:

@@ -77,6 +77,13 @@ class JobView:
     finished: dict[str, None] = field(default_factory=dict)
 
     @property
+    def protocol(self) -> str:
+        """What a person asked for: the protocol of the job's main stage."""
+        from p2pclust.protocols.registry import main_stage  # noqa: PLC0415 - imports NumPy
+
+        return self.stages[main_stage(self.stages)]
+
+    @property
     def shifts(self) -> list[float]:
         """How far the centers moved in each round so far."""
         return list(self.shift_of.values())
@@ -265,7 +272,7 @@ class Progress:
             if peer.status in ("starting", "finished"):
                 peer.status = "alive"
         at = f" at {event['peer']}" if event["peer"] else ""
-        return f"job {self.job_number} of {len(self.jobs)} handed in{at}: {job.stages[-1]}, {job.n_peers} peers"
+        return f"job {self.job_number} of {len(self.jobs)} handed in{at}: {job.protocol}, {job.n_peers} peers"
 
     def _elected(self, event: Event) -> str:
         job = self._view(event)
@@ -299,6 +306,10 @@ class Progress:
         if event.get("shift") is not None:
             job.shift_of[event["round"]] = float(event["shift"])
             line += f", the {event.get('moved', 'centers')} moved by {event['shift']:.3g}"
+        if event.get("cells") is not None:
+            line += f"; there are {event['cells']} cells now"
+        if event.get("objective") is not None:
+            line += f", the objective is {event['objective']:.6g}"
         if event["status"] == "failed":
             return line + "; the job failed"
         if event["status"] == "running" and before != job.stage:

@@ -70,9 +70,10 @@ def _told(found: Finished) -> dict[str, Any]:
     from p2pclust.scenario.report import plain  # noqa: PLC0415
 
     state = found.state
-    rounds = [record for record in state.log if record.stage == state.stage]
+    rounds = [record for record in state.log if record.stage == found.job.main]
+    asked_for = found.job.stages[found.job.main]
     told: dict[str, Any] = {
-        "job": found.job_id, "protocol": found.job.stages[-1].protocol, "parameters": found.job.stages[-1].parameters,
+        "job": found.job_id, "protocol": asked_for.protocol, "parameters": asked_for.parameters,
         "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
         "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),

@@ -108,7 +108,7 @@ def _carry_out(
             )
             title = scenario.title or name
             details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"
-            tols = [getattr(request.job.protocols[-1], "tol", 0.0) for request in spec.jobs]
+            tols = [getattr(request.job.protocols[request.job.main], "tol", 0.0) for request in spec.jobs]
             watch = Watch(console, title, details, progress, tols, clock=backend != "simulated")
             shown.append(stack.enter_context(watch))
 

@@ -266,6 +266,7 @@ def _finished(event: Mapping[str, Any]) -> str:
 
 def _combined(event: Mapping[str, Any]) -> str:
     moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
+    moved += f", the objective is {event['objective']:.6g}" if "objective" in event else ""
     others = "".join(f"; {name} abstained: {why}" for name, why in event.get("abstained", {}).items())
     return f"round {event['round']} combined from {_count(len(event['contributors']), 'peer')}{moved}{others}"
 

@@ -6,19 +6,33 @@ No peers, no files, no network: arrays in, arrays out. Needs numpy only, so a ru
 from __future__ import annotations
 
 from p2pclust.clustering.fcm import fuzzy_c_means, fuzzy_sums, memberships, objective
-from p2pclust.clustering.kmeans import kmeans_plusplus, lloyd, nearest, squared_to_nearest, sums_and_counts
+from p2pclust.clustering.kmeans import (
+    cell_moments,
+    kmeans_plusplus,
+    lloyd,
+    nearest,
+    squared_to_nearest,
+    sums_and_counts,
+)
 from p2pclust.clustering.local_fcm import LocalFuzzyResult, local_fuzzy_c_means
 from p2pclust.clustering.one_shot import local_silhouette, spectral_kmeans
 from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult
 from p2pclust.clustering.steps import fuzzy_step, lloyd_step, run_steps
-from p2pclust.clustering.weighted import WeightedResult, weighted_kmeans, weighted_lloyd, weighted_seeds
+from p2pclust.clustering.weighted import (
+    WeightedResult,
+    weighted_kmeans,
+    weighted_lloyd,
+    weighted_optima,
+    weighted_seeds,
+)
 
 __all__ = [
     "ClusteringResult",
     "LocalFuzzyResult",
     "Points",
     "WeightedResult",
+    "cell_moments",
     "fuzzy_c_means",
     "fuzzy_step",
     "fuzzy_sums",
@@ -36,5 +50,6 @@ __all__ = [
     "sums_and_counts",
     "weighted_kmeans",
     "weighted_lloyd",
+    "weighted_optima",
     "weighted_seeds",
 ]

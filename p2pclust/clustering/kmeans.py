@@ -12,7 +12,9 @@ from p2pclust.clustering.points import Points
 from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers, refuse_too_many_clusters
 from p2pclust.errors import UsageError
 
-__all__ = ["crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "squared_to_nearest", "sums_and_counts"]
+__all__ = [
+    "cell_moments", "crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "squared_to_nearest", "sums_and_counts",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -85,6 +87,44 @@ def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Lab
     ([[1.0], [5.0]], [2, 1])
     """
     return _sums_and_counts(points, points.centred(centers))
+
+
+def cell_moments(points: Points, centers: npt.ArrayLike) -> tuple[Labels, Floats, Floats]:
+    """Count the rows that are nearest to each center, and sum their differences from it and the squares of these.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+
+    Returns
+    -------
+    counts : int64 array, shape (C,)
+    sums, squares : float64 arrays, shape (C, F)
+        Sums over a center's rows of ``x - center`` and of ``(x - center)**2``, feature by feature.
+
+    Raises
+    ------
+    UsageError
+        If the centers do not fit the data or are not finite.
+
+    Examples
+    --------
+    >>> counts, sums, squares = cell_moments(Points([[0.0], [1.0], [5.0]]), [[0.0], [4.0]])
+    >>> counts.tolist(), sums.tolist(), squares.tolist()
+    ([2, 1], [[1.0], [1.0]], [[1.0], [1.0]])
+    """
+    centred = points.centred(centers)
+    counts = np.zeros(centred.shape[0])
+    sums, squares = np.zeros(centred.shape), np.zeros(centred.shape)
+    for block, chosen in _assignments(points, centred):
+        apart = block.rows - centred[np.argmax(chosen, axis=0)]
+        counts += chosen @ np.ones(block.stop - block.start)
+        sums += chosen @ apart
+        squares += chosen @ np.square(apart, out=apart)
+    return counts.astype(np.int64), sums, squares
 
 
 def squared_to_nearest(points: Points, centers: npt.ArrayLike) -> Floats:

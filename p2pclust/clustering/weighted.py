@@ -16,11 +16,13 @@ from p2pclust.clustering.kmeans import nearest
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = ["WeightedResult", "weighted_kmeans", "weighted_lloyd", "weighted_seeds"]
+__all__ = ["WeightedResult", "weighted_kmeans", "weighted_lloyd", "weighted_optima", "weighted_seeds"]
 
 Floats = npt.NDArray[np.float64]
 
 _MAX_STEPS = 300
+# Costs that differ by less, relatively, are of the same result.
+_SAME = 1e-9
 
 
 # Compared by identity: the truth value of comparing arrays is ambiguous.
@@ -79,11 +81,44 @@ def weighted_kmeans(
     >>> sorted(found.centers.ravel().tolist()), round(found.cost, 9)
     ([0.25, 9.0], 0.75)
     """
+    return weighted_optima(X, weights, n_clusters, rng, n_init=n_init)[0]
+
+
+def weighted_optima(
+    X: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    n_init: int,
+) -> list[WeightedResult]:
+    """Do what :func:`weighted_kmeans` does, and return every different result, the cheapest first.
+
+    Parameters
+    ----------
+    X, weights, n_clusters, rng, n_init
+        See :func:`weighted_kmeans`, which also says what is raised.
+
+    Returns
+    -------
+    list of WeightedResult
+        At least one and at most `n_init`; of results with the same cost, the first that was found.
+
+    Examples
+    --------
+    >>> found = weighted_optima([[0.0], [2.0], [4.0], [9.0]], [1.0] * 4, 2, np.random.default_rng(0), n_init=20)
+    >>> [round(result.cost, 9) for result in found]
+    [8.0, 14.5]
+    """
     if n_init < 1:
         raise UsageError(f"n_init must be at least 1, not {n_init}")
     points, mass = Points(X), _checked(X, weights)
-    runs = (weighted_lloyd(points, mass, weighted_seeds(points, mass, n_clusters, rng)) for _ in range(n_init))
-    return min(runs, key=lambda run: run.cost)  # min() takes the first of equals.
+    runs = [weighted_lloyd(points, mass, weighted_seeds(points, mass, n_clusters, rng)) for _ in range(n_init)]
+    different: list[WeightedResult] = []
+    for run in sorted(runs, key=lambda run: run.cost):  # a stable sort
+        if not different or run.cost > different[-1].cost * (1 + _SAME):
+            different.append(run)
+    return different
 
 
 def weighted_seeds(points: Points, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Floats:

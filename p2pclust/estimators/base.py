@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pclust.clustering import Points, memberships, nearest, objective
-from p2pclust.errors import DataError, FleetError, LeftOutWarning, UsageError
+from p2pclust.errors import DataError, FleetError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators.inputs import (
     Floats,
     Rows,
@@ -26,6 +26,7 @@ from p2pclust.estimators.inputs import (
 )
 from p2pclust.protocols import readings
 from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.doubts import doubts, objective_of
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
 from p2pclust.protocols.reasons import NO_DATA
@@ -139,7 +140,7 @@ class LabellingEstimator(
         self.labels_: list[Rows] | Rows = labels if parts is None else in_order(parts, labels)
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
-        rounds = [record for record in state.log if record.stage == state.stage]
+        rounds = [record for record in state.log if record.stage == job.main]
         self.seed_ = job.seed
         self.n_rounds_ = len(rounds)
         self.converged_ = state.converged
@@ -148,11 +149,14 @@ class LabellingEstimator(
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
         self.suppressed_ = readings.suppressed(state)
         self.coarse_ = readings.coarse(state)
-        self._warn_of_absent(state)
+        self.doubts_ = doubts(state.arrays)
+        self._warn_of_absent(state, job.main)
+        for doubt in self.doubts_:
+            warnings.warn(doubt, SuspectResultWarning, stacklevel=_to_the_caller())
 
-    def _warn_of_absent(self, state: JobState) -> None:
+    def _warn_of_absent(self, state: JobState, stage: int) -> None:
         """Say whose rows are in no part of the result: not everybody looks at ``abstained_``."""
-        took_part = {peer for record in state.log if record.stage == state.stage for peer in record.contributors}
+        took_part = {peer for record in state.log if record.stage == stage for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
             told = "; ".join(f"peer {peer}: {why}" for peer, why in sorted(absent.items())[:3])
@@ -214,12 +218,16 @@ class FederatedEstimator(
         self.origin_ = np.array(state.arrays["origin"])
         self.scale_ = np.array(state.arrays["scale"])
         self.cluster_centers_ = readings.raw_centers(state)
+        self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         super()._learn_rounds(job, state)
         # That of the job: a parameter that is set after the fit is for the next one.
-        self._fuzzifier: float | None = getattr(job.protocols[-1], "fuzzifier", None)
+        self._fuzzifier: float | None = getattr(job.protocols[job.main], "fuzzifier", None)
+
+    def _learn_objective(self, value: float | None) -> None:
+        """Keep what the peers added up, or nothing where they add up no objective."""
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)

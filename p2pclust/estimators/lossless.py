@@ -18,9 +18,13 @@ class LosslessCMeans(FederatedEstimator):
     Parameters
     ----------
     n_clusters : int, default 8
-    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
-        First centers: proposed by one peer (means of five of its rows each, or drawn within the ranges), picked by
-        k-means++ over all peers, drawn from the seed, or given.
+    init : {"split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
+        First centers, default "split-merge": from sums of all peers over cells that are split and merged. Or: proposed
+        by one peer (means of five of its rows each) or by all, picked by k-means++ over all peers, drawn within the
+        ranges, or given.
+    n_init : int, default 1
+        How many sets of first centers are worked on side by side; the one with the smallest objective is kept. Rounds do
+        not multiply, but work, bytes and the sums that a peer reveals do.
     tol : float, default 5e-3
         Stop when the centers move by less (Frobenius norm, in working coordinates). 0 runs exactly ``max_rounds``.
     max_rounds : int, default 30
@@ -53,6 +57,11 @@ class LosslessCMeans(FederatedEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, F)
         In the data's own units.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
+    inertia_ : float
+        What the peers added up in the last round: the sum of their rows' squared distances to the nearest center, in
+        working coordinates. NaN if every peer abstained from that.
+    doubts_ : tuple of str
+        Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
     n_rounds_ : int
         Rounds of clustering, empty ones included.
     converged_ : bool
@@ -81,12 +90,17 @@ class LosslessCMeans(FederatedEstimator):
     """
 
     protocol_id = "llf-cm"
+    inertia_: float
+
+    def _learn_objective(self, value: float | None) -> None:
+        self.inertia_ = float("nan") if value is None else value
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        init: str | ArrayLike = "k-means++",
+        init: str | ArrayLike = "split-merge",
+        n_init: int = 1,
         tol: float = 5e-3,
         max_rounds: int = 30,
         participation: float = 1.0,
@@ -101,6 +115,7 @@ class LosslessCMeans(FederatedEstimator):
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
+        self.n_init = n_init
         self.tol = tol
         self.max_rounds = max_rounds
         self.participation = participation
@@ -119,7 +134,9 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
 
     Parameters
     ----------
-    n_clusters, init, tol, max_rounds, participation, scaling, bounds, random_state, accelerate, n_peers, partition, fleet
+    n_clusters, init, n_init, tol, max_rounds, participation, scaling, bounds, random_state, accelerate
+        See :class:`LosslessCMeans`.
+    n_peers, partition, fleet
         See :class:`LosslessCMeans`.
     fuzzifier : float, default 2.0
         The papers' lambda, above 1: near 1 memberships are crisp.
@@ -129,8 +146,11 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, doubts_, origin_, scale_, seed_
         See :class:`LosslessCMeans`; a label is the cluster of the greatest membership.
+    objective_ : float
+        What the peers added up in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
+        abstained from that.
     suppressed_ : int
         Contributions that the privacy gate held back, over all rounds, and ranges and sums for scaling that peers of
         one or two rows kept back.
@@ -147,13 +167,18 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
     """
 
     protocol_id = "llf-fcm"
+    objective_: float
+
+    def _learn_objective(self, value: float | None) -> None:
+        self.objective_ = float("nan") if value is None else value
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         fuzzifier: float = 2.0,
-        init: str | ArrayLike = "k-means++",
+        init: str | ArrayLike = "split-merge",
+        n_init: int = 1,
         tol: float = 5e-3,
         max_rounds: int = 30,
         participation: float = 1.0,
@@ -169,6 +194,7 @@ class LosslessFuzzyCMeans(FuzzyEstimator):
         self.n_clusters = n_clusters
         self.fuzzifier = fuzzifier
         self.init = init
+        self.n_init = n_init
         self.tol = tol
         self.max_rounds = max_rounds
         self.participation = participation

@@ -37,8 +37,8 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
     forgetting : float, default 0.9
         By which factor what was learned counts less after each batch: 1 forgets nothing, 0 everything but the centers
         to begin with.
-    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
-        Of the first batch.
+    init : {"split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
+        Of the first batch; default "split-merge".
     tol : float, default 5e-3
         A batch ends when the centers move by less in one round (Frobenius norm, in working coordinates).
     max_rounds : int, default 10
@@ -88,7 +88,7 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
         fuzzifier: float = 2.0,
         n_batches: int = 10,
         forgetting: float = 0.9,
-        init: str | ArrayLike = "k-means++",
+        init: str | ArrayLike = "split-merge",
         tol: float = 5e-3,
         max_rounds: int = 10,
         participation: float = 1.0,

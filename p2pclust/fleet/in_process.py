@@ -7,11 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
-from p2pclust.protocols import engine, readings
+from p2pclust.protocols import engine
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.leaderless import run_leaderless
 from p2pclust.protocols.office import Office
@@ -103,8 +101,5 @@ class _Teller:
         fields |= engine.news(self._job, before, state)
         if abstained := state.log[-1].abstained:
             fields["abstained"] = {self._names[index]: reason for index, reason in abstained.items()}
-        if "centers" in before.arrays and "centers" in state.arrays:
-            fields["shift"] = float(np.linalg.norm(state.arrays["centers"] - before.arrays["centers"]))
-        elif self._job.by_columns and (shift := readings.last_shift(state)) is not None:
-            fields |= {"shift": shift, "moved": "distances"}
+        fields |= engine.shift(self._job, before, state)
         self._tell(fields)

@@ -91,8 +91,8 @@ def label_file(door: Door, job_id: str, path: Path, columns: Sequence[str | int]
     found = result_of(door, job_id)
     if found.job.by_columns:
         raise UsageError(
-            f"{found.job_id}: in {found.job.stages[-1].protocol} each peer holds other columns and nobody whole centers, so "
-            "only rows of the job have labels: ask each peer on its own device, without --data"
+            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and none whole "
+            "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
         )
     given = columns if columns is not None else _by_name(path, found)
     data = read(path, columns=given)
@@ -120,7 +120,7 @@ def labelled(found: Finished, local: Local, own: int = -1) -> tuple[NDArray[np.i
     kept = engine.conclude(job, state, local, desk)
     if "labels" not in kept:
         raise DataError(f"{found.job_id}: these rows have no labels in this job: are they those that it was done with?")
-    fuzzifier = getattr(job.protocols[-1], "fuzzifier", None)
+    fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None
     points = in_working_coordinates(local.X, *_coordinates(state))
@@ -138,7 +138,7 @@ def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
     from p2pclust.protocols.fedcref import FedCRefProtocol  # noqa: PLC0415
     from p2pclust.protocols.fedcref_agreed import Agreed  # noqa: PLC0415
 
-    protocol = found.job.protocols[-1]
+    protocol = found.job.protocols[found.job.main]
     if not isinstance(protocol, FedCRefProtocol):
         raise UsageError(f"{found.job_id}: {protocol.id} labels a device's own rows only: leave --data out")
     agreed = Agreed.of(found.state.arrays)

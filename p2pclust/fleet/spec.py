@@ -112,8 +112,8 @@ class JobRequest:
         object.__setattr__(self, "missing", self.missing or usual)
         if self.job.by_columns and self.missing != "all":
             raise UsageError(
-                f"missing = {self.missing!r}: {self.job.stages[-1].protocol} needs every peer's columns in every round: "
-                "expected 'all'"
+                f"missing = {self.missing!r}: {self.job.stages[self.job.main].protocol} needs every peer's columns in every "
+                "round: expected 'all'"
             )
         if self.collect == "gossip":
             object.__setattr__(self, "tolerance", self.tolerance or 1e-9)
@@ -160,7 +160,7 @@ class FleetSpec:
             If there is one.
         """
         for request in self.jobs if len(self.peers) > LARGE_FLEET else ():
-            protocol = request.job.protocols[-1]
+            protocol = request.job.protocols[request.job.main]
             if protocol.at_desk and not request.all_to_all:
                 raise UsageError(
                     f"{protocol.id}: each of {len(self.peers)} peers would send its models to all others, which is "

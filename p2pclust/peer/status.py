@@ -21,6 +21,7 @@ from p2pclust.protocols.job import JobState
 from p2pclust.protocols.pieces import Stored
 from p2pclust.protocols.readings import with_names
 from p2pclust.protocols.reasons import CANCELLED
+from p2pclust.protocols.registry import main_stage
 
 if TYPE_CHECKING:
     from p2pclust.peer.job import Job
@@ -166,9 +167,10 @@ def _turn(shell: Shell, job: Job | LeaderlessJob) -> dict[str, Any]:
 def _mathematics(data: bytes) -> tuple[str, int | None]:
     """The protocol and the number of clusters of a job; nothing is built, and so nothing imported for it."""
     try:
-        last = msgpack.unpackb(data, raw=False, strict_map_key=True)["stages"][-1]
-        clusters = last.get("parameters", {}).get("n_clusters")
-        return str(last["protocol"]), clusters if isinstance(clusters, int) else None
+        stages = msgpack.unpackb(data, raw=False, strict_map_key=True)["stages"]
+        asked_for = stages[main_stage([stage["protocol"] for stage in stages])]
+        clusters = asked_for.get("parameters", {}).get("n_clusters")
+        return str(asked_for["protocol"]), clusters if isinstance(clusters, int) else None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, msgpack.UnpackException):
         return "unknown", None  # of another version, say
 

@@ -20,7 +20,7 @@ from p2pclust.peer.desk import Wanted
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols import engine, leaderless, readings
+from p2pclust.protocols import engine, leaderless
 from p2pclust.protocols.arrays import Arrays, Contribution
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.job import Job, JobState
@@ -288,11 +288,7 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
         info |= engine.news(job, before, state)
         if state.log and state.log[-1].abstained:
             info["abstained"] = dict(state.log[-1].abstained)
-    if before is not None and "centers" in before.arrays and "centers" in state.arrays:
-        moved = state.arrays["centers"] - before.arrays["centers"]
-        info["shift"] = float((moved * moved).sum()) ** 0.5
-    elif before is not None and job.by_columns and (shift := readings.last_shift(state)) is not None:
-        info |= {"shift": shift, "moved": "distances"}
+        info |= engine.shift(job, before, state)
     return info
 
 

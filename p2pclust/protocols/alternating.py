@@ -13,6 +13,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,10 +28,11 @@ from p2pclust.protocols.base import Clustering, Slot
 from p2pclust.protocols.fixed_point import power_of_two_above
 from p2pclust.protocols.local import Local
 
-__all__ = ["MAX_CLUSTERS", "MAX_ROUNDS", "Alternating", "Iterated"]
+__all__ = ["MAX_CLUSTERS", "MAX_ROUNDS", "MAX_STARTS", "Alternating", "Iterated", "nearest_labels"]
 
 MAX_CLUSTERS = 2**20
 MAX_ROUNDS = 10**6
+MAX_STARTS = 100
 _GROWTH = 1.1
 _RISE = 1e-12  # of the objective: less is rounding
 
@@ -82,16 +84,13 @@ class Iterated(Clustering):
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Label each row by its nearest center, which is also the cluster of its greatest membership."""
-        labels = nearest(local.points(state), state["centers"])
-        labels.setflags(write=False)  # handed over, and not copied
-        return Arrays(labels=labels)
+        return nearest_labels(state, local)
 
     def stepped(self, state: State, centers: NDArray[np.float64], *, suppressed: int = 0) -> State:
         """Return the state with the next centers, and how far they moved."""
-        shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
         return state.replace(
             centers=centers,
-            shifts=np.append(state["shifts"], shift),
+            shifts=np.append(state["shifts"], _apart(centers, state["centers"])),
             suppressed=state["suppressed"] + np.int64(suppressed),
         )
 
@@ -100,14 +99,42 @@ class Iterated(Clustering):
         return streams.aggregating(int(state["stream"]), state["shifts"].size)
 
 
+def nearest_labels(state: State, local: Local) -> Arrays:
+    """Return ``labels`` (n,): the center nearest to each of a peer's rows."""
+    labels = nearest(local.points(state), state["centers"])
+    labels.setflags(write=False)  # handed over, and not copied
+    return Arrays(labels=labels)
+
+
+def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.float64:
+    """Return the Frobenius norm of the difference."""
+    return np.float64(np.sqrt(np.sum((centers - others) ** 2)))
+
+
+def _moved(
+    centers: NDArray[np.float64], sums: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return total sums over total weights."""
+    moved = np.array(centers)
+    # A cluster that nobody contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
+    # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
+    # pooled algorithm do the same.)
+    heard = weights > 0
+    moved[heard] = sums[heard] / weights[heard, np.newaxis]
+    return moved
+
+
 @dataclass(frozen=True)
 class Alternating(Iterated):
-    """Rounds of additive local sums from given first centers.
+    """Rounds of additive local sums from given first centers, or from several sets of first centers side by side.
 
     Parameters
     ----------
     n_clusters, tol, max_rounds
-        See :class:`Iterated`.
+        See :class:`Iterated`. Each start ends when its own centers move by less than ``tol``; it adds up nothing more.
+    n_init : int
+        How many sets of first centers there are. The sums of all are further arrays of the same rounds; the
+        ``objective`` stage that follows keeps the start with the smallest objective.
     accelerate : bool
         Go further than each step (adaptive over-relaxation, reference [2]): by a factor that grows by a tenth each
         round, as long as the objective falls. A round in which it rose is taken back to the plain step before it, and
@@ -115,19 +142,34 @@ class Alternating(Iterated):
         differs, so the centers agree with the pooled algorithm's only as closely as ``tol`` has it. Peers then reveal
         one more number, their share of the objective.
 
+    Notes
+    -----
+    With several starts, the state has the centers of each in ``starts`` (S, C, F), and in ``trails`` (S, T) how far they
+    moved in each round, -1 where they stood still already; ``centers`` are those of the first start, and ``shifts`` has
+    the largest move of any start.
+
     References
     ----------
     .. [2] R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003.
     """
 
     additive: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("objective",)
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
 
     accelerate: bool = False
+    n_init: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.flag(f"{self.id}: accelerate", self.accelerate)
+        n_init = checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=MAX_STARTS)
+        object.__setattr__(self, "n_init", n_init)
+        if self.accelerate and n_init > 1:
+            raise UsageError(
+                f"{self.id}: accelerate goes back and forth on one path of the centers: with n_init = {n_init} leave it out"
+            )
 
     @property
     def lossless(self) -> bool:
@@ -135,8 +177,16 @@ class Alternating(Iterated):
         return not self.accelerate
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over the first centers."""
-        return super().open(state, rng).replace(rows=np.int64(self.n_clusters))
+        """Take over the first centers, of each start."""
+        opened = super().open(state, rng).replace(rows=np.int64(self.n_clusters))
+        found = len(state["starts"]) if "starts" in state else 1
+        if found != self.n_init:
+            raise UsageError(
+                f"{self.id}: n_init = {self.n_init}, but the stage before made {found} sets of first centers"
+            )
+        if self.n_init == 1:
+            return opened
+        return opened.replace(trails=np.zeros((found, 0)))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
@@ -144,7 +194,35 @@ class Alternating(Iterated):
 
     def flaw(self, state: State, *, done: bool) -> str:
         kept = [name in state for name in ("plain", "objective", "relaxation")]
-        return "half of what an accelerated round keeps" if any(kept) and not all(kept) else ""
+        if any(kept) and not all(kept):
+            return "half of what an accelerated round keeps"
+        if self.n_init == 1:
+            return ""
+        if not all(name in state and len(state[name]) == self.n_init for name in ("starts", "trails")):
+            return f"not the {self.n_init} starts of the job"
+        return "no start moves any more" if not done and not self.running(state).size else ""
+
+    def running(self, state: State) -> NDArray[np.intp]:
+        """Return the numbers of the starts whose centers still move, in ascending order."""
+        trails = state["trails"]
+        return np.flatnonzero(trails[:, -1] >= self.tol) if trails.shape[1] else np.arange(self.n_init)
+
+    def fronts(self, state: State) -> NDArray[np.float64]:
+        """Return the centers for which this round adds up sums, shape (number of starts that still move, C, F)."""
+        if self.n_init == 1:
+            return np.asarray(state["centers"][np.newaxis], dtype=np.float64)
+        return np.asarray(state["starts"][self.running(state)], dtype=np.float64)
+
+    def stacked(self, parts: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of each start as one contribution: as they are if there is one start, else stacked."""
+        if self.n_init == 1:
+            return dict(parts[0])
+        return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+
+    def of_each(self, state: State, **shapes: tuple[int, ...]) -> dict[str, Slot]:
+        """Return the slots of arrays with such a shape for each start; see :meth:`stacked`."""
+        ahead = () if self.n_init == 1 else (len(self.running(state)),)
+        return {name: Slot((*ahead, *shape)) for name, shape in shapes.items()}
 
     def objection(self, state: State) -> str:
         rows = int(state["rows"])
@@ -161,17 +239,32 @@ class Alternating(Iterated):
         return int(min(local.n_samples, self.n_clusters))
 
     def step(self, state: State, total: Any, *, weights: NDArray[np.float64], suppressed: int) -> State:
-        """Return the state with the next centers: total sums over total weights."""
-        centers = np.array(state["centers"])
-        # A cluster that nobody contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
-        # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
-        # pooled algorithm do the same.)
-        heard = weights > 0
-        centers[heard] = total["sums"][heard] / weights[heard, np.newaxis]
+        """Return the state with the next centers, of each start that still moves."""
         state = state.replace(rows=np.int64(total["rows"]))
+        if self.n_init > 1:
+            return self._all_stepped(state, total["sums"], weights, suppressed)
+        centers = _moved(state["centers"], total["sums"], weights)
         if self.accelerate:
             return self._relaxed(state, centers, float(total["objective"]), suppressed)
         return self.stepped(state, centers, suppressed=suppressed)
+
+    def _all_stepped(
+        self, state: State, sums: NDArray[np.float64], weights: NDArray[np.float64], suppressed: int
+    ) -> State:  # fmt: skip
+        starts = np.array(state["starts"])
+        moves = np.full((self.n_init, 1), -1.0)
+        # One by one: the bits are those of a job with only this start.
+        for own_sums, own_weights, start in zip(sums, weights, self.running(state), strict=True):
+            centers = _moved(starts[start], own_sums, own_weights)
+            moves[start] = _apart(centers, starts[start])
+            starts[start] = centers
+        return state.replace(
+            starts=starts,
+            trails=np.concatenate([state["trails"], moves], axis=1),
+            centers=starts[0],
+            shifts=np.append(state["shifts"], moves.max()),
+            suppressed=state["suppressed"] + np.int64(suppressed),
+        )
 
     def share_of_objective(self, local: Local, state: State, fuzzifier: float | None) -> dict[str, float]:
         """Return what an accelerated round adds to a contribution: the objective over this peer's rows."""
@@ -199,7 +292,7 @@ class Alternating(Iterated):
             back = self.stepped(state, state["plain"], suppressed=suppressed)
             return back.without("plain", "objective", "relaxation")
         factor = float(state["relaxation"]) * _GROWTH if "relaxation" in state else 1.0
-        apart = np.sqrt(np.sum((plain - state["centers"]) ** 2))
+        apart = _apart(plain, state["centers"])
         last = apart < self.tol or state["shifts"].size + 1 == self.max_rounds
         ahead = plain if last else state["centers"] + factor * (plain - state["centers"])
         kept: dict[str, Any] = {"plain": plain, "objective": np.float64(cost), "relaxation": np.float64(factor)}

@@ -65,6 +65,8 @@ class Protocol(ABC):
         :meth:`conclude`; see :mod:`p2pclust.protocols.verbs`.
     by_peer : bool
         Whether :meth:`combine` is handed pairs of a roster index and that peer's contribution; not additive only.
+    evaluates : bool
+        Whether the stage only evaluates what the stages before made: ``converged`` of the job stays what it was.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all of its peers.
     """
@@ -78,6 +80,7 @@ class Protocol(ABC):
     remembers: ClassVar[bool] = False
     at_desk: ClassVar[bool] = False
     by_peer: ClassVar[bool] = False
+    evaluates: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -233,6 +236,10 @@ class Labelling(Protocol):
     ----------
     before : tuple of str
         The kinds of stages that a job puts before it, in order; see :mod:`p2pclust.protocols.compose`.
+    after : tuple of str
+        The kinds of stages that a job puts after it.
+    side_by_side : bool
+        Whether it has a parameter ``n_init`` and can work on so many sets of first centers in the same rounds.
     inits : tuple of str
         How its first centers may be made, the default first; empty where it has none.
     stops : str
@@ -240,6 +247,8 @@ class Labelling(Protocol):
     """
 
     before: ClassVar[tuple[str, ...]]
+    after: ClassVar[tuple[str, ...]] = ()
+    side_by_side: ClassVar[bool] = False
     inits: ClassVar[tuple[str, ...]] = ()
     stops: ClassVar[str]
 
@@ -256,7 +265,9 @@ class Clustering(Labelling):
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
-    inits: ClassVar[tuple[str, ...]] = ("k-means++", "shared-k-means++", "careful", "random", "uniform", "given")
+    inits: ClassVar[tuple[str, ...]] = (
+        "split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform", "given",
+    )  # fmt: skip
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers stand still"
 

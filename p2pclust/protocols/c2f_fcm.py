@@ -46,7 +46,15 @@ class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "c2f-fcm"
-    inits: ClassVar[tuple[str, ...]] = ("careful", "k-means++", "shared-k-means++", "random", "uniform", "given")
+    inits: ClassVar[tuple[str, ...]] = (
+        "careful",
+        "split-merge",
+        "k-means++",
+        "shared-k-means++",
+        "random",
+        "uniform",
+        "given",
+    )
 
     tol: float = 5e-3
     max_rounds: int = 30

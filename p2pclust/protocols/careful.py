@@ -30,10 +30,10 @@ import numpy as np
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, streams
-from p2pclust.protocols.alternating import MAX_CLUSTERS
+from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Protocol, Slot
-from p2pclust.protocols.gathering import bad_centers, gathered, uniform
+from p2pclust.protocols.gathering import bad_centers, gathered, started, uniform
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.privacy import blurred, propose_gate
 
@@ -51,6 +51,8 @@ class CarefulSeeding(Protocol):
     n_clusters : int
     init : {"careful"}
         As it stands in a job's parameters.
+    n_init : int
+        How many sets of first centers: the candidates are clustered so often.
     """
 
     id: ClassVar[str] = "careful"
@@ -58,11 +60,13 @@ class CarefulSeeding(Protocol):
 
     n_clusters: int
     init: str = "careful"
+    n_init: int = 1
 
     def __post_init__(self) -> None:
         most = MAX_CLUSTERS
         object.__setattr__(self, "n_clusters", checks.whole("careful: n_clusters", self.n_clusters, least=1, most=most))
         checks.one_of("careful: init", self.init, ("careful",))
+        object.__setattr__(self, "n_init", checks.whole("careful: n_init", self.n_init, least=1, most=MAX_STARTS))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "origin" not in state or "lo" not in state:
@@ -87,11 +91,12 @@ class CarefulSeeding(Protocol):
         candidates = np.concatenate([part["centers"] for part in contributions])
         rng = streams.aggregating(int(state["stream"]), 0)
         spare = uniform(state, self.n_clusters, rng)
-        centers = gathered(candidates, np.ones(len(candidates)), spare, rng, n_init=_SEEDINGS)
-        return state.without("stream").replace(centers=centers)
+        ones = np.ones(len(candidates))
+        starts = [gathered(candidates, ones, spare, rng, n_init=_SEEDINGS) for _ in range(self.n_init)]
+        return started(state.without("stream"), starts)
 
     def nobody(self, state: State, rng: np.random.Generator) -> State | None:
-        return state.without("stream").replace(centers=uniform(state, self.n_clusters, rng))
+        return started(state.without("stream"), [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)])
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return True

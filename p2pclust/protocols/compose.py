@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
+from p2pclust.protocols.alternating import MAX_STARTS
 from p2pclust.protocols.base import Labelling
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.registry import CLUSTERING, protocol_class
@@ -25,8 +26,11 @@ from p2pclust.protocols.streams import MAX_SEED
 __all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
 
 SCALINGS = ("none", "minmax", "zscore")
-INIT_NAMES = ("k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
+INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
 """The names that a person may give; which of them a protocol takes, its class says."""
+_OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
+"""Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``."""
+_ONE_START = ("given", "shared-k-means++")
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
 """The privacy rules of clusterings, and what switches each off."""
 
@@ -44,7 +48,7 @@ def cluster_job(
     seed: int = 0,
     **parameters: Any,
 ) -> Job:
-    """Return a job: range, scaling, first centers, clustering.
+    """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
 
     Parameters
     ----------
@@ -56,8 +60,9 @@ def cluster_job(
         By the federation; see :mod:`p2pclust.protocols.scaling`.
     bounds : pair of sequences (lo, hi), optional
         Declared bounds of the features; they spare the round that finds the ranges.
-    init : {"k-means++", "careful", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F), optional
-        First centers; an array is in the data's own units. By default as the protocol's paper has it. A protocol that
+    init : str or array_like (n_clusters, F), optional
+        First centers: "split-merge", "k-means++", "careful", "shared-k-means++", "random" or "uniform"; an array is in the
+        data's own units. By default as the protocol's paper has it, and "split-merge" where that is open. A protocol that
         makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) nobody shall hold whole
         centers: an array is only checked, and each peer's ``Local`` has to have its columns of it.
     tol : float, optional
@@ -70,7 +75,8 @@ def cluster_job(
     seed : int
         0 to 2**63 - 1.
     **parameters
-        The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm).
+        The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
+        ``n_init`` of both, how many sets of first centers are worked on side by side.
         Switching a privacy rule off also lets peers of one or two rows tell their ranges and sums for scaling.
 
     Raises
@@ -82,7 +88,7 @@ def cluster_job(
     --------
     >>> job = cluster_job("llf-fcm", n_clusters=3, scaling="minmax", fuzzifier=1.5, seed=7)
     >>> [stage.protocol for stage in job.stages]
-    ['range', 'minmax', 'seeding', 'llf-fcm']
+    ['range', 'minmax', 'split-merge', 'llf-fcm', 'objective']
     """
     kind = clustering_class(protocol)
     request = _Request(
@@ -93,6 +99,7 @@ def cluster_job(
         (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
         # Who lets single rows be told in the clustering need not hide them before it.
         {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
+        _starts(kind, parameters),
     )
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
@@ -108,6 +115,7 @@ def cluster_job(
         _by_columns(request, participation)
         parameters["scaling"] = scaling
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
+    stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
     return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
 
 
@@ -134,7 +142,7 @@ def inits_of(kind: type[Labelling]) -> tuple[str, ...]:
     Examples
     --------
     >>> inits_of(clustering_class("llf-cm"))
-    ('k-means++', 'shared-k-means++', 'careful', 'random', 'uniform')
+    ('split-merge', 'k-means++', 'shared-k-means++', 'careful', 'random', 'uniform')
     """
     return tuple(name for name in kind.inits if name in INIT_NAMES or name == "own")
 
@@ -149,6 +157,7 @@ class _Request:
     bounds: tuple[list[float], list[float]] | None
     init: str | list[list[float]]
     gate: dict[str, int]
+    starts: dict[str, int]
 
 
 def _range(request: _Request) -> list[Stage]:
@@ -163,7 +172,10 @@ def _scaling(request: _Request) -> list[Stage]:
 
 
 def _seeding(request: _Request) -> list[Stage]:
-    init, own = request.init, {"n_clusters": request.n_clusters}
+    init, own = request.init, {"n_clusters": request.n_clusters, **request.starts}
+    if request.starts and (init if isinstance(init, str) else "given") in _ONE_START:
+        way = init if isinstance(init, str) else "an array"
+        raise UsageError(f"n_init = {request.starts['n_init']}: {way} is one set of first centers: leave n_init out")
     if not isinstance(init, str):
         if "given" not in request.kind.inits:
             raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
@@ -172,8 +184,8 @@ def _seeding(request: _Request) -> list[Stage]:
     checks.one_of("init", init, inits_of(request.kind))
     if init == "own":
         return []
-    # A way of seeding that is a stage of its own has its name.
-    return [Stage(init if init in ("careful", "shared-k-means++") else "seeding", {**own, "init": init})]
+    own |= request.gate if init == "split-merge" else {}
+    return [Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})]
 
 
 def _align(request: _Request) -> list[Stage]:
@@ -197,6 +209,25 @@ _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
     "vertical-seeding": _vertical_seeding,
 }
 """How each kind of stage is made that a clustering may want before it."""
+
+
+def _objective(request: _Request, clustering: Stage) -> list[Stage]:
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(request.kind)  # type: ignore[arg-type] # they are
+    own = {field.name: clustering.parameters.get(field.name, field.default) for field in fields}
+    taken: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
+    return [Stage("objective", {**taken, **request.starts, **request.gate})]
+
+
+_AFTER: Mapping[str, Callable[[_Request, Stage], list[Stage]]] = {"objective": _objective}
+"""How each kind of stage is made that a clustering may want after it, from that clustering's own."""
+
+
+def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many sets of first centers the stage before has to make, where it is more than one."""
+    if not kind.side_by_side or "n_init" not in parameters:
+        return {}
+    n_init = checks.whole("n_init", parameters["n_init"], least=1, most=MAX_STARTS)
+    return {"n_init": n_init} if n_init > 1 else {}
 
 
 def _by_columns(request: _Request, participation: float) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import P2PClustError
-from p2pclust.protocols import stages, streams
+from p2pclust.protocols import readings, stages, streams
 from p2pclust.protocols.arrays import Arrays, Contribution, State, all_finite
 from p2pclust.protocols.base import Abstain, Protocol
 from p2pclust.protocols.fixed_point import GridError, dequantise_all, quantise_all
@@ -48,6 +48,7 @@ __all__ = [
     "encode_contribution",
     "news",
     "results",
+    "shift",
     "terms",
     "wants",
 ]
@@ -341,6 +342,21 @@ def news(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
     if not after.log or not after.log[-1].contributors:
         return {}
     return dict(job.protocols[before.stage].news(before.arrays, after.arrays))
+
+
+def shift(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
+    """Return how far a round that was closed moved what is clustered by, in plain values; nothing if it moved nothing.
+
+    ``shift`` is the Frobenius norm in working coordinates; ``moved`` names what moved where it is not the centers.
+    """
+    if job.protocols[before.stage].evaluates:
+        return {}
+    if "centers" in before.arrays and "centers" in after.arrays:
+        moved = after.arrays["centers"] - before.arrays["centers"]
+        return {"shift": float((moved * moved).sum()) ** 0.5}
+    if job.by_columns and (last := readings.last_shift(after)) is not None:
+        return {"shift": last, "moved": "distances"}
+    return {}
 
 
 def results(job: Job, state: JobState) -> tuple[bytes, ...]:

@@ -61,7 +61,15 @@ class FFCMProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "ffcm"
-    inits: ClassVar[tuple[str, ...]] = ("uniform", "k-means++", "shared-k-means++", "careful", "random", "given")
+    inits: ClassVar[tuple[str, ...]] = (
+        "uniform",
+        "split-merge",
+        "k-means++",
+        "shared-k-means++",
+        "careful",
+        "random",
+        "given",
+    )
 
     averaging: str = "weighted"
     support: str = "u^m"

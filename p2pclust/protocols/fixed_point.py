@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "MAX_PEERS", "GridError", "dequantise", "dequantise_all", "fits", "grid", "is_unit", "power_of_two_above", "quantise",
-    "quantise_all",
+    "MAX_PEERS", "GridError", "dequantise", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
+    "quantise", "quantise_all",
 ]  # fmt: skip
 
 MAX_PEERS = 4096
@@ -33,6 +33,8 @@ MAX_PEERS = 4096
 _FIRST_BITS = 24
 _LIMB_BITS = 48
 _CAPACITY_BITS = 38
+# Centers further away than this come from no data; beyond it squares would overflow.
+_FARTHEST = 2.0**480
 
 
 class GridError(ValueError):
@@ -230,6 +232,28 @@ def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
     x = np.asarray(values, dtype=np.float64)
     mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
     return np.asarray(np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent)), dtype=np.float64)
+
+
+def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
+    """Return a power of two that hardly any row's distance to a center exceeds: a unit for sums of distances.
+
+    A feature's unit bounds how far rows are from the origin, but for a few outliers under zscore, for which the grid has
+    room; centers may lie anywhere.
+
+    Parameters
+    ----------
+    unit : ndarray of shape (F,)
+    centers : ndarray of shape (C, F)
+        In working coordinates.
+
+    Examples
+    --------
+    >>> farthest(np.array([1.0]), np.array([[-0.5], [2.5]]))
+    4.0
+    """
+    with np.errstate(over="ignore"):
+        reach = float(np.linalg.norm(unit + np.abs(centers).max(axis=0)))
+    return float(power_of_two_above(min(reach, _FARTHEST)))
 
 
 def is_unit(values: NDArray[Any]) -> bool:

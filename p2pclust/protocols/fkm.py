@@ -59,7 +59,16 @@ class FederatedKMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "fkm"
-    inits: ClassVar[tuple[str, ...]] = ("own", "k-means++", "shared-k-means++", "careful", "random", "uniform", "given")
+    inits: ClassVar[tuple[str, ...]] = (
+        "own",
+        "split-merge",
+        "k-means++",
+        "shared-k-means++",
+        "careful",
+        "random",
+        "uniform",
+        "given",
+    )
     pooled_name: ClassVar[str] = "k-means"
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "proposed", "stream")
 

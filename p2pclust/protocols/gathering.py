@@ -17,7 +17,7 @@ from p2pclust.protocols import streams
 from p2pclust.protocols.arrays import Contribution, State
 from p2pclust.protocols.local import LARGEST
 
-__all__ = ["MAX_WEIGHT", "aligned", "bad_centers", "filled", "gathered", "uniform", "unseeded"]
+__all__ = ["MAX_WEIGHT", "aligned", "bad_centers", "filled", "gathered", "started", "uniform", "unseeded"]
 
 MAX_WEIGHT = 2.0**53
 """No weight of a local center is larger: it is a number of rows, or less."""
@@ -65,6 +65,12 @@ def uniform(state: State, n_clusters: int, rng: np.random.Generator) -> Floats:
     lo = (state["lo"] - state["origin"]) / state["scale"]
     hi = (state["hi"] - state["origin"]) / state["scale"]
     return np.asarray(lo + rng.random((n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
+
+
+def started(state: State, starts: Sequence[Floats]) -> State:
+    """Return the state with first centers; several sets of them stand side by side in ``starts``, shape (S, C, F)."""
+    first = state.replace(centers=starts[0])
+    return first if len(starts) == 1 else first.replace(starts=np.stack(starts))
 
 
 def aligned(centers: Floats, previous: Floats) -> Floats:

@@ -69,7 +69,15 @@ class GradientFuzzyCMeansProtocol(Iterated):
 
     id: ClassVar[str] = "gdf-fcm"
     additive: ClassVar[bool] = True
-    inits: ClassVar[tuple[str, ...]] = ("uniform", "k-means++", "shared-k-means++", "careful", "random", "given")
+    inits: ClassVar[tuple[str, ...]] = (
+        "uniform",
+        "split-merge",
+        "k-means++",
+        "shared-k-means++",
+        "careful",
+        "random",
+        "given",
+    )
     pooled_name: ClassVar[str] = "fuzzy c-means"
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "lo", "hi")
 

@@ -100,6 +100,13 @@ class Job:
 
         return tuple(build(stage.protocol, stage.parameters) for stage in self.stages)
 
+    @cached_property
+    def main(self) -> int:
+        """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
+        from p2pclust.protocols.registry import main_stage  # noqa: PLC0415 - as in `protocols`
+
+        return main_stage([stage.protocol for stage in self.stages])
+
     @property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""

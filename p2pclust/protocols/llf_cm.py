@@ -43,7 +43,7 @@ class LosslessCMeansProtocol(Alternating):
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds, accelerate
+    n_clusters, tol, max_rounds, accelerate, n_init
         See :class:`Alternating`.
     suppress_singletons : bool
         Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
@@ -68,15 +68,26 @@ class LosslessCMeansProtocol(Alternating):
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
-        slots = {"counts": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), "suppressed": Slot(())}
+        slots = {**self.of_each(state, counts=(C,), sums=(C, F)), "rows": Slot(()), "suppressed": Slot(())}
         return {**slots, **self.more_expected()}
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0, **self.more_units(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        parts = [self._sums(local.points(state), centers) for centers in self.fronts(state)]
+        # Line 14, and two numbers more: all that this peer reveals.
+        return Arrays(
+            **self.stacked([sums for sums, _ in parts]),
+            rows=float(self.rows_of(local)),
+            suppressed=float(sum(suppressed for _, suppressed in parts)),
+            **self.share_of_objective(local, state, None),
+        )
+
+    def _sums(self, points: Points, centers: NDArray[np.float64]) -> tuple[Arrays, int]:
+        """Return what a peer reveals for one start, and how many clusters it suppressed."""
         # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
-        sums, counts = sums_and_counts(local.points(state), state["centers"])
+        sums, counts = sums_and_counts(points, centers)
         suppressed = 0
         if self.suppress_singletons:
             # Lines 8-12; of a cluster without rows, sum and count are zeros already.
@@ -84,14 +95,7 @@ class LosslessCMeansProtocol(Alternating):
             suppressed = int(np.count_nonzero(single))
             sums = np.where(single[:, np.newaxis], 0.0, sums)
             counts = np.where(single, 0, counts)
-        # Line 14, and two numbers more: all that this peer reveals.
-        return Arrays(
-            counts=counts.astype(np.float64),
-            sums=sums,
-            rows=float(self.rows_of(local)),
-            suppressed=float(suppressed),
-            **self.share_of_objective(local, state, None),
-        )
+        return Arrays(counts=counts.astype(np.float64), sums=sums), suppressed
 
     def combine(self, state: State, contributions: Any) -> State:
         # Line 15: the mean of each cluster over all peers (Eq. 5).

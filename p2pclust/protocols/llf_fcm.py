@@ -78,12 +78,12 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds, accelerate
+    n_clusters, tol, max_rounds, accelerate, n_init
         See :class:`Alternating`.
     fuzzifier : float
         The papers' lambda, above 1.
     privacy_gate : bool
-        Abstain with C (F + 1) / F rows or fewer.
+        Abstain with C (F + 1) / F rows or fewer; with several starts, that many times as many.
 
     Notes
     -----
@@ -119,11 +119,17 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Do as every alternating protocol; no center is coarse yet."""
-        return super().open(state, rng).replace(coarse=np.int64(0))
+        opened = super().open(state, rng).replace(coarse=np.int64(0))
+        return opened if self.n_init == 1 else opened.replace(start_coarse=np.zeros(self.n_init, dtype=np.int64))
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        return super().flaw(state, done=done) or (
+            "no count of coarse centers for each start" if self.n_init > 1 and "start_coarse" not in state else ""
+        )
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
-        return {"weights": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), **self.more_expected()}
+        return {**self.of_each(state, weights=(C,), sums=(C, F)), "rows": Slot(()), **self.more_expected()}
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, **self.more_units(state)}
@@ -131,15 +137,21 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
         if self.privacy_gate:
-            size_gate(local, self.n_clusters, more=int(self.accelerate))  # Section 4.2
+            size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
-        weights, sums = fuzzy_sums(local.points(state), state["centers"], self.fuzzifier)
+        points = local.points(state)
+        found = [fuzzy_sums(points, centers, self.fuzzifier) for centers in self.fronts(state)]
+        parts = self.stacked([Arrays(weights=weights, sums=sums) for weights, sums in found])
         more = self.share_of_objective(local, state, self.fuzzifier)
         # Line 6, and the number of rows up to C: all that this peer reveals.
-        return Arrays(weights=weights, sums=sums, rows=float(self.rows_of(local)), **more)
+        return Arrays(**parts, rows=float(self.rows_of(local)), **more)
 
     def combine(self, state: State, contributions: Any) -> State:
         # Line 7: Eq. 3.
         weights = contributions["weights"]
         stepped = self.step(state, contributions, weights=weights, suppressed=0)
-        return stepped.replace(coarse=count_coarse(weights, self.limbs))
+        if self.n_init == 1:
+            return stepped.replace(coarse=count_coarse(weights, self.limbs))
+        each = np.array(state["start_coarse"])
+        each[self.running(state)] = [count_coarse(own, self.limbs) for own in weights]
+        return stepped.replace(coarse=each[0], start_coarse=each)

@@ -38,10 +38,10 @@ from p2pclust.errors import UsageError
 from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
 from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS
+from p2pclust.protocols.alternating import MAX_CLUSTERS, nearest_labels
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
-from p2pclust.protocols.fixed_point import power_of_two_above
+from p2pclust.protocols.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.llf_fcm import LosslessFuzzyCMeansProtocol
 from p2pclust.protocols.local import Local
@@ -49,8 +49,6 @@ from p2pclust.protocols.local import Local
 __all__ = ["Measure", "Measures", "measured"]
 
 _LEAST_LIMBS = 3
-# Centers further away than this come from nobody's data; beyond it squares would overflow.
-_FARTHEST = 2.0**480
 
 _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
@@ -78,6 +76,7 @@ class Measure(Protocol):
 
     id: ClassVar[str] = "measure"
     additive: ClassVar[bool] = True
+    evaluates: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
 
     fuzzifier: float = 2.0
@@ -118,12 +117,8 @@ class Measure(Protocol):
         return slots | dict.fromkeys(("counts", "weights", "spreads"), per_cluster)
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        # How far a row can be from a center: a feature's unit bounds how far rows are from the origin (but for a few
-        # outliers under zscore, for which the grid has room), and centers may lie anywhere.
         C = len(state["centers"])
-        with np.errstate(over="ignore"):
-            reach = float(np.linalg.norm(state["unit"] + np.abs(state["centers"]).max(axis=0)))
-        far = float(power_of_two_above(min(reach, _FARTHEST)))
+        far = farthest(state["unit"], state["centers"])
         squares = {"inertia": far * far, "objective": far * far}
         distances = {"within": far, "outside": far * float(power_of_two_above(C)), "spreads": far}
         return squares | distances | dict.fromkeys(("rows", "hidden", "silhouette", "counts", "weights"), 1.0)
@@ -181,7 +176,7 @@ class Measure(Protocol):
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Label each row by its nearest center, as the clustering before would have."""
-        return Arrays(labels=nearest(local.points(state), state["centers"]))
+        return nearest_labels(state, local)
 
 
 @dataclass(frozen=True)
@@ -258,6 +253,8 @@ class Measures:
 def measured(job: Job, **parameters: Any) -> Job:
     """Return the job with a ``measure`` stage at its end; the fuzzifier is the clustering's own, if it has one.
 
+    It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
+
     Parameters
     ----------
     job : Job
@@ -272,6 +269,7 @@ def measured(job: Job, **parameters: Any) -> Job:
     >>> job.stages[-1]
     Stage(protocol='measure', parameters={'fuzzifier': 1.5})
     """
-    own = getattr(job.protocols[-1], "fuzzifier", None)
+    own = getattr(job.protocols[job.main], "fuzzifier", None)
     given = ({} if own is None else {"fuzzifier": own}) | parameters
-    return replace(job, stages=(*job.stages, Stage("measure", given)))
+    kept = [stage for stage in job.stages if stage.protocol != "objective" or stage.parameters.get("n_init", 1) > 1]
+    return replace(job, stages=(*kept, Stage("measure", given)))

@@ -50,8 +50,8 @@ def blurred(
     return tuple(near.tolist()), np.asarray(X[near].mean(axis=0), dtype=np.float64)
 
 
-def size_gate(local: Local, n_clusters: int, *, more: int = 0) -> None:
-    """Abstain unless the peer holds more than C (F + 1) / F rows.
+def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) -> None:
+    """Abstain unless the peer holds more than C (F + 1) / F rows; with S starts side by side, S times as many.
 
     C centers (or sums) of F numbers and C weights are C (F + 1) equations; the rows are N F unknowns. With no more
     unknowns than equations they could be solved for; with fewer rows than clusters, local centers are rows. The rule is
@@ -62,8 +62,10 @@ def size_gate(local: Local, n_clusters: int, *, more: int = 0) -> None:
     ----------
     local : Local
     n_clusters : int
+    starts : int
+        For how many sets of centers a round adds up sums.
     more : int
-        How many numbers a contribution tells beyond these.
+        How many numbers a contribution has beyond these.
 
     Raises
     ------
@@ -71,9 +73,10 @@ def size_gate(local: Local, n_clusters: int, *, more: int = 0) -> None:
         With a reason that begins with `HELD`, by which the engine counts it.
     """
     C, F = n_clusters, local.n_features
-    equations = C * (F + 1) + more
+    equations = starts * C * (F + 1) + more
     # In whole numbers: N > C (F + 1) / F.
     if local.n_samples * F <= equations:
-        formula = f"(C (F + 1) + {more}) / F" if more else "C (F + 1) / F"
+        product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
+        formula = f"({product} + {more}) / F" if more else f"{product} / F"
         # The argument leans on nobody knowing N, so the reason tells the limit only.
         raise Abstain(f"{HELD}: {formula} = {equations / F:g} rows or fewer")

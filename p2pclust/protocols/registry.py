@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.base import Protocol
 
-__all__ = ["CLUSTERING", "build", "known", "protocol_class"]
+__all__ = ["CLUSTERING", "EVALUATING", "build", "known", "main_stage", "protocol_class"]
 
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.llf_cm", "LosslessCMeansProtocol"),
@@ -35,6 +35,8 @@ _CLASSES = {
     "careful": ("p2pclust.protocols.careful", "CarefulSeeding"),
     "seeding": ("p2pclust.protocols.seeding", "Seeding"),
     "shared-k-means++": ("p2pclust.protocols.shared_seeding", "SharedSeeding"),
+    "split-merge": ("p2pclust.protocols.split_merge", "SplitMerge"),
+    "objective": ("p2pclust.protocols.objective", "Objective"),
     "measure": ("p2pclust.protocols.measure", "Measure"),
     "align": ("p2pclust.protocols.vertical_stages", "Align"),
     "vertical-seeding": ("p2pclust.protocols.vertical_stages", "VerticalSeeding"),
@@ -57,6 +59,26 @@ CLUSTERING: Mapping[str, str] = {
     "vertical-fcm": "lossless fuzzy c-means over peers with different columns of the same rows",
 }
 """The protocols that a person asks for, and one line about each; the others are stages around them."""
+
+
+EVALUATING = ("measure", "objective")
+"""The stages that only evaluate what the stages before them made."""
+
+
+def main_stage(protocols: Sequence[str]) -> int:
+    """Return the number of the stage that a person asked for: the last one but for those that only evaluate it.
+
+    Parameters
+    ----------
+    protocols : sequence of str
+        The ids of a job's stages, at least one.
+
+    Examples
+    --------
+    >>> main_stage(["range", "none", "split-merge", "llf-cm", "objective"])
+    3
+    """
+    return max(number for number, name in enumerate(protocols) if number == 0 or name not in EVALUATING)
 
 
 def known() -> tuple[str, ...]:

@@ -7,12 +7,14 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import readings
+from p2pclust.protocols.base import Labelling
 from p2pclust.protocols.job import Job, JobState, Stage
+from p2pclust.protocols.registry import protocol_class
 
 __all__ = ["continued"]
 
 #: Stages that make first centers, in whose place the last ones can be given.
-_SEEDING: Final = ("seeding", "careful", "shared-k-means++")
+_SEEDING: Final = ("seeding", "split-merge", "careful", "shared-k-means++")
 
 
 def continued(job: Job, state: JobState) -> Job:
@@ -41,6 +43,17 @@ def continued(job: Job, state: JobState) -> Job:
     centers = readings.raw_centers(state).tolist()
     given = Stage("seeding", {"n_clusters": len(centers), "init": "given", "centers": centers})
     try:
-        return replace(job, stages=tuple(given if stage.protocol in _SEEDING else stage for stage in job.stages))
+        return replace(
+            job, stages=tuple(given if stage.protocol in _SEEDING else _of_one_start(stage) for stage in job.stages)
+        )
     except UsageError:  # a center beyond what can be given
         return job
+
+
+def _of_one_start(stage: Stage) -> Stage:
+    """Return the stage with the one start that given centers are, if it had several."""
+    kind = protocol_class(stage.protocol)
+    several = stage.protocol == "objective" or (issubclass(kind, Labelling) and kind.side_by_side)
+    return (
+        Stage(stage.protocol, {**stage.parameters, "n_init": 1}) if several and "n_init" in stage.parameters else stage
+    )

@@ -168,10 +168,11 @@ def pooled(
     stage, protocol = clustering_stage(job)
     if not protocol.lossless:
         raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
-    first = _first_centers(job, locals, log, stage, later)
+    first, steps = _kept_start(job, locals, log, stage, later)
     records = [(number, record) for number, record in enumerate(log) if record.stage == stage and record.contributors]
     if protocol.by_columns:
         records = records[1:]  # the first round measures the distances to the first centers, and moves none
+    records = records[:steps]
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
     begins, contributors = (records[0][0], records[0][1].contributors) if records else (0, tuple(range(len(locals))))
     with one_thread():
@@ -204,7 +205,7 @@ def pooled_run(
         Centers in the data's own units; shifts in working coordinates.
     """
     stage, protocol = clustering_stage(job)
-    first = _first_centers(job, locals, log, stage, later)
+    first, _ = _kept_start(job, locals, log, stage, later)
     # Each peer's rows as they were when it contributed last: what became of them later counts for nothing.
     last = {peer: number for number, record in enumerate(log) if record.stage == stage for peer in record.contributors}
     contributors = sorted(last)
@@ -242,12 +243,29 @@ def _rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
     return now
 
 
-def _first_centers(
+def _kept_start(
     job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int, later: Later = ()
-) -> State:  # fmt: skip
-    """Return the first arrays of the clustering stage that have centers."""
+) -> tuple[State, int]:  # fmt: skip
+    """Return the first arrays of the clustering stage that have centers, and how many steps these went.
+
+    Of several starts, the centers are those of the start that was kept in the end.
+    """
+    states = replayed(job, locals, log, later)
+    first = _first_centers(job, states, stage)
+    if "starts" not in first:
+        return first, len(log)
+    last = first
+    for state in states:
+        last = state.arrays
+    if "winner" not in last:
+        return first, len(log)
+    return first.replace(centers=first["starts"][int(last["winner"])]), last["shifts"].size
+
+
+def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
+    """Return the first arrays of the clustering stage that have centers; the iterator stands behind them."""
     reason = "its log ends before"
-    for state in replayed(job, locals, log, later):
+    for state in states:
         # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
         # have theirs from the beginning.
         there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())

@@ -44,10 +44,10 @@ from numpy.typing import NDArray
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS
+from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
-from p2pclust.protocols.gathering import uniform
+from p2pclust.protocols.gathering import started, uniform
 from p2pclust.protocols.local import LARGEST, Local
 from p2pclust.protocols.privacy import LEAST_ROWS, blurred
 
@@ -66,6 +66,8 @@ class Seeding(Protocol):
     init : {"k-means++", "random", "uniform", "given"}
     centers : list of rows, optional
         With ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
+    n_init : int
+        How many sets of first centers; given ones are one set.
     """
 
     id: ClassVar[str] = "seeding"
@@ -75,6 +77,7 @@ class Seeding(Protocol):
     n_clusters: int
     init: str = "k-means++"
     centers: tuple[tuple[float, ...], ...] | None = None
+    n_init: int = 1
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -82,8 +85,11 @@ class Seeding(Protocol):
         checks.one_of("seeding: init", self.init, INITS)
         if (self.init == "given") != (self.centers is not None):
             raise UsageError('seeding: centers and init = "given" go together')
+        put(self, "n_init", checks.whole("seeding: n_init", self.n_init, least=1, most=MAX_STARTS))
         if self.centers is None:
             return
+        if self.n_init > 1:
+            raise UsageError(f"seeding: n_init = {self.n_init}: given centers are one set of first centers")
         put(self, "centers", checks.table("seeding: centers", self.centers))
         if len(self.centers) != self.n_clusters:
             raise UsageError(f"seeding: {len(self.centers)} centers were given for {self.n_clusters} clusters")
@@ -100,21 +106,21 @@ class Seeding(Protocol):
             if given.shape[1] != features:
                 raise UsageError(f"seeding: the given centers have {given.shape[1]} columns, the data {features}")
             return state.replace(centers=(given - state["origin"]) / state["scale"])
-        return state.replace(centers=uniform(state, self.n_clusters, rng)) if self.init == "uniform" else state
+        return started(state, self._uniform(state, rng)) if self.init == "uniform" else state
 
     def needs_rounds(self, state: State) -> bool:
         return "centers" not in state
 
     def expects(self, state: State) -> Mapping[str, Slot]:
-        return {"centers": Slot((self.n_clusters, state["origin"].size))}
+        return {"centers": Slot((self.n_init * self.n_clusters, state["origin"].size))}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if self.init == "random":
-            return Arrays(centers=uniform(state, self.n_clusters, rng))
+            return Arrays(centers=np.concatenate(self._uniform(state, rng)))
         least = max(self.n_clusters, LEAST_ROWS)
         if local.n_samples < least:
             raise Abstain(f"fewer than {least} rows, too few to propose {self.n_clusters} centers")
-        return Arrays(centers=self._careful(state, local, rng))
+        return Arrays(centers=np.concatenate([self._careful(state, local, rng) for _ in range(self.n_init)]))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         # Distances from such a center would overflow at every peer.
@@ -123,13 +129,16 @@ class Seeding(Protocol):
         }
 
     def combine(self, state: State, contributions: Any) -> State:
-        return state.replace(centers=contributions[0]["centers"])
+        return started(state, np.split(contributions[0]["centers"], self.n_init))
 
     def nobody(self, state: State, rng: np.random.Generator) -> State | None:
-        return state.replace(centers=uniform(state, self.n_clusters, rng))
+        return started(state, self._uniform(state, rng))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return True
+
+    def _uniform(self, state: State, rng: np.random.Generator) -> list[NDArray[np.float64]]:
+        return [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)]
 
     def _careful(self, state: State, local: Local, rng: np.random.Generator) -> NDArray[np.float64]:
         points = local.points(state)

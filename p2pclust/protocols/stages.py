@@ -60,7 +60,7 @@ def closed(
         return replace(stepped, status="failed", reason=objection)
     steps = sum(1 for record in stepped.log if record.stage == state.stage and record.contributors)
     if protocol.finished(state.arrays, arrays, steps):
-        return opened(job, replace(stepped, converged=True), state.stage + 1)
+        return opened(job, replace(stepped, converged=state.converged or not protocol.evaluates), state.stage + 1)
     return _within_limit(job, stepped)
 
 
@@ -95,7 +95,8 @@ def opened(job: Job, state: JobState, stage: int) -> JobState:
     """Open a stage and those after it that need no round; past the last one the job is done."""
     while stage < len(job.protocols):
         protocol = job.protocols[stage]
-        fresh = replace(state, stage=stage, stage_round=0, empty_rounds=0, converged=False)
+        before = state.converged and protocol.evaluates
+        fresh = replace(state, stage=stage, stage_round=0, empty_rounds=0, converged=before)
         try:
             fresh = replace(fresh, arrays=protocol.open(state.arrays, streams.opening(job.seed, stage)))
         except UsageError as error:

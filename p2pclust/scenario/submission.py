@@ -87,7 +87,7 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
     Examples
     --------
     >>> request, _ = request_from({"protocol": "llf-cm", "clusters": 3, "tol": 0.0})
-    >>> request.job.protocols[-1].id, request.missing
+    >>> request.job.stages[request.job.main].protocol, request.missing
     ('llf-cm', 'wait')
     """
     try:

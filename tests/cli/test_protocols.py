@@ -26,6 +26,7 @@ def test_json(cli: Cli) -> None:
         "tol": 5e-3,
         "max_rounds": 30,
         "accelerate": False,
+        "n_init": 1,
         "fuzzifier": 2.0,
         "privacy_gate": True,
     }

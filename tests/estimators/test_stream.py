@@ -149,7 +149,7 @@ def test_any_backend_gets_a_job_that_says_all() -> None:
     for call in range(2):
         fitted.partial_fit([rows(40, call)])
     assert [[stage.protocol for stage in job.stages] for job in fleet.jobs] == [
-        ["range", "none", "seeding", "stream-fcm"],
+        ["range", "none", "split-merge", "stream-fcm"],
         ["range", "warm", "stream-fcm"],
     ]
     assert isinstance(fleet.jobs[1].stages[1], Stage)

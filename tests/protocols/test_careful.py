@@ -56,7 +56,7 @@ def test_who_has_two_rows_abstains_and_is_counted() -> None:
 def test_if_nobody_can_propose_the_centers_are_drawn_within_the_ranges() -> None:
     state = run([[[0.0], [9.0]], [[4.0]]], n_clusters=3)
     assert state.status == "done"
-    assert [record.contributors for record in state.log] == [(0, 1), (), (0, 1)]
+    assert [record.contributors for record in state.log] == [(0, 1), (), (0, 1), (0, 1)]
 
 
 def test_fewer_distinct_candidates_than_clusters_are_filled_up() -> None:

@@ -336,7 +336,7 @@ def test_a_state_of_the_job_is_accepted() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        replace(CLUSTERING, stage=4),
+        replace(CLUSTERING, stage=5),
         replace(CLUSTERING, stage=2),
         replace(CLUSTERING, arrays=Arrays()),
         replace(CLUSTERING, arrays=CLUSTERING.arrays.without("shifts")),

@@ -20,7 +20,8 @@ def test_a_job_document_comes_back() -> None:
 
 def test_the_stages_of_a_clustering() -> None:
     job = cluster_job("llf-cm", n_clusters=2, scaling="zscore")
-    assert [stage.protocol for stage in job.stages] == ["range", "zscore", "seeding", "llf-cm"]
+    assert [stage.protocol for stage in job.stages] == ["range", "zscore", "split-merge", "llf-cm", "objective"]
+    assert job.stages[job.main].protocol == "llf-cm"
 
 
 @pytest.mark.parametrize(

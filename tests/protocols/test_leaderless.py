@@ -68,7 +68,7 @@ def test_a_peer_that_abstains_weighs_nothing_and_is_named() -> None:
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=4, tol=0.0, seed=0)
     state, exact = run_leaderless(job, rows, line(4)), run_in_process(job, rows)
     assert state.log == exact.log
-    assert "privacy gate" in state.log[-1].abstained[2]
+    assert "privacy gate" in [record for record in state.log if record.stage == job.main][-1].abstained[2]
     assert difference(state, exact) < 1e-8
 
 
@@ -89,7 +89,7 @@ def test_counts_are_whole_numbers() -> None:
 
 
 def test_who_is_out_of_reach_is_left_out_by_name_and_the_next_proposes() -> None:
-    job = cluster_job("llf-fcm", n_clusters=3, max_rounds=2, seed=0, scaling="none")
+    job = cluster_job("llf-fcm", n_clusters=3, init="k-means++", max_rounds=2, seed=0, scaling="none")
     rows, state = locals_(4), engine.begin(job)
     members = (0, 1, 3)
     offers = [offer(job, state, rows[p], p, 4, -1) for p in members]
@@ -108,7 +108,7 @@ def test_who_is_out_of_reach_is_left_out_by_name_and_the_next_proposes() -> None
 
 
 def test_a_contribution_that_is_none_is_named() -> None:
-    job = cluster_job("llf-fcm", n_clusters=3, max_rounds=2, seed=0, scaling="none")
+    job = cluster_job("llf-fcm", n_clusters=3, init="k-means++", max_rounds=2, seed=0, scaling="none")
     state = engine.begin(job)
     answers = {0: offer(job, state, locals_(2)[0], 0, 2, -1).answer, 1: Answer(1, payload=b"nonsense")}
     after = next_state(job, state, answers, None, n_peers=2, tolerance=1e-9)

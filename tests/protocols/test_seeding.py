@@ -67,7 +67,7 @@ def test_careful_centers_are_means_of_five_rows_and_no_row_leaves() -> None:
 
 def test_a_peer_with_few_rows_averages_half_of_them() -> None:
     rows = np.array([[0.0, 0.0], [1.0, 0.0], [8.0, 8.0], [9.0, 8.0]])
-    centers = readings.raw_centers(seeded([rows], n_clusters=2, scaling="none"))
+    centers = readings.raw_centers(seeded([rows], n_clusters=2, init="k-means++", scaling="none"))
     assert sorted(centers.tolist()) == [[0.5, 0.0], [8.5, 8.0]]
 
 
@@ -75,7 +75,7 @@ def test_who_has_too_few_rows_abstains_and_the_next_is_asked() -> None:
     first, second = streams.proposers(0, 2)
     peers: list[object] = [X, X]
     peers[first] = X[:2]
-    state = seeded(peers)
+    state = seeded(peers, init="k-means++")
     # In the round that finds the ranges as well: two rows would nearly be told by theirs.
     assert list(state.log[0].abstained) == [first]
     assert state.log[1].abstained == {first: "fewer than 3 rows, too few to propose 3 centers"}
@@ -86,6 +86,6 @@ def test_who_has_too_few_rows_abstains_and_the_next_is_asked() -> None:
 def test_if_nobody_can_propose_the_centers_are_drawn() -> None:
     peers = [X[:1], X[20:22], X[40:41]]
     options = {"seed": 3, "suppress_singletons": False}
-    state = seeded(peers, **options)
+    state = seeded(peers, init="k-means++", **options)
     assert sorted(peer for record in state.log[1:] for peer in record.abstained) == [0, 1, 2]
     assert state.arrays["centers"].tobytes() == seeded(peers, init="uniform", **options).arrays["centers"].tobytes()

@@ -97,7 +97,7 @@ class TestPeers:
         seen: list[JobState] = []
         job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], tol=0.0, max_rounds=3)
         final = Peers().run(job, self.ROWS, seen.append)
-        assert [state.round for state in seen] == [1, 2, 3, 4]
+        assert [state.round for state in seen] == [1, 2, 3, 4, 5]
         assert seen[-1] == final
 
     def test_of_simulated_peers_too(self) -> None:

@@ -115,8 +115,8 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + FLEET + JOB + 'init = "kmeans"\n',
-        '[jobs.0]: init = "kmeans": expected "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows", '
-        "or a list of first centers, all equally long",
+        '[jobs.0]: init = "kmeans": expected "split-merge", "k-means++", "careful", "shared-k-means++", "random", '
+        '"uniform", "rows", or a list of first centers, all equally long',
     ),
     (
         HEAD + "bounds = [1, 0]\n" + FLEET + JOB,
@@ -457,11 +457,11 @@ def test_make_job(scenario_file: Write) -> None:
     more = "fuzzifier = 1.5\nparticipation = 0.5\nmax_rounds = 7\n"
     scenario = load_scenario(scenario_file(more), ["data.scaling=minmax", "data.bounds=[0,8]", "seed=3"])
     job = make_job(scenario, 0, 4)
-    assert [stage.protocol for stage in job.stages] == ["range", "minmax", "seeding", "llf-fcm"]
+    assert [stage.protocol for stage in job.stages] == ["range", "minmax", "split-merge", "llf-fcm", "objective"]
     assert (job.seed, job.participation) == (3, 0.5)
     ranges = job.stages[0].parameters
     assert (ranges["lo"], ranges["hi"]) == ([0.0] * 4, [8.0] * 4)
-    assert job.stages[-1].parameters == {"n_clusters": 3, "tol": 5e-3, "max_rounds": 7, "fuzzifier": 1.5}
+    assert job.stages[job.main].parameters == {"n_clusters": 3, "tol": 5e-3, "max_rounds": 7, "fuzzifier": 1.5}
 
 
 def test_make_job_with_explicit_centers_and_bounds(scenario_file: Write) -> None:
