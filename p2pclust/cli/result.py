@@ -67,6 +67,7 @@ def _told(found: Finished) -> dict[str, Any]:
     """What is known of a result, in plain values."""
     from p2pclust.fleet.handing_in import drift  # noqa: PLC0415
     from p2pclust.protocols import readings  # noqa: PLC0415
+    from p2pclust.protocols.doubts import doubts, objective_of  # noqa: PLC0415
     from p2pclust.scenario.report import plain  # noqa: PLC0415
 
     state = found.state
@@ -79,7 +80,8 @@ def _told(found: Finished) -> dict[str, Any]:
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
-        "suppressed": readings.suppressed(state),
+        "suppressed": readings.suppressed(state), "objective": objective_of(state.arrays),
+        "doubts": list(doubts(state.arrays)),
     }  # fmt: skip
     if "centers" in state.arrays and "origin" in state.arrays:
         told["centers"] = readings.raw_centers(state).tolist()
@@ -98,6 +100,10 @@ def _show(told: Mapping[str, Any]) -> None:
     of = f"{told['rounds_in_all']} rounds, {told['rounds']} of them its own" if before else f"{told['rounds']} rounds"
     console.print(f"{told['job']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
     console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
+    if told["objective"] is not None:
+        console.print(f"objective: {told['objective']:.6g}, in squared working coordinates", soft_wrap=True)
+    for doubt in told["doubts"]:
+        console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
     for name, why in told["abstained"].items():
         console.print(f"{name} abstained: {why}", soft_wrap=True)
     if told["suppressed"]:

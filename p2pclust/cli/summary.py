@@ -101,18 +101,29 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
     facts += _drift(job)
     if job["metrics"]:
         facts.append(_scores(job["metrics"]))
-    if job["pooled"]:
-        relative = job["pooled"]["relative_difference"]
-        told = "not a number" if relative is None else f"{relative:.1e}"
-        facts.append(("pooled", f"differs by {told} of a feature's range at most, over the same contributors"))
-    if job["gap"]:
-        gap = job["gap"]
-        told = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
-        facts.append(("gap", f"the centers end {told}; no equality is promised"))
+    facts += _compared(job)
     if job["digests"]:
         distinct = len(set(job["digests"].values()))
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
         facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
+    return facts
+
+
+def _compared(job: Result) -> list[tuple[str, str | Text]]:
+    """Say how near the result is to what pooling all rows would have found, and what is suspect about it."""
+    facts: list[tuple[str, str | Text]] = []
+    if job["pooled"]:
+        relative = job["pooled"]["relative_difference"]
+        told = "not a number" if relative is None else f"{relative:.1e}"
+        facts.append(("pooled", f"differs by {told} of a feature's range at most, over the same contributors"))
+    if job["best_pooled"]:
+        own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
+        facts.append(("objective", own + job["best_pooled"]["words"]))
+    facts += [("doubt", Text(doubt, style="yellow")) for doubt in job["doubts"]]
+    if job["gap"]:
+        gap = job["gap"]
+        told = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
+        facts.append(("gap", f"the centers end {told}; no equality is promised"))
     return facts
 
 

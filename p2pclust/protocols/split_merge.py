@@ -7,7 +7,7 @@ feature; where not all cells can be split, those with the largest sum of squares
 the nearest cell, so the next round's totals are those of a step of k-means as well. When there are ``3 C`` cells, one
 round moves them to their means and a last one counts their rows. Then the aggregator alone clusters the cells' means,
 each weighted by its rows, with k-means from k-means++ seeds (twenty tries, drawn from the job's seed); cells of fewer
-than five rows are left out, so that outliers become no centers.
+than five rows are left out, so that outliers become no centers, unless a tenth of all rows would be left out by that.
 
 This takes ``ceil(log2(3 C)) + 2`` rounds, more where cells without any width cannot be split. No paper of the protocols
 has it. It is the default of those that the papers leave free, because clusters are found wherever their rows are, and
@@ -47,6 +47,7 @@ Floats = NDArray[np.float64]
 _CELLS_PER_CLUSTER = 3
 _TRIES = 20
 _LEAST_ROWS_OF_A_CELL = 5
+_MOST_ROWS = 0.9
 # Gossip adds up within a tolerance: a count that is nearer to none than to one row is none.
 _NONE = 0.5
 _SMALL = 2.0**-480
@@ -176,10 +177,7 @@ class SplitMerge(Protocol):
 
     def _merged(self, state: State, cells: Floats, masses: Floats) -> State:
         """Cluster the cells, weighted by their rows."""
-        least = _LEAST_ROWS_OF_A_CELL
-        while least > 1 and np.count_nonzero(masses >= least) < self.n_clusters:
-            least -= 1
-        large = masses >= least if (masses >= least).any() else masses > 0.0
+        large = self._large(masses)
         cells, masses = cells[large], masses[large]
         rng = self._drawing(state)
         spare = uniform(state, self.n_clusters, rng)
@@ -187,6 +185,14 @@ class SplitMerge(Protocol):
         points = Points(cells, shift=np.zeros(cells.shape[1]))
         more = [weighted_seeds(points, masses, self.n_clusters, rng) for _ in range(self.n_init - len(found))]
         return self._ended(state, *[filled(centers, spare) for centers in (*found, *more)[: self.n_init]])
+
+    def _large(self, masses: Floats) -> NDArray[np.bool_]:
+        """Tell which cells have rows enough to be more than outliers; with few rows in all, fewer are enough."""
+        for least in range(_LEAST_ROWS_OF_A_CELL, 1, -1):
+            large = masses >= least
+            if np.count_nonzero(large) >= self.n_clusters and masses[large].sum() >= _MOST_ROWS * masses.sum():
+                return large
+        return np.asarray(masses > 0.0, dtype=np.bool_)
 
     def _ended(self, state: State, *starts: Floats) -> State:
         """Return the state with these first centers; missing ones are drawn within the ranges."""

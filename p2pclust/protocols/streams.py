@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MAX_SEED", "aggregating", "dirt", "fresh_seed", "gossiping", "halving", "lazily", "linking", "of_column", "opening",
-    "participants", "peer_round", "proposers", "splitting",
+    "participants", "peer_round", "pooled_start", "proposers", "splitting",
 ]  # fmt: skip
 
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.
-_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES, _LINKS, _GOSSIP = range(11)
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES, _LINKS, _GOSSIP, _POOLED = range(12)
 
 
 def _stream(seed: int, *name: int) -> np.random.Generator:
@@ -135,6 +135,11 @@ def linking(seed: int) -> np.random.Generator:
 def gossiping(seed: int) -> np.random.Generator:
     """Return the stream that tries gossip on an overlay, to measure it."""
     return _stream(seed, _GOSSIP)
+
+
+def pooled_start(seed: int, start: int) -> np.random.Generator:
+    """Return the stream that draws first centers of a pooled run, to compare a job with."""
+    return _stream(seed, _POOLED, start)
 
 
 def fresh_seed() -> int:

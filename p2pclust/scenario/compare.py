@@ -271,6 +271,8 @@ _OF_JOB: Final[tuple[_Get, ...]] = (
     ("wrong links", lambda e: _dict(e, "metrics").get("wrong_links"), ""),
     ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
     ("from the pooled result", lambda e: _dict(e, "pooled").get("relative_difference"), ""),
+    ("objective", lambda e: e.get("objective"), ""),
+    ("above the best of ten pooled starts", lambda e: _dict(e, "best_pooled").get("excess"), ""),
     ("gap to the pooled result", lambda e: _dict(e, "gap").get("center_distance"), ""),
     ("same bits at all", _identical, ""), ("suppressed", lambda e: e.get("suppressed"), ""),
     ("failure", lambda e: e.get("failure"), ""),

@@ -19,6 +19,7 @@ from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols import engine, readings
 from p2pclust.protocols.base import Clustering, Labelling
+from p2pclust.protocols.doubts import doubts, objective_of
 from p2pclust.protocols.drift import drift_report
 from p2pclust.protocols.job import Job, JobState, Stage
 from p2pclust.protocols.local import Local
@@ -27,6 +28,7 @@ from p2pclust.protocols.runner import Later, clustering_stage, labelling_stage, 
 from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
 from p2pclust.scenario.communities import measured_communities
 from p2pclust.scenario.evidence import Evidence
+from p2pclust.scenario.pooled_starts import best_pooled
 
 __all__ = ["damage_in", "empty_entry", "job_entry"]
 
@@ -81,6 +83,8 @@ def job_entry(
         "stages": [job.stages[record.stage].protocol for record in state.log],
         "suppressed": readings.suppressed(state),
         "coarse": readings.coarse(state),
+        "objective": objective_of(state.arrays),
+        "doubts": list(doubts(state.arrays)),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
         "reached": found.reached,
@@ -102,6 +106,7 @@ def job_entry(
     elif state.status == "done":
         later = [(one.round, roster.index(one.peer), Local(one.X)) for one in damage]
         entry |= _measured(job, state, [shares[name] for name in roster], later, evidence)
+        entry |= _beside_pooling(job, state, [Local(shares[name].X) for name in roster], entry["doubts"])
         if found.tolerance is not None:
             entry["replay_identical"] = None  # the replay adds up exactly, and here sums were right up to the tolerance
     return entry
@@ -130,6 +135,9 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "history": [],
         "suppressed": 0,
         "coarse": 0,
+        "objective": None,
+        "best_pooled": None,
+        "doubts": [],
         "drift": [],
         "tolerance": None,
         "reached": None,
@@ -204,6 +212,18 @@ def _measured(
         "gap": None if protocol.lossless else _gap(job, state, centers, locals_, later, ranges, evidence),
         "harm": _harm(job, state, centers, locals_) if later else None,
     }
+
+
+def _beside_pooling(job: Job, state: JobState, locals_: Sequence[Local], known: Sequence[str]) -> dict[str, Any]:
+    """Compare with the best of several pooled starts, over the rows of all that contributed to the clustering."""
+    stage, protocol = labelling_stage(job)
+    contributed = sorted({peer for record in state.log if record.stage == stage for peer in record.contributors})
+    if not isinstance(protocol, Clustering):
+        return {}
+    best = best_pooled(job, state, [locals_[peer] for peer in contributed])
+    if best is None:
+        return {}
+    return {"best_pooled": best.to_dict(), "doubts": [*known, *([best.doubt] if best.doubt else [])]}
 
 
 def _metrics(job: Job, state: JobState, contributed: Sequence[tuple[Local, DataSet]]) -> dict[str, float]:

@@ -170,6 +170,8 @@ def _pooled(story: JobStory, name: str) -> Section | None:
             f"This protocol promises no equality. {gap['to'].capitalize()}, from the same first centers and until it stops "
             f"by itself, ends {gap['center_distance']:.2g} of the features' ranges away (best matching)."
         )
+    if entry["best_pooled"]:
+        text += f" A start can be bad for both: the fleet's objective is {entry['best_pooled']['words']}."
     wanted = (evidence.pooled - low) / ranges
     if not np.isfinite(wanted).all():
         return Section(f"{name}Compared with pooling all rows", text)
@@ -189,6 +191,9 @@ def _notes(story: JobStory, name: str) -> Section | None:
     facts += [[key, str(value)] for key, value in entry["parameters"].items() if not isinstance(value, list | dict)]
     facts += [[f"term {term['term']}", term["aggregator"]] for term in entry["terms"]]
     told = [["failure", entry["failure"]]] if entry["failure"] else []
+    told += [["doubt", doubt] for doubt in entry["doubts"]]
+    if entry["objective"] is not None:
+        facts.append(["objective, in squared working coordinates", f"{entry['objective']:.6g}"])
     if entry["suppressed"]:
         told.append(["suppressed by privacy rules", str(entry["suppressed"])])
     if entry["coarse"]:

@@ -1,0 +1,114 @@
+"""The result of a job beside the best of ten pooled runs: a comparison that a bad start of the job cannot flatter.
+
+``pooled`` and ``gap`` of a result compare with pooling from the job's own first centers, which shows that nothing was
+lost on the way. Whether these first centers were good is another question, and this answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, kmeans_plusplus, objective, run_steps
+from p2pclust.protocols import streams
+from p2pclust.protocols.base import Clustering
+from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.local import Local
+from p2pclust.protocols.runner import clustering_stage, one_thread
+
+__all__ = ["STARTS", "PooledStarts", "best_pooled"]
+
+#: How many runs from k-means++ seeds.
+STARTS: Final = 10
+_TOL: Final = 1e-4
+_ROUNDS: Final = 100
+#: Rows times columns times clusters beyond which ten runs would take minutes.
+_MOST: Final = 20_000_000
+#: How much less, relatively, is clearly better.
+_BETTER: Final = 0.01
+
+
+@dataclass(frozen=True)
+class PooledStarts:
+    """The best of several pooled runs, beside the fleet's centers.
+
+    Attributes
+    ----------
+    starts : int
+        How many runs there were.
+    objective : float
+        Of the best run, in squared working coordinates.
+    excess : float
+        How much larger the objective of the fleet's centers is over the same rows, relatively; negative where it is
+        smaller.
+    """
+
+    starts: int
+    objective: float
+    excess: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, and the comparison in words."""
+        return asdict(self) | {"words": self.words}
+
+    @property
+    def words(self) -> str:
+        """The comparison in words: "0.35 % above the best of 10 pooled starts"."""
+        of = f"the best of {self.starts} pooled starts"
+        if self.excess == float("inf"):
+            return f"above {of}, which is 0"
+        apart = 100 * abs(self.excess)
+        return f"the same as {of}" if apart < 5e-3 else f"{apart:.2g} % {'above' if self.excess > 0 else 'below'} {of}"
+
+    @property
+    def doubt(self) -> str:
+        """What to say to a person if a pooled run is clearly better, else an empty string."""
+        if self.excess <= _BETTER:
+            return ""
+        smaller = 100.0 if self.excess == float("inf") else 100 * self.excess / (1 + self.excess)
+        return (
+            f"the best of {self.starts} pooled starts has an objective {smaller:.3g} % smaller: try a larger n_init, or "
+            "another init"
+        )
+
+
+def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledStarts | None:
+    """Cluster the pooled rows from ten k-means++ seeds, and compare the best result with the fleet's centers.
+
+    Parameters
+    ----------
+    job : Job
+        One that ends with centers.
+    state : JobState
+        Its last state.
+    locals_ : sequence of Local
+        The rows of the peers that contributed.
+
+    Returns
+    -------
+    PooledStarts or None
+        None where peers hold columns, where rows came in batches, and where there are too many numbers.
+    """
+    _, protocol = clustering_stage(job)
+    C = protocol.n_clusters
+    n_rows = sum(local.n_samples for local in locals_)
+    if protocol.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
+        return None
+    fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
+    with one_thread():
+        pool = protocol.pool(state.arrays, locals_)
+        ends = [_end(protocol, pool.points, streams.pooled_start(job.seed, start)) for start in range(STARTS)]
+        best = min(objective(pool.points, centers, fuzzifier) for centers in ends)
+        own = objective(pool.points, state.arrays["centers"], fuzzifier)
+    if best > 0.0:
+        return PooledStarts(STARTS, best, own / best - 1.0)
+    return PooledStarts(STARTS, best, 0.0 if own == 0.0 else float("inf"))
+
+
+def _end(protocol: Clustering, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
+    first = kmeans_plusplus(points, protocol.n_clusters, rng)
+    return run_steps(protocol.pooled_step, points, first, tol=_TOL, max_rounds=_ROUNDS).centers
