@@ -30,14 +30,16 @@ PROTOCOLS = {
         "LLF-CM",
         "k-means, equal to pooled k-means",
         "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); "
-        "and its number of rows, up to the number of clusters",
+        "and its number of rows, up to the number of clusters. In the end its share of the objective and its rows in each "
+        "cluster. With n_init starts, all of that for each",
         _STOPS,
     ),
     "llf-fcm": ProtocolInfo(
         "LLF-FCM, Federated FCM",
         "fuzzy c-means, equal to pooled fuzzy c-means",
         "each round, for each cluster: the sum of its rows' memberships and their weighted sum "
-        "(nothing with C (F + 1) / F rows or fewer); and its number of rows, up to the number of clusters",
+        "(nothing with C (F + 1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its "
+        "share of the objective and the sums of memberships. With n_init starts, all of that for each",
         _STOPS,
     ),
     "ffcm": ProtocolInfo(

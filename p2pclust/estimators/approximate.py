@@ -28,7 +28,7 @@ class FFCM(FuzzyEstimator):
     local_iterations : int, optional
         Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000. With 1 and
         "weighted" the algorithm is pooled fuzzy c-means.
-    init : {"uniform", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
+    init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 1e-4
         Stop when the centers move by less (Frobenius norm, in working coordinates).
     max_rounds : int, default 100
@@ -107,7 +107,7 @@ class GradientFuzzyCMeans(FuzzyEstimator):
         says so.
     local_iterations : int, default 10
         After how many local alternations of memberships and centers the gradient is taken.
-    init : {"uniform", "k-means++", "shared-k-means++", "careful", "random"} or array_like of shape (n_clusters, F)
+    init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
     privacy_gate : bool, default True
@@ -176,7 +176,7 @@ class ClusteredFuzzyCMeans(FuzzyEstimator):
     fuzzifier : float, default 2.0
     local_iterations : int, optional
         Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000.
-    init : {"careful", "k-means++", "shared-k-means++", "random", "uniform"} or array_like of shape (n_clusters, F)
+    init : {"careful", "split-merge", "k-means++", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
     privacy_gate : bool, default True
@@ -241,7 +241,7 @@ class FederatedKMeans(FederatedEstimator):
     Parameters
     ----------
     n_clusters : int, default 8
-    init : {"own", "k-means++", "shared-k-means++", "careful", "random", "uniform"} or array_like (n_clusters, F)
+    init : {"own", "split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform"} or array (n_clusters, F)
         "own": as the paper has it, k-means++ and one step at every peer, clustered by the aggregator.
     tol : float, default 5e-3
     max_rounds : int, default 10
