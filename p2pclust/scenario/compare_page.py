@@ -10,8 +10,8 @@ from p2pclust.scenario.compare import Line, Run, mark, shown
 from p2pclust.scenario.job_story import picture_of
 from p2pclust.scenario.page import Picture, Section, page_text
 from p2pclust.scenario.pictures import canvas
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, LINK
 from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
 from p2pclust.scenario.report import write_text
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
     scale, unit = next(((f, u) for f, u in _UNITS.get(line.unit, ()) if max(known) >= f), (1.0, line.unit))
     for lane, (value, name) in enumerate(zip(known, names, strict=True)):
-        (bar,) = axes.barh([lane], [value / scale], 0.7, color=COLOURS[lane % len(COLOURS)])
+        (bar,) = axes.barh([lane], [value / scale], 0.7, color=series_colour(lane))
         drawing.mark(bar, peer=name, tip=f"{name}: {shown(line.values[lane], line.unit)}")
         told = "–" if line.values[lane] is None else f"{value / scale:.3g}"
         axes.annotate(f" {told}", (value / scale, lane), va="center", fontsize=8, color=INK)
@@ -115,7 +115,7 @@ def _lines(
     for number, (run, points) in enumerate(zip(runs, series, strict=True)):
         if points:
             marker = "o" if len(points) <= 60 else ""
-            colour = COLOURS[number % len(COLOURS)]
+            colour = series_colour(number)
             (line,) = axes.plot(*zip(*points, strict=True), marker=marker, markersize=3.5, color=colour, label=run.name)
             drawing.mark(line, kind="curve", peer=run.name, tip=run.name)
     if log:

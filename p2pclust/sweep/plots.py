@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, WRONG, image_bytes, new_figure
+from p2pclust.scenario.pictures.canvas import image_bytes, new_figure
+from p2pclust.scenario.pictures.palette import INK, WRONG, series_colour
 from p2pclust.sweep.columns import columns_of
 from p2pclust.sweep.spec import PlotSpec, Sweep
 from p2pclust.sweep.table import Row
@@ -118,7 +119,7 @@ def _words(column: str) -> str:
 
 def _points(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]]) -> None:
     for place, (name, rows) in enumerate(groups.items()):
-        colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[place % len(_MARKERS)]
+        colour, marker = series_colour(place), _MARKERS[place % len(_MARKERS)]
         xs = np.array([row[plot.x] for row in rows if row[plot.y] is not None], dtype=np.float64)
         ys = np.array([row[plot.y] for row in rows if row[plot.y] is not None], dtype=np.float64)
         if plot.lines and len(xs):
@@ -133,7 +134,7 @@ def _columns(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]], ca
     width = 0.7 if alone else 0.8 / max(1, len(groups))
     crosses: list[float] = []
     for place, (name, rows) in enumerate(groups.items()):
-        colour = COLOURS[place % len(COLOURS)]
+        colour = series_colour(place)
         shift = 0.0 if alone else (place - (len(groups) - 1) / 2) * width
         for column, category in enumerate(categories):
             own = [row for row in rows if row[plot.x] == category]
