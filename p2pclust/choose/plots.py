@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pclust.protocols.choose import MEASURES
+from p2pclust.scenario.pictures.palette import CURVE, GOOD
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,9 +61,9 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
         axes = first = figure.add_subplot(2, 2, number, sharex=first)
         vote = found.votes[measure]
         axes.axvline(found.recommended, color="0.85", linewidth=8, zorder=0)
-        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color="C0")
+        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color=CURVE)
         if vote is not None:
-            axes.plot([vote], [values[vote]], "o", color="C3", markersize=10, zorder=3)
+            axes.plot([vote], [values[vote]], "o", color=GOOD, markersize=10, zorder=3)
         axes.set_title(f"{measure}: {'cannot tell' if vote is None else vote}", fontsize=11, loc="left")
         axes.set_title(how, fontsize=8, loc="right", color="0.4")
         if measure in (MEASURES[1], MEASURES[3]):
@@ -70,7 +71,7 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
         if number > 2:
             axes.set_xlabel("number of clusters")
     doubt = "" if found.agreed else "; the measures disagree"
-    figure.suptitle(f"{found.recommended} clusters recommended (grey){doubt}. Red: where each measure is best")
+    figure.suptitle(f"{found.recommended} clusters recommended (grey){doubt}. Green: where each measure is best")
     return figure
 
 

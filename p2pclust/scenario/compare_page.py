@@ -88,7 +88,9 @@ def _curves(runs: Sequence[Run]) -> list[Picture]:
         if sum(len(of_run) > 1 for of_run in series) > 1:
             what = "how far the centers moved" + (f", job {number + 1}" if n_jobs > 1 else "")
             drawing = _lines(runs, [list(of_run) for of_run in series], what, "round of clustering", log=True)
-            pictures.append(picture_of(drawing, what, ""))
+            zeros = [run.name for run in runs if _rests(run, number)]
+            said = f"Left out, because a logarithmic axis has no 0: rounds of {', '.join(zeros)} that moved nothing."
+            pictures.append(picture_of(drawing, what, said if zeros else ""))
     sent = [sorted(_sent(run), reverse=True) for run in runs]
     if sum(any(of_run) for of_run in sent) > 1:
         ranked = [[(float(place), value / 1000) for place, value in enumerate(of_run, start=1)] for of_run in sent]
@@ -101,6 +103,12 @@ def _moved(run: Run, number: int) -> list[tuple[float, float]]:
     jobs = run.result["jobs"]
     history = (jobs[number].get("history") or []) if number < len(jobs) else []
     return [(float(place), float(shift)) for place, shift in enumerate(history, start=1) if shift]
+
+
+def _rests(run: Run, number: int) -> bool:
+    """Whether a round of a job moved the centers by 0."""
+    jobs = run.result["jobs"]
+    return number < len(jobs) and 0.0 in (jobs[number].get("history") or [])
 
 
 def _sent(run: Run) -> list[float]:

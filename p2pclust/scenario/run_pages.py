@@ -22,6 +22,7 @@ from p2pclust.scenario.job_story import NARROW, JobStory, picture_of
 from p2pclust.scenario.page import Picture, Section, Tile, write_page
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
+from p2pclust.scenario.pictures.palette import own_colours
 from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
 from p2pclust.topology import Overlay
@@ -210,6 +211,11 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     told = _changing(story.told)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
     caption += f"Move the slider to see {told} at a moment. " if told else ""
+    if own_colours(story.groups):
+        caption += "Each peer has one colour, the same in all pictures of this page"
+        caption += ", and the shape of its device class." if len(set(story.groups.values())) > 1 else "."
+    else:
+        caption += "Peers have the colour of their device class in all pictures of this page."
     end = story.told.end if told else 0.0
     label = "the overlay with roles and failures"
     picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)

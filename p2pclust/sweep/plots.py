@@ -99,16 +99,23 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
         _guide(axes, plot, there)
     for axis in plot.log:
         _logarithmic(axes, axis)
+    lost = sum(any(_unseen(row[getattr(plot, axis)]) for axis in plot.log) for row in there)
     if "y" not in plot.log and there:
         axes.set_ylim(bottom=0)
     _units(axes, plot, measure)
     axes.set_title(plot.title, fontsize=11, color=INK)
-    axes.set_xlabel(_words(plot.x), fontsize=9)
+    said = f"\n({lost} of {len(there)} values are 0, for which a logarithmic axis has no place)" if lost else ""
+    axes.set_xlabel(_words(plot.x) + said, fontsize=9)
     axes.set_ylabel(_words(plot.y), fontsize=9)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3, axis="y" if by_category else "both")
     _legend(axes, plot, by_category, len(groups))
     return figure
+
+
+def _unseen(value: Any) -> bool:
+    """Whether a logarithmic axis has no place for a value."""
+    return isinstance(value, int | float) and value <= 0
 
 
 def _words(column: str) -> str:

@@ -64,7 +64,7 @@ def test_roles_and_failures() -> None:
     assert whens.count("2:4") == 2, "the dead gateway"
     assert whens.count("0:3.5") == 1, "the link that was lost"
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
-    assert {"g", "m-1", "m-2", "term 1", "term 2", "gateway (1)", "meter (2), a colour each"} <= set(texts)
+    assert {"g", "m-1", "m-2", "term 1", "term 2", "gateway (1)", "meter (2)"} <= set(texts)
 
 
 def test_whoever_came_back_is_marked_otherwise_than_whoever_is_gone() -> None:

@@ -222,10 +222,6 @@ def _write_names(
         drawing.mark(text, kind="halo", peer=name)
 
 
-def _class_label(group: str, count: int, *, own: bool) -> str:
-    return f"{group} ({count}), a colour each" if own and count > 1 else f"{group} ({count})"
-
-
 def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loaded: bool) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
@@ -238,7 +234,7 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
         dot(
             color=LINK if own else colour,
             marker=shapes[group],
-            label=_class_label(group, members.count(group), own=own),
+            label=f"{group} ({members.count(group)})",
         )
         for group, colour in device_colours(groups).items()
         if group in members
