@@ -114,7 +114,13 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
 
 
 def _unseen(value: Any) -> bool:
-    """Whether a logarithmic axis has no place for a value."""
+    """Whether a logarithmic axis has no place for a value; what has none is marked in another way.
+
+    Examples
+    --------
+    >>> _unseen(0), _unseen(0.5), _unseen(None)
+    (True, False, False)
+    """
     return isinstance(value, int | float) and value <= 0
 
 
