@@ -7,7 +7,8 @@ EDITABLE := --config-settings editable_mode=compat
 
 .PHONY: demo test check format scenarios soak benchmarks clean
 
-# The main job on real input: eight peer processes, the aggregator is killed at round 3, the others finish.
+# The main job on real input: eight peer processes, the aggregator is killed at round 3, the others finish. With Matplotlib,
+# so that the report has its pictures; a device that runs a peer needs none.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
@@ -52,8 +53,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	@echo "installing p2pclust into $(VENV)"
-	$(BIN)/pip install --quiet $(EDITABLE) -e .
+	@echo "installing p2pclust and what draws its report into $(VENV)"
+	$(BIN)/pip install --quiet $(EDITABLE) -e ".[plots]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["figure_of", "plot_refusal"]
 
+# The colours of a report, of which this layer must not know more; a test compares them.
+_CURVE: Final = "#44546a"
+_BEST: Final = "#2ca02c"
 _NO_MATPLOTLIB = "a plot needs matplotlib, which is not installed: pip install 'p2pclust[plots]'"
 
 
@@ -60,9 +63,9 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
         axes = first = figure.add_subplot(2, 2, number, sharex=first)
         vote = found.votes[measure]
         axes.axvline(found.recommended, color="0.85", linewidth=8, zorder=0)
-        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color="C0")
+        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color=_CURVE)
         if vote is not None:
-            axes.plot([vote], [values[vote]], "o", color="C3", markersize=10, zorder=3)
+            axes.plot([vote], [values[vote]], "o", color=_BEST, markersize=10, zorder=3)
         axes.set_title(f"{measure}: {'cannot tell' if vote is None else vote}", fontsize=11, loc="left")
         axes.set_title(how, fontsize=8, loc="right", color="0.4")
         if measure in (MEASURES[1], MEASURES[3]):
@@ -70,7 +73,7 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
         if number > 2:
             axes.set_xlabel("number of clusters")
     doubt = "" if found.agreed else "; the measures disagree"
-    figure.suptitle(f"{found.recommended} clusters recommended (grey){doubt}. Red: where each measure is best")
+    figure.suptitle(f"{found.recommended} clusters recommended (grey){doubt}. Green: where each measure is best")
     return figure
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["ASLEEP", "Chronicle", "Round", "Span", "Strike", "Term"]
+__all__ = ["ASLEEP", "BACK", "DONE", "Chronicle", "Round", "Span", "Strike", "Term"]
 
 Event = Mapping[str, Any]
 Link = tuple[str, str]
@@ -25,7 +25,7 @@ DONE: Final[Mapping[str, str]] = {
 _AWAY: Final = ("kill", "restart", "pause", "leave", "drain", "revoke")
 _TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data")
 ASLEEP: Final = "asleep"
-_BACK: Final = ("resume", "join")
+BACK: Final = ("resume", "join")
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class Chronicle:
         self.strikes.append(Strike(t, peer, do, f"{', '.join(who)} {done}{when}".strip()))
         if do in _AWAY:
             self._goes(peer, t, done)
-        elif do in _BACK:
+        elif do in BACK:
             self._returns(peer, t)
         for name in who if do in _TROUBLE else ():
             self._in_trouble.setdefault((name, do), t)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,10 +25,11 @@ from p2pclust.protocols.job import Job
 from p2pclust.scenario.communities import cluster_classes, labels_of_peers, wrong_links
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels
-from p2pclust.scenario.pictures.curves import history_figure
+from p2pclust.scenario.pictures.curves import history_figures
 from p2pclust.scenario.pictures.graph import association_figure, community_names
 from p2pclust.scenario.pictures.inline import inline_svg
 from p2pclust.scenario.pictures.models import reconstruction_figure
+from p2pclust.scenario.pictures.palette import cluster_hues
 from p2pclust.scenario.pictures.traffic import Cost, bytes_figure
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class Story:
         if not self.hues:
             return None
         left = dict(zip(self.agreed.alive.tolist(), self.hues, strict=True))
-        free = count(max(self.hues) + 1)
-        return [left[group] if group in left else next(free) for group in range(self.agreed.n_groups)]
+        return cluster_hues([left.get(group) for group in range(self.agreed.n_groups)], max(self.hues) + 1)
 
     @cached_property
     def labels(self) -> dict[str, Ints]:
@@ -224,8 +223,9 @@ def _history(story: Story, name: str) -> Section:
             f" The dashed line is the number of classes among these peers, {len(known)}. Accuracy is each peer's own, under "
             "its best matching of labels to classes; a wrong association links clusters of different classes."
         )
-    figure = history_figure(story.curves, step=step, wanted=wanted)
-    return Section(f"{name}How the communities came about", pictures=[_picture(figure, caption, "curves of the run")])
+    figures = history_figures(story.curves, step=step, wanted=wanted)
+    pictures = [_picture(figure, "", f"{figure.axes[0].get_title()} by {step}") for figure in figures]
+    return Section(f"{name}How the communities came about", caption, pictures)
 
 
 def _models(story: Story, name: str) -> Section | None:

@@ -10,8 +10,8 @@ from p2pclust.scenario.compare import Line, Run, mark, shown
 from p2pclust.scenario.job_story import picture_of
 from p2pclust.scenario.page import Picture, Section, page_text
 from p2pclust.scenario.pictures import canvas
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, LINK
 from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
 from p2pclust.scenario.report import write_text
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
     scale, unit = next(((f, u) for f, u in _UNITS.get(line.unit, ()) if max(known) >= f), (1.0, line.unit))
     for lane, (value, name) in enumerate(zip(known, names, strict=True)):
-        (bar,) = axes.barh([lane], [value / scale], 0.7, color=COLOURS[lane % len(COLOURS)])
+        (bar,) = axes.barh([lane], [value / scale], 0.7, color=series_colour(lane))
         drawing.mark(bar, peer=name, tip=f"{name}: {shown(line.values[lane], line.unit)}")
         told = "–" if line.values[lane] is None else f"{value / scale:.3g}"
         axes.annotate(f" {told}", (value / scale, lane), va="center", fontsize=8, color=INK)
@@ -88,7 +88,9 @@ def _curves(runs: Sequence[Run]) -> list[Picture]:
         if sum(len(of_run) > 1 for of_run in series) > 1:
             what = "how far the centers moved" + (f", job {number + 1}" if n_jobs > 1 else "")
             drawing = _lines(runs, [list(of_run) for of_run in series], what, "round of clustering", log=True)
-            pictures.append(picture_of(drawing, what, ""))
+            zeros = [run.name for run in runs if _rests(run, number)]
+            said = f"Left out, because a logarithmic axis has no 0: rounds of {', '.join(zeros)} that moved nothing."
+            pictures.append(picture_of(drawing, what, said if zeros else ""))
     sent = [sorted(_sent(run), reverse=True) for run in runs]
     if sum(any(of_run) for of_run in sent) > 1:
         ranked = [[(float(place), value / 1000) for place, value in enumerate(of_run, start=1)] for of_run in sent]
@@ -103,6 +105,12 @@ def _moved(run: Run, number: int) -> list[tuple[float, float]]:
     return [(float(place), float(shift)) for place, shift in enumerate(history, start=1) if shift]
 
 
+def _rests(run: Run, number: int) -> bool:
+    """Whether a round of a job moved the centers by 0."""
+    jobs = run.result["jobs"]
+    return number < len(jobs) and 0.0 in (jobs[number].get("history") or [])
+
+
 def _sent(run: Run) -> list[float]:
     return [float(peer["bytes_sent"]) for peer in run.result["peers"].values() if peer.get("bytes_sent") is not None]
 
@@ -115,7 +123,7 @@ def _lines(
     for number, (run, points) in enumerate(zip(runs, series, strict=True)):
         if points:
             marker = "o" if len(points) <= 60 else ""
-            colour = COLOURS[number % len(COLOURS)]
+            colour = series_colour(number)
             (line,) = axes.plot(*zip(*points, strict=True), marker=marker, markersize=3.5, color=colour, label=run.name)
             drawing.mark(line, kind="curve", peer=run.name, tip=run.name)
     if log:

@@ -15,11 +15,15 @@ from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.page import Picture
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.rows import JobRows, rows_of
+from p2pclust.scenario.terms import TermEnd, ends_of
 
-__all__ = ["LANES", "JobStory", "picture_of"]
+__all__ = ["LANES", "NARROW", "JobStory", "picture_of"]
 
 LANES = 40
 """Peers that have a lane each; where there are more, some are chosen, and the page says so."""
+
+NARROW = 4.8
+"""Inches of a picture with lanes that is drawn once more for narrow pages."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class JobStory:
         return rows_of(self.job, self.found, self.shares, self.evidence)
 
     @cached_property
+    def terms(self) -> list[TermEnd]:
+        """How each term ended; empty for a job without an aggregator."""
+        return [] if self.found is None else ends_of(self.events, self.found.job_id, done=self.done)
+
+    @cached_property
     def absent(self) -> dict[str, str]:
         """Those of the roster whose rows had no share in the result, with why as far as the job's record tells."""
         if self.rows is None or self.job.by_columns:
@@ -83,6 +92,6 @@ class JobStory:
         return {name: why.get(name, "") for name in self.found.roster if name not in there}
 
 
-def picture_of(drawing: Drawing, alt: str, caption: str) -> Picture:
-    """Return a drawing as a picture of the page; `alt` is for whoever cannot see it."""
-    return Picture(drawing.svg(alt), caption, alt, drawing.width)
+def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:
+    """Return a drawing as a picture of the page; `alt` is for readers that cannot see it, `narrow` for a phone."""
+    return Picture(drawing.svg(alt), caption, alt, drawing.width, "" if narrow is None else narrow.svg(alt))

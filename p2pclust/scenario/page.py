@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Final
 
 from p2pclust.scenario.page_style import SCRIPT, STYLE
 from p2pclust.scenario.report import write_text
 
 __all__ = ["Picture", "Section", "Tile", "page_text", "write_page"]
+
+_BROAD: Final = 640  # pixels
+_WORDS: Final = ("value", "what", "why it ended")  # headings of columns of words
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Picture:
         In its place, for whoever cannot see it; an SVG element says it itself.
     width : int
         In pixels, where the page is that wide.
+    narrow : str
+        The same picture drawn for a narrow page, which shows it in the place of the other; else the one picture shrinks.
     moment : float
         If not 0, the picture can be seen at any second up to this one.
     """
@@ -35,6 +41,7 @@ class Picture:
     caption: str
     alt: str
     width: int
+    narrow: str = ""
     moment: float = 0.0
 
 
@@ -175,7 +182,11 @@ def _figures(pictures: Sequence[Picture]) -> str:
 
 def _picture(picture: Picture, more: str = "") -> str:
     if picture.source.startswith("<svg"):
-        shown = f'<div class="wide">{picture.source}</div>'
+        # Letters would vanish if a wide one shrank to the width of a phone: it scrolls in its own box.
+        broad = " broad" if picture.width > _BROAD and not picture.narrow else ""
+        shown = f'<div class="wide{broad}">{picture.source}</div>'
+        if picture.narrow:
+            shown = f'<div class="either">{shown}<div class="narrow">{picture.narrow}</div></div>'
     else:
         shown = f'<img src="{escape(picture.source)}" alt="{escape(picture.alt)}" width="{picture.width}">'
     if picture.moment:
@@ -217,4 +228,6 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
         return ""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows[1:])
-    return f'<div class="table"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n'
+    # Words at the end of a row go on below; numbers stand beside each other and scroll.
+    said = " said" if rows[0][-1] in _WORDS else ""
+    return f'<div class="table{said}"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n'

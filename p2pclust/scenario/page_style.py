@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.scenario.pictures.canvas import COLOURS
+from p2pclust.scenario.pictures.palette import CROWN, CURVE, DARK, VARIABLES
 
 __all__ = ["SCRIPT", "STYLE"]
 
 # The colours of the pictures as they are, and for a dark page a little lighter where they would sink into it.
-_LIGHT: Final = "; ".join(f"--c{number}: {colour}" for number, colour in enumerate(COLOURS))
-_DARK: Final = (
-    "--c0: #6f9fd0; --c2: #6cbd64; --c6: #b98d72; --c8: #5fb0a9; --c12: #8d90d8; --c14: #57a47f; --c11: #cdb34d"
-)
+_NUMBERED: Final = {
+    colour: name for colour, name in VARIABLES.items() if name[-1].isdigit() or colour in (CROWN, CURVE)
+}
+_LIGHT: Final = "; ".join(f"--{name}: {colour}" for colour, name in _NUMBERED.items())
+_DARK: Final = "; ".join(f"--{VARIABLES[colour]}: {lighter}" for colour, lighter in DARK.items())
 
 STYLE: Final = (
     """
@@ -26,7 +27,7 @@ STYLE: Final = (
     + """ } }
 * { box-sizing: border-box }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
-       margin: 1.5rem auto; padding: 0 1rem 3rem }
+       margin: 1.5rem auto; padding: 0 1rem 3rem; overflow-wrap: break-word }
 h1 { font-size: 1.55rem; line-height: 1.25; margin: 0 0 0.2rem } h2 { font-size: 1.2rem; margin: 2.4rem 0 0.4rem }
 section { border-top: 1px solid var(--line); margin-top: 1.6rem } section h2 { margin-top: 1rem }
 @media (min-width: 62rem) { .pair { display: grid; grid-template-columns: minmax(0, 1.1fr) minmax(0, 1fr); gap: 0 2rem } }
@@ -46,14 +47,18 @@ img { max-width: 100%; height: auto; display: block; background: #fff }
 .drawing { display: block; max-width: 100%; height: auto; overflow: visible } .drawing * { stroke-linejoin: round }
 .drawing text { fill: var(--ink); font-family: system-ui, sans-serif }
 .halo text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px }
-@media (max-width: 60rem) { .wide .drawing { max-width: none } }
+.narrow { height: 0; overflow: hidden; visibility: hidden }
+@media (max-width: 44rem) { .broad .drawing { max-width: none; min-width: 36rem }
+  .either .wide { height: 0; overflow: hidden; visibility: hidden }
+  .either .narrow { height: auto; overflow: visible; visibility: visible } }
 figcaption { color: var(--soft); font-size: 0.88rem; max-width: 54rem; margin-top: 0.2rem }
 details { margin: 0.5rem 0 } summary { cursor: pointer; color: var(--accent) }
 .table { overflow-x: auto; margin: 0.6rem 0 } table { border-collapse: collapse; font-size: 0.86rem }
 th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; white-space: nowrap }
 th { border-bottom: 1px solid var(--link); font-weight: 600 } tbody tr:nth-child(even) { background: var(--tint) }
 td { font-variant-numeric: tabular-nums }
-.verdicts td:nth-child(2) { white-space: normal } .verdicts td:first-child { font-weight: 600 }
+.verdicts td:nth-child(2), .said td:last-child { white-space: normal }
+.said td:last-child { min-width: 16rem } .verdicts td:first-child { font-weight: 600 }
 .good td:first-child { color: var(--good) } .bad td:first-child { color: var(--wrong) } .bad td { font-weight: 600 }
 .slider { display: flex; align-items: center; gap: 0.8rem; font-size: 0.88rem; color: var(--soft); margin: 0.3rem 0;
           max-width: 44rem }

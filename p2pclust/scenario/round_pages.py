@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from p2pclust.protocols.runner import labelling_stage
-from p2pclust.scenario.job_story import LANES, JobStory, picture_of
+from p2pclust.scenario.job_story import LANES, NARROW, JobStory, picture_of
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
 from p2pclust.scenario.rows import worth_of
@@ -40,7 +40,12 @@ def _movement(story: JobStory) -> Picture | None:
     caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
     terms = _terms(story)
     if terms:
-        caption += " Orange: somebody else took over."
+        caption += " Orange: another peer took over."
+    unknown = [str(number) for number, shift in zip(rounds, moved, strict=True) if shift is None]
+    if unknown:
+        caption += f" Not known in round {', '.join(unknown[:8])}{' and others' if len(unknown) > 8 else ''}."
+    if any(shift == 0 for shift in moved):
+        caption += " Triangles at the lower edge: moved by 0, which a logarithmic axis cannot show."
     drawing = movement_drawing(rounds, moved, tol, terms, what=what)
     return picture_of(drawing, f"how far the {what} moved", caption)
 
@@ -79,13 +84,14 @@ def _attendance(story: JobStory) -> Picture | None:
     everybody, lanes = _lanes(story.names, entry["contributors"], entry["abstained"])
     if not lanes:
         return None
-    drawing = attendance_drawing(entry["contributors"], entry["abstained"], lanes, story.groups, entry["stages"])
-    caption = "Who contributed to each round; thin where a peer abstained or, in red, was left out."
+    told = (entry["contributors"], entry["abstained"], lanes, story.groups, entry["stages"])
+    drawing, narrow = attendance_drawing(*told), attendance_drawing(*told, width=NARROW)
+    caption = "Who contributed to each round."
     if any(len(who) == 1 for who in entry["contributors"]) and len(everybody) > 1:
         caption += " First centers are asked of one peer."
     if len(lanes) < len(everybody):
         caption += f" {len(lanes)} of {len(everybody)} peers: first of all those that missed a round."
-    return picture_of(drawing, "who contributed to each round", caption)
+    return picture_of(drawing, "who contributed to each round", caption, narrow)
 
 
 def _lanes(

@@ -23,6 +23,7 @@ from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import labelling_stage, one_thread
 from p2pclust.scenario.communities import labels_of_peers
 from p2pclust.scenario.evidence import Evidence
+from p2pclust.scenario.pictures.palette import cluster_hues
 
 __all__ = ["DRAWN", "JobRows", "rows_of", "worth_of"]
 
@@ -80,16 +81,17 @@ class JobRows:
 
     @cached_property
     def hues(self) -> list[int]:
-        """The number of each cluster's colour: that of the class which it fits best, so that what is right looks alike."""
-        from p2pclust.scenario.pictures.shares import matched  # noqa: PLC0415 - where the same match is drawn
-
+        """The number of each cluster's colour: that of the class which most of its rows are of, if it fits that best."""
         n_clusters = len(self.clusters)
         if self.y is None or not n_clusters:
-            return list(range(n_clusters))
-        # By its clusters' rows, so that where there are fewer clusters than classes each has its own class's colour.
-        order = matched(self.confusion[:, :n_clusters].T)
-        left = iter(range(len(self.classes), len(self.classes) + n_clusters))
-        return [int(order[cluster]) if cluster < len(self.classes) else next(left) for cluster in range(n_clusters)]
+            return cluster_hues([None] * n_clusters)
+        counts = self.confusion[:, :n_clusters]
+        mostly = 2 * counts > counts.sum(axis=0)
+        alike: list[int | None] = [None] * n_clusters
+        for kind in np.flatnonzero(mostly.any(axis=1)).tolist():
+            # Of several clusters of one class the one with the most of its rows.
+            alike[int(np.argmax(np.where(mostly[kind], counts[kind], -1)))] = kind
+        return cluster_hues(alike, len(self.classes))
 
     @property
     def held(self) -> Ints:

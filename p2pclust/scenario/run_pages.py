@@ -18,10 +18,11 @@ from p2pclust.protocols.job import Job
 from p2pclust.scenario.chronicle import Chronicle
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.job_pages import job_sections
-from p2pclust.scenario.job_story import JobStory, picture_of
+from p2pclust.scenario.job_story import NARROW, JobStory, picture_of
 from p2pclust.scenario.page import Picture, Section, Tile, write_page
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
+from p2pclust.scenario.pictures.palette import own_colours
 from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
 from p2pclust.topology import Overlay
@@ -210,8 +211,14 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     told = _changing(story.told)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
     caption += f"Move the slider to see {told} at a moment. " if told else ""
+    if own_colours(story.groups):
+        caption += "Each peer has one colour, the same in all pictures of this page"
+        caption += ", and the shape of its device class." if len(set(story.groups.values())) > 1 else "."
+    else:
+        caption += "Peers have the colour of their device class in all pictures of this page."
     end = story.told.end if told else 0.0
-    picture = Picture(drawing.svg("the overlay with roles and failures"), caption, "", max(drawing.width, 560), end)
+    label = "the overlay with roles and failures"
+    picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
     return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
 
 
@@ -264,14 +271,14 @@ def _timeline(story: RunStory) -> Section | None:
     if not story.linked or not told.here or told.end <= 0:
         return None
     lanes = lanes_of(told, story.names)
-    drawing = timeline_drawing(told, lanes, story.groups)
+    drawing, narrow = (timeline_drawing(told, lanes, story.groups, width) for width in (11.0, NARROW))
     clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
     caption = f"A lane for each peer, over the {clock} of the run; above them a stroke for each round that was closed."
     if len(lanes) < len(story.names):
         caption += f" {len(lanes)} of {len(story.names)} peers: first of all those to whom something happened."
     if any(term.within for term in told.terms):
         caption += " The thin bars are aggregators of communities, while the communities' models are trained."
-    return Section("What happened when", pictures=[picture_of(drawing, "time line of all peers", caption)])
+    return Section("What happened when", pictures=[picture_of(drawing, "time line of all peers", caption, narrow)])
 
 
 # -- what it cost -------------------------------------------------------------------------------------------------------
@@ -296,12 +303,13 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
     ]
     if not known:
         return []
-    pictures = []
+    pictures: list[Picture] = []
+    text = ""
     if drawn:
         text = (
             "A bar for each peer." if len(story.names) <= 40 else "A dot for each peer; the stroke is in their middle."
         )
-        pictures.append(picture_of(cost_drawing(known, story.names, story.groups), "what each device spent", text))
+        pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
         kinds: dict[str, int] = {}
         for traffic in story.found.links.values():
             for kind, size in traffic.n_bytes.items():
@@ -314,7 +322,7 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
         values = [measure.values[name] for measure in known]
         table.append([name, story.groups[name], *map(_number, values)])
     fold = "the same as a table" if drawn else "a row for each peer"
-    return [Section("What it cost each device", pictures=pictures, folded_table=table, fold=fold)]
+    return [Section("What it cost each device", text, pictures, folded_table=table, fold=fold)]
 
 
 # -- everything else ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, WRONG, image_bytes, new_figure
+from p2pclust.scenario.pictures.canvas import image_bytes, new_figure
+from p2pclust.scenario.pictures.palette import INK, WRONG, series_colour
 from p2pclust.sweep.columns import columns_of
 from p2pclust.sweep.spec import PlotSpec, Sweep
 from p2pclust.sweep.table import Row
@@ -98,16 +99,29 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
         _guide(axes, plot, there)
     for axis in plot.log:
         _logarithmic(axes, axis)
+    lost = sum(any(_unseen(row[getattr(plot, axis)]) for axis in plot.log) for row in there)
     if "y" not in plot.log and there:
         axes.set_ylim(bottom=0)
     _units(axes, plot, measure)
     axes.set_title(plot.title, fontsize=11, color=INK)
-    axes.set_xlabel(_words(plot.x), fontsize=9)
+    said = f"\n({lost} of {len(there)} values are 0, for which a logarithmic axis has no place)" if lost else ""
+    axes.set_xlabel(_words(plot.x) + said, fontsize=9)
     axes.set_ylabel(_words(plot.y), fontsize=9)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3, axis="y" if by_category else "both")
     _legend(axes, plot, by_category, len(groups))
     return figure
+
+
+def _unseen(value: Any) -> bool:
+    """Whether a logarithmic axis has no place for a value; what has none is marked in another way.
+
+    Examples
+    --------
+    >>> _unseen(0), _unseen(0.5), _unseen(None)
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and value <= 0
 
 
 def _words(column: str) -> str:
@@ -118,7 +132,7 @@ def _words(column: str) -> str:
 
 def _points(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]]) -> None:
     for place, (name, rows) in enumerate(groups.items()):
-        colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[place % len(_MARKERS)]
+        colour, marker = series_colour(place), _MARKERS[place % len(_MARKERS)]
         xs = np.array([row[plot.x] for row in rows if row[plot.y] is not None], dtype=np.float64)
         ys = np.array([row[plot.y] for row in rows if row[plot.y] is not None], dtype=np.float64)
         if plot.lines and len(xs):
@@ -133,7 +147,7 @@ def _columns(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]], ca
     width = 0.7 if alone else 0.8 / max(1, len(groups))
     crosses: list[float] = []
     for place, (name, rows) in enumerate(groups.items()):
-        colour = COLOURS[place % len(COLOURS)]
+        colour = series_colour(place)
         shift = 0.0 if alone else (place - (len(groups) - 1) / 2) * width
         for column, category in enumerate(categories):
             own = [row for row in rows if row[plot.x] == category]

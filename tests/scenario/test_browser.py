@@ -118,6 +118,40 @@ def test_every_picture_is_there_and_nothing_is_asked_of_anybody(browser: Any, re
     )
 
 
+#: What is wider than the window, unless it scrolls in a box of its own.
+WIDE = """
+return [...document.querySelectorAll("body *")].filter(part => {
+  if (part.closest(".table, .broad, .either > :not(.narrow)") && !part.matches(".table, .broad")) return false;
+  if (part.closest("svg") && part.tagName !== "svg") return false;
+  const box = part.getBoundingClientRect();
+  return box.width > 0 && (box.right > window.innerWidth + 0.5 || box.left < -0.5);
+}).map(part => `${part.tagName} ${part.className.baseVal ?? part.className}`);
+"""
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, report: Path) -> None:
+    opened(browser, report)
+    metrics = {"width": 500, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        assert browser.execute_script("return window.innerWidth") == 500
+        for part in browser.find_elements("css selector", "details"):
+            browser.execute_script("arguments[0].open = true", part)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 500
+        assert browser.execute_script(WIDE) == []
+        wide, narrow = (browser.find_element("css selector", f".either > {kind}") for kind in (".wide", ".narrow"))
+        assert not wide.is_displayed()
+        assert narrow.is_displayed()
+        letters = browser.execute_script(
+            "return [...document.querySelectorAll('.narrow text')].map(text => text.getBoundingClientRect().height)"
+        )
+        assert min(letters) > 7, "letters keep a size that can be read"
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide.is_displayed()
+    assert not narrow.is_displayed()
+
+
 def test_a_moment_can_be_chosen(browser: Any, report: Path) -> None:
     opened(browser, report)
     slider = browser.find_element("css selector", "input.moment")

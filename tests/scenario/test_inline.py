@@ -7,15 +7,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, WRONG, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
 from p2pclust.scenario.pictures.inline import Drawing, inline_svg
+from p2pclust.scenario.pictures.palette import CLUSTERS, INK, WRONG
 from p2pclust.scenario.pictures.scatter import add_points
 
 
 def a_drawing() -> Drawing:
     drawing = Drawing.new(3, 2)
     axes = drawing.figure.add_subplot()
-    (line,) = axes.plot([0, 1], [0.123456, 1], color=COLOURS[2])
+    (line,) = axes.plot([0, 1], [0.123456, 1], color=CLUSTERS[2])
     drawing.mark(line, kind="curve", peer='a"b', when=[(0.0, 1.25), (2, 3)], tip="1 < 2 & so on")
     axes.text(0.5, 0.5, "0.123456", color=INK)
     axes.axhline(0.5, color=WRONG)
@@ -34,7 +35,7 @@ def test_it_is_one_element_that_says_what_it_is() -> None:
 
 def test_colours_are_the_pages_and_letters_are_letters() -> None:
     svg = a_drawing().svg("x")
-    assert "stroke:var(--c2)" in svg
+    assert "stroke:var(--k2)" in svg
     assert "stroke:var(--wrong)" in svg
     assert "stroke:var(--ink)" in svg, "axes are black in matplotlib, and must be light on a dark page"
     assert "#" not in re.sub(r"(url\(|href=\")#", "", svg), "no colour is fixed"
@@ -76,7 +77,7 @@ def test_many_dots_are_one_path() -> None:
     axes = drawing.figure.add_subplot()
     axes.set(xlim=(0, 1), ylim=(0, 1))
     drawing.mark(
-        add_points(axes, np.random.Generator(np.random.PCG64(0)).random((500, 2)), COLOURS[0], 4.0), kind="dots"
+        add_points(axes, np.random.Generator(np.random.PCG64(0)).random((500, 2)), CLUSTERS[0], 4.0), kind="dots"
     )
     svg = drawing.svg("x")
     (path,) = re.findall(r'<g class="dots"[^>]*><path d="([^"]*)"', svg)

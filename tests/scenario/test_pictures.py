@@ -14,11 +14,12 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, Rectangle
 
 from p2pclust.protocols.association import Association, Clusters
-from p2pclust.scenario.pictures.canvas import COLOURS, GOOD, WRONG, data_address, new_figure, width_in_pixels
-from p2pclust.scenario.pictures.curves import history_figure
+from p2pclust.scenario.pictures.canvas import data_address, new_figure, width_in_pixels
+from p2pclust.scenario.pictures.curves import history_figures
 from p2pclust.scenario.pictures.graph import association_figure, community_names
 from p2pclust.scenario.pictures.layout import lay_out
 from p2pclust.scenario.pictures.models import reconstruction_figure
+from p2pclust.scenario.pictures.palette import CLUSTERS, GOOD, WRONG
 from p2pclust.scenario.pictures.traffic import Cost, bytes_figure
 
 # Two communities, {0, 2, 4} and {1, 3}, and one isolated cluster.
@@ -83,7 +84,7 @@ def test_communities_may_have_the_colours_of_other_pictures() -> None:
         patches = association_figure(GRAPH, **options).axes[0].patches
         return [to_hex(patch.get_facecolor()) for patch in patches if isinstance(patch, Circle)]
 
-    first, second = COLOURS[0].lower(), COLOURS[1].lower()
+    first, second = CLUSTERS[0].lower(), CLUSTERS[1].lower()
     assert colours()[:5] == [first, second, first, second, first]
     assert colours(hues=[1, 0])[:5] == [second, first, second, first, second]
 
@@ -115,18 +116,21 @@ def test_names_go_on_after_z() -> None:
 
 def test_a_curve_has_a_panel_if_anything_of_it_is_known() -> None:
     nan = float("nan")
-    figure = history_figure(
+    figures = history_figures(
         {"accuracy": [0.7, nan, 0.9], "isolated": [9, 3, 2], "wrong": [nan, nan, nan], "communities": [nan, 4, 5]},
         wanted={"communities": 5.0},
     )
-    assert [axes.get_title() for axes in figure.axes] == [
+    assert [figure.axes[0].get_title() for figure in figures] == [
         "communities", "accuracy (mean over peers)", "isolated clusters",
     ]  # fmt: skip
-    communities, score, isolated = (axes.lines[0] for axes in figure.axes)
+    communities, score, isolated = (figure.axes[0].lines[0] for figure in figures)
     assert communities.get_xdata().tolist() == [1, 2]
     assert score.get_xdata().tolist() == [0, 2]
     assert (score.get_linestyle(), isolated.get_linestyle()) == (":", "-")
-    assert figure.axes[0].lines[1].get_ydata() == [5.0, 5.0]
+    assert figures[0].axes[0].lines[1].get_ydata() == [5.0, 5.0]
+    legends = [figure.axes[0].get_legend() for figure in figures]
+    told = [[] if legend is None else [text.get_text() for text in legend.get_texts()] for legend in legends]
+    assert told == [["dashed: classes (5)"], ["dotted: not known in between"], []], "each kind of line is explained"
 
 
 def test_the_best_reconstruction_is_outlined() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.scenario.chronicle import Chronicle
 from p2pclust.scenario.evidence import Evidence
-from p2pclust.scenario.job_pages import _without
+from p2pclust.scenario.job_pages import _without, centers_table
 from p2pclust.scenario.job_story import JobStory
 from p2pclust.scenario.load import load_scenario
 from p2pclust.scenario.page import Section
@@ -166,7 +168,7 @@ def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(
     text = page(scenario_file(), tmp_path / "out")
     assert "pip install &#x27;p2pclust[plots]&#x27;" in text
     assert "<svg" not in text
-    assert headings(text) == ["No pictures", "The job in figures", "The log, shortened"]
+    assert headings(text) == ["No pictures", "What it found", "The job in figures", "The log, shortened"]
     assert "In a real fleet nobody could draw it" in text
     assert text.count("<details open><summary>") == text.count("<details") == 2, "its tables are all that there is"
 
@@ -210,17 +212,21 @@ def test_an_earlier_page_is_replaced(scenario_file: Write, tmp_path: Path) -> No
 def test_all_parts_of_a_run_are_drawn(scenario_file: Write, tmp_path: Path) -> None:
     text = page(scenario_file(base=FUZZY), tmp_path / "out", "simulated")
     assert headings(text) == [
-        "The fleet", "What was expected", "What happened when", "How it went, round by round", "What it found",
+        "The fleet", "What was expected", "What happened when", "How it went, round by round",
+        "Who aggregated, and why it ended", "What it found",
         "Whose rows, and how sure", "Compared with pooling all rows", "The job in figures", "What it cost each device",
         "The log, shortened",
     ]  # fmt: skip
     labels = re.findall(r'<svg class="drawing" role="img" aria-label="([^"]*)"', text)
     assert labels == [
-        "the overlay with roles and failures", "time line of all peers", "how far the centers moved", "objective",
-        "who contributed to each round", "rows in a plane, by cluster, class and peer", "the centers",
-        "what each peer holds",
+        "the overlay with roles and failures",
+        "time line of all peers", "time line of all peers", "how far the centers moved", "objective",
+        "who contributed to each round", "who contributed to each round", "rows in a plane: clusters found",
+        "rows in a plane: true classes", "rows in a plane: whose rows they are", "the centers",
+        "what each peer holds", "what each peer holds",
         "cluster against true class", "how sure rows are of their cluster", "the fleet&#x27;s centers against pooled ones",
-        "what each device spent", "bytes by kind of message",
+        "largest difference for each feature", "bytes sent by peer", "bytes received by peer", "messages sent by peer",
+        "bytes by kind of message",
     ]  # fmt: skip
     assert "the way the centers took" in text
     assert len(text) < 600_000
@@ -252,7 +258,7 @@ def test_every_protocol_has_a_page(
     overrides = [f"jobs.0.protocol={protocol}", *(f"jobs.0.{key}={value}" for key, value in more.items())]
     carry_out(load_scenario(path, overrides), "in-process", out=tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "rows in a plane, by cluster, class and peer" in text
+    assert "rows in a plane: clusters found" in text
     assert ("This protocol promises no equality" in text) == (protocol != "llf-cm")
 
 
@@ -301,3 +307,46 @@ def test_pooled_centers_are_kept_in_the_fleets_order() -> None:
     assert evidence.pooled is not None
     assert evidence.pooled.tolist() == [[1.0], [9.0]]
     evidence.compare(np.array([[0.0], [np.nan]]), np.array([[9.0], [1.0]]), np.ones(1))
+
+
+# -- tables -------------------------------------------------------------------------------------------------------------
+
+
+def rows_below(text: str, heading: str) -> list[list[str]]:
+    """The cells of the first table of a section."""
+    section = text[text.index(f"<h2>{heading}</h2>") :]
+    table = section[: section.index("</table>")]
+    return [re.findall(r"<t[hd]>([^<]*)</t[hd]>", row) for row in table[table.index("<table>") :].split("<tr>")[1:]]
+
+
+def test_the_centers_of_the_page_are_those_of_the_file(scenario_file: Write, tmp_path: Path) -> None:
+    text = page(scenario_file(), tmp_path / "out")
+    features, *centers = csv.reader((tmp_path / "out" / "centers.csv").read_text(encoding="utf-8").splitlines())
+    heading, *lines = rows_below(text, "What it found")
+    assert heading[1:] == ["0", "1", "2"]
+    assert [line[0] for line in lines] == features
+    wanted = [[float(f"{float(value):.6g}") for value in column] for column in zip(*centers, strict=True)]
+    assert [[float(cell) for cell in line[1:]] for line in lines] == wanted
+
+
+def test_of_many_features_the_first_ones_have_a_line() -> None:
+    share = SimpleNamespace(feature_names=tuple(f"f{number}" for number in range(130)))
+    found = SimpleNamespace(
+        entry={"centers": np.ones((2, 130)).tolist()}, shares={"a": share}, job=SimpleNamespace(by_columns=False)
+    )
+    table = centers_table(found)  # type: ignore[arg-type] # nothing else is looked at
+    assert len(table) == 102
+    assert table[-1] == ["and 30 more features, in centers.csv", "", ""]
+    assert table[100] == ["f99", "1", "1"]
+
+
+def test_a_term_that_failed_is_explained(scenario_file: Write, tmp_path: Path) -> None:
+    killed = '[[faults]]\nat = { round = 3 }\ndo = "kill"\nwho = "aggregator"\n'
+    text = page(scenario_file(killed), tmp_path / "out", "simulated")
+    heading, first, second = rows_below(text, "Who aggregated, and why it ended")
+    assert heading == ["term", "aggregator", "from (s)", "to (s)", "rounds closed", "why it ended"]
+    assert first[5] == f"{first[1]} was killed while opening round 3"
+    assert second[5] == "the job was finished: a majority held the final state"
+    assert "why it ended" not in page(scenario_file(), tmp_path / "calm", "simulated"), (
+        "one term, from beginning to end"
+    )

@@ -13,14 +13,16 @@ import pytest
 from p2pclust.scenario.chronicle import Chronicle
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import CLASSES, CLUSTERS
 from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
-from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawing
+from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.scenario.pictures.shares import (
     agreement_drawing,
     centers_drawing,
     certainty_drawing,
     confusion_drawing,
+    differences_drawing,
     holdings_drawing,
     matched,
 )
@@ -145,6 +147,12 @@ def test_movement_and_objective() -> None:
     assert axes.lines[0].get_xdata().tolist() == [2, 4]
     assert axes.get_yscale() == "log"
     assert {text.get_text() for text in axes.texts} == {"ends below 0.2", "term 2"}
+    assert axes.get_legend() is None
+    still = movement_drawing([2, 3, 4], [1.0, 0.5, 0.0], 0.2)
+    assert still.figure.axes[0].lines[1].get_xdata().tolist() == [4], "a logarithmic axis has no 0"
+    (said,) = still.figure.axes[0].get_legend().get_texts()
+    assert said.get_text() == "moved by 0, for which this axis has no place"
+    assert "moved by 0 in round 4" in tips(still)
     assert movement_drawing([1, 2], [0.0, 0.0], 0.0).figure.axes[0].get_yscale() == "linear"
     assert objective_drawing([0, 1], [5.0, 4.0], "objective").figure.axes[0].lines[0].get_ydata().tolist() == [5.0, 4.0]
 
@@ -163,16 +171,16 @@ def test_attendance() -> None:
 def test_cost_of_each_device() -> None:
     sent = Measure("bytes sent", "B", {"g": 2_500_000.0, "m-1": 1000.0, "m-2": None})
     energy = Measure("energy", "J", {"g": 0.002, "m-1": 0.001, "m-2": 0.0})
-    drawing = cost_drawing([sent, energy], list(GROUPS), GROUPS)
-    assert [axes.get_title("left") for axes in drawing.figure.axes] == ["bytes sent (MB)", "energy (mJ)"]
-    assert "lost with the peer" in {text.get_text() for text in drawing.figure.axes[0].texts}
-    assert "g: 2.5 MB" in tips(drawing)
+    one, other = (cost_drawing(measure, list(GROUPS), GROUPS) for measure in (sent, energy))
+    assert [drawing.figure.axes[0].get_title("left") for drawing in (one, other)] == ["bytes sent (MB)", "energy (mJ)"]
+    assert "lost with the peer" in {text.get_text() for text in one.figure.axes[0].texts}
+    assert "g: 2.5 MB" in tips(one)
 
 
 def test_of_many_devices_each_is_a_dot() -> None:
     names = [f"m{number}" for number in range(100)]
     groups = {name: "even" if number % 2 else "odd" for number, name in enumerate(names)}
-    drawing = cost_drawing([Measure("messages", "", {name: float(n) for n, name in enumerate(names)})], names, groups)
+    drawing = cost_drawing(Measure("messages", "", {name: float(n) for n, name in enumerate(names)}), names, groups)
     assert {"odd: 50 peers", "half of odd spent less than 49"} <= {tip.strip() for tip in tips(drawing)}
 
 
@@ -215,18 +223,20 @@ def test_a_constant_column_is_no_axis() -> None:
 def test_rows_in_a_plane() -> None:
     places = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
     panels = [
-        Colouring("found", np.array([0, 1, -1]), ["0", "1"], [1, 0], places[:2], np.stack([places[:2], places[1:]])),
-        Colouring("true", np.array([0, 0, 1]), ["cat", "dog"]),
+        Colouring(
+            "found", np.array([0, 1, -1]), ["0", "1"], CLUSTERS[1::-1], places[:2], np.stack([places[:2], places[1:]])
+        ),
+        Colouring("true", np.array([0, 0, 1]), ["cat", "dog"], CLASSES),
     ]
-    drawing = scatter_drawing(places, panels, ("u", "v"))
-    assert tips(drawing) == [
+    drawings = scatter_drawings(places, panels, ("u", "v"))
+    assert [tip for drawing in drawings for tip in tips(drawing)] == [
         "none: 1 of the rows drawn", "0: 1 of the rows drawn", "1: 1 of the rows drawn", "center 0", "center 1",
         "cat: 2 of the rows drawn", "dog: 1 of the rows drawn",
     ]  # fmt: skip
 
 
 def test_what_each_peer_holds() -> None:
-    drawing = holdings_drawing({"classes": (np.array([[3, 1], [0, 2]]), ["x", "y"], [0, 1])}, ["a", "b"])
+    drawing = holdings_drawing("classes", np.array([[3, 1], [0, 2]]), ["x", "y"], CLASSES[:2], ["a", "b"])
     assert tips(drawing) == ["a: 3 rows of x", "a: 1 rows of y", "b: 2 rows of y"]
 
 
@@ -259,10 +269,9 @@ def test_certainty_is_told_for_each_cluster() -> None:
 
 def test_agreement_with_the_pooled_centers() -> None:
     wanted = np.array([[0.0, 1.0, 0.5], [0.25, 0.5, 0.5]])
-    drawing = agreement_drawing(wanted + 1e-15, wanted, ["u", "v", "w"], [0, 1], promised=True)
-    assert len(drawing.figure.axes) == 2
-    assert any(tip.startswith("the largest: 1") and "e-15" in tip for tip in tips(drawing))
-    assert len(agreement_drawing(wanted, wanted, ["u", "v", "w"], [0, 1], promised=False).figure.axes) == 1
+    drawing = differences_drawing(np.full((2, 3), 1e-15), ["u", "v", "w"])
+    assert tips(drawing) == ["the largest: 1e-15 of the feature&#x27;s range"]
+    assert tips(agreement_drawing(wanted, wanted, [0, 1])) == ["center 0: 3 coordinates", "center 1: 3 coordinates"]
 
 
 def test_centers_as_pictures_or_lines() -> None:

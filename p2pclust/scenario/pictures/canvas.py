@@ -1,4 +1,4 @@
-"""What all pictures share: colours, figures, and how a figure becomes bytes that a page can hold."""
+"""What all pictures share: figures, and how a figure becomes bytes that a page can hold."""
 
 from __future__ import annotations
 
@@ -11,30 +11,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "ALONE",
-    "COLOURS",
-    "GOOD",
-    "INK",
     "INSTALL",
-    "LINK",
-    "WRONG",
     "can_draw",
     "data_address",
     "image_bytes",
     "new_figure",
     "width_in_pixels",
 ]
-
-# Of communities and curves. No red, which is for what is wrong, no grey, which is for what is alone.
-COLOURS: Final = (
-    "#4e79a7", "#f1a340", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#8cd17d", "#499894", "#d7b5d8",
-    "#a0cbe8", "#b6992d", "#5b5ea6", "#c7a76c", "#2f6b4f",
-)  # fmt: skip
-WRONG: Final = "#d62728"
-ALONE: Final = "#bdbdbd"
-GOOD: Final = "#2ca02c"
-LINK: Final = "#777777"
-INK: Final = "#333333"
 
 #: What a page without pictures has.
 INSTALL: Final = "no pictures, for matplotlib is not installed: pip install 'p2pclust[plots]'"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK
 from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.roles import class_colours
+from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,33 +38,32 @@ class Measure:
     values: Mapping[str, float | None]
 
 
-def cost_drawing(measures: Sequence[Measure], names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
-    """Draw what each device spent: a bar for each peer and measure, or where there are many peers a dot for each.
+def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
+    """Draw what each device spent: a bar for each peer, or where there are many peers a dot for each.
 
     Parameters
     ----------
-    measures : sequence of Measure
+    measure : Measure
     names : sequence of str
         Of all peers.
     groups : mapping of str to str
-        Each peer's device class.
+        The device class of every peer of the run.
     """
-    rows = len(names) if len(names) <= _LANES else len(class_colours(groups))
-    drawing = Drawing.new(11, (0.26 if len(names) <= _LANES else 0.9) * rows + 0.85)
-    for place, measure in enumerate(measures, start=1):
-        axes = drawing.figure.add_subplot(1, len(measures), place)
-        draw = _bars if len(names) <= _LANES else _dots
-        scale, unit = _scale(measure)
-        draw(drawing, axes, measure, names, groups, scale, unit)
-        axes.set_title(f"{measure.title}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
-        axes.set_xlim(left=0)
-        axes.tick_params(axis="x", labelsize=8)
-        axes.tick_params(axis="y", length=0, labelsize=9, labelleft=place == 1)
-        axes.locator_params(axis="x", nbins=5)
-        axes.grid(axis="x", color=LINK, alpha=0.25)
-        axes.set_axisbelow(True)
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
+    rows = len(names) if len(names) <= _LANES else len(device_colours(groups))
+    drawing = Drawing.new(3.55, (0.26 if len(names) <= _LANES else 0.9) * rows + 0.85)
+    axes = drawing.figure.add_subplot()
+    draw = _bars if len(names) <= _LANES else _dots
+    scale, unit = _scale(measure)
+    draw(drawing, axes, measure, names, groups, scale, unit)
+    axes.set_title(f"{measure.title}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="y", length=0, labelsize=9)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(axis="x", color=LINK, alpha=0.25)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
     return drawing
 
 
@@ -77,7 +75,7 @@ def _scale(measure: Measure) -> tuple[float, str]:
 def _bars(
     drawing: Drawing, axes: Axes, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
 ) -> None:  # fmt: skip
-    colours = class_colours(groups)
+    colours = peer_colours(groups)
     for lane, name in enumerate(names):
         value = measure.values.get(name)
         if value is None:
@@ -91,7 +89,7 @@ def _bars(
                 color=ALONE,
             )
             continue
-        (bar,) = axes.barh([lane], [value / scale], 0.72, color=colours[groups[name]])
+        (bar,) = axes.barh([lane], [value / scale], 0.72, color=colours[name])
         drawing.mark(bar, kind="peer", peer=name, tip=f"{name}: {value / scale:.4g} {unit}".strip())
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
@@ -102,7 +100,7 @@ def _dots(
 ) -> None:  # fmt: skip
     """A cloud of dots for each class, as high as there are peers of about this cost."""
     rng = np.random.Generator(np.random.PCG64(0))  # of where a dot stands in its cloud, which says nothing
-    colours = class_colours(groups)
+    colours = device_colours(groups)
     for lane, (group, colour) in enumerate(colours.items()):
         own = [name for name in names if groups[name] == group]
         values = [value / scale for name in own if (value := measure.values.get(name)) is not None]
@@ -131,23 +129,29 @@ def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
     kept = [(kind, size) for kind, size in ordered[:9] if size / total >= 0.005]
     rest = total - sum(size for _, size in kept)
     shown = [*kept, *([("all others", rest)] if rest else [])]
-    drawing = Drawing.new(11, 1.15)
+    drawing = Drawing.new(6.5, 1.5)
     axes = drawing.figure.add_subplot()
     left = 0.0
     for number, (kind, size) in enumerate(shown):
         share = size / total
-        colour = ALONE if kind == "all others" else COLOURS[number]
+        colour = ALONE if kind == "all others" else SHADES[number]
         (bar,) = axes.barh(
             [0],
             [share],
             0.8,
             left=[left],
             color=colour,
+            edgecolor=PAPER,
+            linewidth=0.8,
             label=f"{kind} {share:.0%}" if share >= 0.005 else f"{kind} below 1%",
         )
         drawing.mark(bar, tip=f"{kind}: {size / 1000:.4g} kB, {share:.1%}")
+        if share > 0.018 * len(f"{kind} {share:.0%}"):
+            axes.text(
+                left + share / 2, 0, f"{kind} {share:.0%}", ha="center", va="center", fontsize=9, color=ink_on(colour)
+            )
         left += share
     axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
     axes.axis("off")
-    drawing.figure.legend(loc="outside lower center", ncols=5, fontsize=9, frameon=False)
+    drawing.figure.legend(loc="outside lower center", ncols=4, fontsize=9, frameon=False)
     return drawing

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.palette import CURVE, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PANELS", "history_figure"]
+__all__ = ["PANELS", "history_figures"]
 
 Floats = NDArray[np.float64]
 
@@ -29,10 +30,10 @@ PANELS: Final[Mapping[str, str]] = {
 }
 
 
-def history_figure(
+def history_figures(
     curves: Mapping[str, Sequence[float]], *, step: str = "iteration", wanted: Mapping[str, float] | None = None
-) -> Figure:
-    """Draw the paper's five curves (Figure 8), as far as they are known.
+) -> list[Figure]:
+    """Draw the paper's five curves (Figure 8), as far as they are known: a figure for each.
 
     Parameters
     ----------
@@ -45,24 +46,31 @@ def history_figure(
         What would be right, as a dashed line: for example as many communities as there are classes.
     """
     shown = [name for name in PANELS if name in curves and np.isfinite(np.array(curves[name], float)).any()]
-    figure = new_figure(2.9 * max(1, len(shown)), 2.9)
-    for place, name in enumerate(shown, start=1):
-        axes = figure.add_subplot(1, len(shown), place)
+    figures = []
+    for name in shown:
+        figures.append(new_figure(3.4, 3.0))
+        axes = figures[-1].add_subplot()
         values = np.array(curves[name], dtype=np.float64)
         steps = np.arange(len(values))
         there = np.isfinite(values)
-        # Dotted where nobody knows what was between.
         gaps = not there[int(np.argmax(there)) :].all()
-        axes.plot(steps[there], values[there], ":" if gaps else "-", marker="o", markersize=4, color=COLOURS[0])
+        axes.plot(
+            steps[there], values[there], ":" if gaps else "-", marker="o", markersize=4, color=CURVE,
+            label="dotted: not known in between" if gaps else "_",
+        )  # fmt: skip
         if wanted and name in wanted:
-            axes.axhline(wanted[name], color=INK, linestyle="--", linewidth=1)
+            axes.axhline(
+                wanted[name], color=INK, linestyle="--", linewidth=1, label=f"dashed: classes ({wanted[name]:g})"
+            )
+        if gaps or (wanted and name in wanted):
+            axes.legend(fontsize=8, frameon=False, loc="best")
         _scale(axes, name, values[there], (wanted or {}).get(name))
         axes.set_title(PANELS[name], fontsize=10)
         axes.set_xlabel(f"{step} (0: the start)" if there[0] else step, fontsize=9)
         axes.set_xlim(-0.3, len(values) - 0.7)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.3)
-    return figure
+    return figures
 
 
 def _scale(axes: Axes, name: str, values: Floats, wanted: float | None) -> None:

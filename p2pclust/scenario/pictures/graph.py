@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
 from p2pclust.scenario.pictures.layout import Layout, lay_out
+from p2pclust.scenario.pictures.palette import INK, LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,12 +146,12 @@ def _draw_nodes(
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None
         stranger = kind is not None and known[node] is not None and known[node] != kind
-        colour = ALONE if group < 0 else COLOURS[hues[group] % len(COLOURS)]
+        colour = cluster_colour(-1 if group < 0 else hues[group])
         edge, width = (WRONG, 2.2) if stranger else ("white", 0.8)
         x, y = layout.places[node]
         axes.add_patch(Circle((x, y), layout.node, facecolor=colour, edgecolor=edge, linewidth=width, zorder=3))
         text = str(peer) if peers is None else peers[peer]
-        axes.text(x, y, text, ha="center", va="center", fontsize=font, color="#111111", zorder=4)
+        axes.text(x, y, text, ha="center", va="center", fontsize=font, color=ink_on(colour), zorder=4)
 
 
 def _legend(figure: Figure, known: Sequence[Any]) -> None:
@@ -162,7 +163,7 @@ def _legend(figure: Figure, known: Sequence[Any]) -> None:
     marks = [
         dot("white", "#555555", "a cluster of one peer; the number is the peer"),
         Line2D([], [], color=LINK, linewidth=1.2, label="associated: same colour, one community"),
-        dot(ALONE, "white", "isolated: associated with none"),
+        dot(cluster_colour(-1), "white", "isolated: associated with none"),
     ]
     if any(kind is not None for kind in known):
         marks.append(Line2D([], [], color=WRONG, linewidth=1.2, label="wrong: most rows are of different classes"))

@@ -15,22 +15,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.palette import VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAPER", "VARIABLES", "Drawing", "inline_svg"]
-
-#: What the page itself is; edges of this colour keep shapes apart.
-PAPER: Final = "#fefefe"
-
-#: By a colour of `canvas`, the page's variable that stands for it.
-VARIABLES: Final = {
-    INK: "ink", "#000000": "ink", "#ffffff": "paper", PAPER: "paper", LINK: "link", ALONE: "alone",
-    WRONG: "wrong", GOOD: "good",
-    **{colour: f"c{number}" for number, colour in enumerate(COLOURS)},
-}  # fmt: skip
+__all__ = ["Drawing", "inline_svg"]
 
 _MARK: Final = "mark-"
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, LINK, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.palette import ALONE, CURVE, GOOD, LINK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +84,7 @@ def _draw_row(
         )  # fmt: skip
         return
     along = x + _CELL * (np.arange(row.size) + 0.5) / row.size
-    for values, colour, width in ((original, ALONE, 1.8), (row, COLOURS[0], 1.0)):
+    for values, colour, width in ((original, ALONE, 1.8), (row, CURVE, 1.0)):
         if values is not None:
             height = (np.clip(values, *limits) - limits[0]) / (limits[1] - limits[0])
             axes.plot(along, y + _CELL * (1 - height), color=colour, linewidth=width)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import COLOURS, INK, LINK, WRONG, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.palette import CURVE, INK, LINK, WRONG
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 from p2pclust.topology.measures import cut_vertices
@@ -21,7 +22,7 @@ __all__ = ["overlay_figure"]
 
 Floats = NDArray[np.float64]
 
-_PEER = COLOURS[0]
+_PEER = CURVE  # not the colour of any peer: this picture shows places, not who is there
 _NAMED = 40  # more peers than this have no room for names
 _MANY = 2000  # links, from which on they fade
 _PAGE = 9.0  # inches, the longer side

@@ -10,39 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
-from p2pclust.scenario.pictures.canvas import COLOURS, GOOD, INK, LINK, WRONG
-from p2pclust.scenario.pictures.inline import PAPER, Drawing
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import (
+    CROWN,
+    GOOD,
+    INK,
+    LINK,
+    PAPER,
+    WRONG,
+    device_colours,
+    own_colours,
+    peer_colours,
+)
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["class_colours", "roles_drawing"]
+__all__ = ["roles_drawing"]
 
 Floats = NDArray[np.float64]
 
 _NAMED: Final = 40  # more peers than this have no room for names
 _POINTED: Final = 120  # more peers than this, or five times as many links, cannot be pointed at
-_CROWN: Final = "#f1a340"
-
-
-def class_colours(groups: Mapping[str, str]) -> dict[str, str]:
-    """Return a colour for each device class, in the order in which they come.
-
-    Parameters
-    ----------
-    groups : mapping of str to str
-        Each peer's class.
-
-    Examples
-    --------
-    >>> list(class_colours({"m-1": "m", "g": "g", "m-2": "m"}))
-    ['m', 'g']
-    """
-    # The second colour is the aggregator's.
-    colours = [colour for colour in COLOURS if colour != _CROWN]
-    return {group: colours[number % len(colours)] for number, group in enumerate(dict.fromkeys(groups.values()))}
+_SHAPES: Final = "oshpv^"  # of device classes, where colours are the peers' own
 
 
 def roles_drawing(
@@ -60,7 +52,8 @@ def roles_drawing(
     overlay : Overlay
         At the start.
     groups : mapping of str to str
-        Each peer's device class, by which it is coloured.
+        The device class of every peer of the run. Peers are coloured one by one, and have the shape of their class; where
+        there are more peers than colours they are coloured by class.
     told : Chronicle
         Whoever aggregated has a ring with its terms, whoever failed a cross, or a wedge if it came back. Links that
         come and go are the fainter the shorter they were there.
@@ -158,15 +151,16 @@ def _draw_peers(
     drawing: Drawing, axes: Axes, names: Sequence[str], place_of: Mapping[str, Floats], groups: Mapping[str, str],
     told: Chronicle, size: float, tips: Mapping[str, str],
 ) -> None:  # fmt: skip
-    colours = class_colours(groups)
+    colours, shapes = peer_colours(groups), _shapes(groups)
     terms_of = {name: [term for term in told.terms if term.peer == name and not term.within] for name in names}
     for name, terms in terms_of.items():
         x, y = place_of[name]
         if terms:
-            ring = axes.scatter([x], [y], s=size * 1.9, color=_CROWN, linewidths=0, zorder=2)
+            ring = axes.scatter([x], [y], s=size * 1.9, color=CROWN, linewidths=0, zorder=2)
             drawing.mark(ring, when=[(term.start, term.end) for term in terms])
         dot = axes.scatter(
-            [x], [y], s=size, color=colours[groups[name]], edgecolors=PAPER, linewidths=1.0, zorder=3
+            [x], [y], s=size, color=colours[name], marker=shapes[groups[name]], edgecolors=PAPER, linewidths=1.0,
+            zorder=3,
         )  # fmt: skip
         if len(names) <= _POINTED:
             drawing.mark(dot, kind="peer", peer=name, tip=tips.get(name, name))
@@ -188,6 +182,12 @@ def _draw_peers(
                 drawing.mark(asleep, when=away)
     if len(names) <= _NAMED:
         _write_names(drawing, axes, place_of, terms_of, size)
+
+
+def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
+    """Return the shape of each device class."""
+    own = own_colours(groups)
+    return {group: _SHAPES[n % len(_SHAPES)] if own else "o" for n, group in enumerate(device_colours(groups))}
 
 
 def _write_names(
@@ -229,9 +229,14 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
         return Line2D([], [], linestyle="", **{"marker": "o", "markersize": 9, "markeredgecolor": PAPER, **how})
 
     members = [group for name, group in groups.items() if name not in told.strangers]
+    own, shapes = own_colours(groups), _shapes(groups)
     marks = [
-        dot(color=colour, label=f"{group} ({members.count(group)})")
-        for group, colour in class_colours(groups).items()
+        dot(
+            color=LINK if own else colour,
+            marker=shapes[group],
+            label=f"{group} ({members.count(group)})",
+        )
+        for group, colour in device_colours(groups).items()
         if group in members
     ]
     if told.strangers:
@@ -239,7 +244,7 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
             dot(color=PAPER, marker="D", markeredgecolor=INK, label=f"stranger, kept out ({len(told.strangers)})")
         )
     if any(not term.within for term in told.terms):
-        marks.append(dot(color=PAPER, markeredgecolor=_CROWN, markeredgewidth=3, label="aggregated"))
+        marks.append(dot(color=PAPER, markeredgecolor=CROWN, markeredgewidth=3, label="aggregated"))
     away = [span for spans in told.away.values() for span in spans]
     failed = [span for span in away if not span.what.startswith(ASLEEP)]
     if any(span.end >= told.end for span in failed):

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.protocols.reasons import LEFT_OUT
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG
 from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.roles import class_colours
+from p2pclust.scenario.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,12 +40,17 @@ def movement_drawing(
     """
     drawing = Drawing.new(_WIDTH, 2.9)
     axes = drawing.figure.add_subplot()
-    known = [(number, shift) for number, shift in zip(rounds, moved, strict=True) if shift is not None and shift > 0]
+    told = list(zip(rounds, moved, strict=True))
+    known = [(number, shift) for number, shift in told if shift is not None and shift > 0]
+    still = [number for number, shift in told if shift == 0]
     xs, ys = [number for number, _ in known], [shift for _, shift in known]
-    (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=COLOURS[0])
+    (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
     if ys:
         axes.set_yscale("log")
+        _mark_zeros(drawing, axes, still)
+    elif still:
+        axes.plot(still, [0.0] * len(still), "o", markersize=4, color=CURVE)
     if tol > 0:
         axes.axhline(tol, color=INK, linestyle="--", linewidth=1)
         axes.annotate(f"ends below {tol:g}", (0.0, tol), (4, 3), xycoords=("axes fraction", "data"),
@@ -56,12 +60,23 @@ def movement_drawing(
     return drawing
 
 
+def _mark_zeros(drawing: Drawing, axes: Axes, rounds: Sequence[int]) -> None:
+    """Mark at the lower edge what a logarithmic axis has no place for, and say so."""
+    if rounds:
+        (marks,) = axes.plot(
+            rounds, [0.02] * len(rounds), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
+            label="moved by 0, for which this axis has no place",
+        )  # fmt: skip
+        drawing.mark(marks, tip=f"moved by 0 in round {', '.join(map(str, rounds[:20]))}")
+        axes.legend(fontsize=8, frameon=False, loc="upper right")
+
+
 def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str) -> Drawing:
     """Draw what the centers of each round were worth; `name` says what the value is."""
     drawing = Drawing.new(_WIDTH, 2.9)
     axes = drawing.figure.add_subplot()
     (line,) = axes.plot(
-        rounds, values, "-", marker="o" if len(rounds) <= _MARKED else "", markersize=4, color=COLOURS[2]
+        rounds, values, "-", marker="o" if len(rounds) <= _MARKED else "", markersize=4, color=CURVE
     )  # fmt: skip
     drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
     _dress(axes, name)
@@ -70,7 +85,7 @@ def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str)
 
 def attendance_drawing(
     contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
-    groups: Mapping[str, str], stages: Sequence[str],
+    groups: Mapping[str, str], stages: Sequence[str], *, width: float = 11.0,
 ) -> Drawing:  # fmt: skip
     """Draw who contributed to each round: a lane for each peer.
 
@@ -83,16 +98,18 @@ def attendance_drawing(
     names : sequence of str
         Whose lanes are drawn.
     groups : mapping of str to str
-        Each peer's device class.
+        The device class of every peer of the run.
     stages : sequence of str
         The protocol of each round.
+    width : float
+        In inches.
     """
-    drawing = Drawing.new(11, 0.24 * len(names) + 1.15)
+    drawing = Drawing.new(width, 0.24 * len(names) + 1.45)
     axes = drawing.figure.add_subplot()
-    colours = class_colours(groups)
+    colours = peer_colours(groups)
     for lane, name in enumerate(names):
         there = [name in dict.fromkeys(of_round) for of_round in contributors]
-        bar = axes.broken_barh(_runs(there), (lane - 0.36, 0.72), facecolors=colours[groups[name]], linewidth=0)
+        bar = axes.broken_barh(_runs(there), (lane - 0.36, 0.72), facecolors=colours[name], linewidth=0)
         drawing.mark(bar, kind="peer", peer=name, tip=f"{name} contributed to {sum(there)} of {len(there)} rounds")
         reasons = dict.fromkeys(of_round[name] for of_round in abstained if name in of_round)
         for reason in reasons:
@@ -100,21 +117,37 @@ def attendance_drawing(
             colour = WRONG if reason.startswith(LEFT_OUT) else ALONE
             gap = axes.broken_barh(_runs(because), (lane - 0.12, 0.24), facecolors=colour, linewidth=0)
             drawing.mark(gap, peer=name, tip=f"{name}, {sum(because)} rounds: {reason}")
-    _name_stages(axes, stages)
+    _name_stages(axes, stages, width)
     axes.set(xlim=(-0.5, len(contributors) - 0.5), ylim=(len(names) - 0.5, -0.6))
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.tick_params(axis="y", length=0)
     _dress(axes, "", grid=False)
+    _attendance_legend(drawing, stages, [why for of_round in abstained for why in of_round.values()])
     return drawing
 
 
-def _name_stages(axes: Axes, stages: Sequence[str]) -> None:
+def _attendance_legend(drawing: Drawing, stages: Sequence[str], reasons: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    marks: list[Line2D | Patch] = [Patch(facecolor=LINK, label="contributed, in the peer's colour")]
+    if any(not reason.startswith(LEFT_OUT) for reason in reasons):
+        marks.append(Patch(facecolor=ALONE, label="thin: abstained"))
+    if any(reason.startswith(LEFT_OUT) for reason in reasons):
+        marks.append(Patch(facecolor=WRONG, label="thin: left out"))
+    if len(dict.fromkeys(stages)) > 1:
+        marks.append(Line2D([], [], color=LINK, linewidth=0.8, linestyle=(0, (2, 2)), label="another stage begins"))
+    columns = 2 if drawing.width < 700 else 4
+    drawing.figure.legend(handles=marks, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+
+
+def _name_stages(axes: Axes, stages: Sequence[str], width: float) -> None:
     """Write each stage above its first round; where two are too close the later one: the last was asked for."""
     changes = [number for number, stage in enumerate(stages) if number == 0 or stage != stages[number - 1]]
     nearest = math.inf
     for number in reversed(changes):
         axes.axvline(number - 0.5, color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))
-        if nearest - number > 0.011 * len(stages) * (len(stages[number]) + 1):
+        if nearest - number > 0.12 / width * len(stages) * (len(stages[number]) + 1):
             axes.text(number - 0.45, -0.62, stages[number], fontsize=8, color=INK, va="bottom")
             nearest = number
 
@@ -143,7 +176,7 @@ def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
 
 def _mark_terms(axes: Axes, terms: Sequence[tuple[int, str]]) -> None:
     for number, told in terms[:8]:
-        axes.axvline(number - 0.5, color=COLOURS[1], linewidth=1.2)
+        axes.axvline(number - 0.5, color=CROWN, linewidth=1.2)
         axes.annotate(told, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
                       va="center", rotation=90, fontsize=8, color=INK)  # fmt: skip
 

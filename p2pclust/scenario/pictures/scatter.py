@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK
-from p2pclust.scenario.pictures.inline import PAPER, Drawing
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Colouring", "Plane", "add_points", "plane_of", "scatter_drawing"]
+__all__ = ["Colouring", "Plane", "add_points", "plane_of", "scatter_drawings"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -100,8 +100,8 @@ class Colouring:
     kinds : int array, shape (n,)
         Of each row, a place in `names`; negative for none.
     names : sequence of str
-    hues : sequence of int, optional
-        For each name the number of its colour; by default its own place.
+    colours : sequence of str, optional
+        Of each name; by default those of clusters, in order.
     centers : float64 array, shape (C, 2), optional
         Drawn over the dots, in the colours of the names.
     trails : float64 array, shape (steps, C, 2), optional
@@ -113,20 +113,18 @@ class Colouring:
     title: str
     kinds: Ints
     names: Sequence[str]
-    hues: Sequence[int] | None = None
+    colours: Sequence[str] = CLUSTERS
     centers: Floats | None = None
     trails: Floats | None = None
     wanted: Floats | None = None
 
     def colour(self, kind: int) -> str:
         """Return the colour of a kind."""
-        if kind < 0:
-            return ALONE
-        return COLOURS[(kind if self.hues is None else self.hues[kind]) % len(COLOURS)]
+        return ALONE if kind < 0 else self.colours[kind % len(self.colours)]
 
 
-def scatter_drawing(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> Drawing:
-    """Draw the same rows side by side, each time in other colours.
+def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> list[Drawing]:
+    """Draw the same rows in the same place several times, each time in other colours.
 
     Parameters
     ----------
@@ -135,7 +133,6 @@ def scatter_drawing(places: Floats, panels: Sequence[Colouring], titles: tuple[s
     titles : (str, str)
         Of the axes.
     """
-    drawing = Drawing.new(3.7 * len(panels) if len(panels) > 1 else 6.5, 4.4 if len(panels) > 1 else 5.2)
     every = [
         places,
         *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails, p.wanted) if part is not None),
@@ -145,17 +142,22 @@ def scatter_drawing(places: Floats, panels: Sequence[Colouring], titles: tuple[s
     margin = 0.04 * np.where(high > low, high - low, 1.0)
     # Small dots where they are many.
     size = float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0))
-    for place, panel in enumerate(panels, start=1):
-        axes = drawing.figure.add_subplot(1, len(panels), place)
+    drawings = []
+    for panel in panels:
+        # All panels equally high: what is below an axis has its own room.
+        below = 0.0 if panel.centers is not None else 0.1 + 0.2 * _lines_of_names(panel)
+        drawing = Drawing.new(3.55 if len(panels) > 1 else 5.4, 3.9 + below)
+        drawings.append(drawing)
+        axes = drawing.figure.add_subplot()
         axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
         axes.set_title(panel.title, fontsize=10, color=INK, loc="left")
         axes.set_xlabel(titles[0], fontsize=8, color=INK)
-        axes.set_ylabel(titles[1] if place == 1 else "", fontsize=8, color=INK)
+        axes.set_ylabel(titles[1], fontsize=8, color=INK)
         axes.tick_params(labelsize=7)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         _draw_panel(drawing, axes, places, panel, size)
-    return drawing
+    return drawings
 
 
 def _draw_panel(drawing: Drawing, axes: Axes, places: Floats, panel: Colouring, size: float) -> None:
@@ -182,8 +184,9 @@ def _draw_centers(drawing: Drawing, axes: Axes, panel: Colouring) -> None:
         (dot,) = axes.plot([x], [y], "o", color=panel.colour(number), markeredgecolor=PAPER, markersize=13, zorder=6)
         drawing.mark(dot, tip=f"center {panel.names[number]}")
         axes.text(
-            x, y, panel.names[number], ha="center", va="center", fontsize=8, color="#111111", zorder=7, clip_on=True
-        )
+            x, y, panel.names[number], ha="center", va="center", fontsize=8, color=ink_on(panel.colour(number)), zorder=7,
+            clip_on=True,
+        )  # fmt: skip
 
 
 def _name_kinds(axes: Axes, panel: Colouring) -> None:
@@ -202,11 +205,19 @@ def _name_kinds(axes: Axes, panel: Colouring) -> None:
         )
         for kind in shown
     ]
-    longest = max((len(panel.names[kind][:14]) for kind in shown), default=1)
     axes.legend(
-        handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=max(1, min(len(marks), 34 // (longest + 3))),
-        fontsize=8, frameon=False, handletextpad=0.1, columnspacing=0.8,
+        handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns_of_names(panel), fontsize=8,
+        frameon=False, handletextpad=0.1, columnspacing=0.8,
     )  # fmt: skip
+
+
+def _columns_of_names(panel: Colouring) -> int:
+    longest = max((len(name[:14]) for name in panel.names), default=1)
+    return max(1, min(len(panel.names), 34 // (longest + 3)))
+
+
+def _lines_of_names(panel: Colouring) -> int:
+    return -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
 
 
 def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, INK, LINK, WRONG
-from p2pclust.scenario.pictures.inline import PAPER, Drawing
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import ALONE, CLUSTERS, CURVE, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,7 @@ __all__ = [
     "centers_drawing",
     "certainty_drawing",
     "confusion_drawing",
+    "differences_drawing",
     "holdings_drawing",
     "matched",
 ]
@@ -34,38 +35,44 @@ _LETTERS: Final = 32  # of a feature's name
 _NUMBERS: Final = 16  # rows and columns of a table that has room for numbers
 
 
-def holdings_drawing(tables: Mapping[str, tuple[Ints, Sequence[str], Sequence[int]]], names: Sequence[str]) -> Drawing:
+def holdings_drawing(
+    title: str, table: Ints, kinds: Sequence[str], colours: Sequence[str], names: Sequence[str]
+) -> Drawing:
     """Draw what each peer's rows are, as parts of a bar.
 
     Parameters
     ----------
-    tables : mapping of str to (int array of shape (P, K), sequence of str, sequence of int)
-        By title, how many rows of each kind each peer has, what the kinds are called, and the numbers of their colours.
+    title : str
+    table : int array, shape (P, K)
+        How many rows of each kind each peer has.
+    kinds : sequence of str, length K
+    colours : sequence of str
+        Of the kinds; those beyond the last have none.
     names : sequence of str, length P
     """
-    drawing = Drawing.new(11 if len(tables) > 1 else 6.5, 0.25 * len(names) + 1.0)
-    for place, (title, (table, kinds, hues)) in enumerate(tables.items(), start=1):
-        axes = drawing.figure.add_subplot(1, len(tables), place)
-        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
-        for lane, name in enumerate(names):
-            left = 0.0
-            for kind in np.flatnonzero(table[lane]).tolist():
-                share = float(shares[lane, kind])
-                colour = ALONE if kind >= len(hues) else COLOURS[hues[kind] % len(COLOURS)]
-                (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=PAPER, linewidth=0.5)
-                drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
-                if share > 0.05 and len(kinds[kind]) <= 3:
-                    axes.text(
-                        left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color="#111111"
-                    )
-                left += share
-        axes.set_title(title, fontsize=10, color=INK, loc="left")
-        axes.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
-        axes.set_yticks(range(len(names)), names if place == 1 else [""] * len(names), fontsize=9)
-        axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"], fontsize=8)
-        axes.tick_params(length=0)
-        for side in ("top", "right", "left", "bottom"):
-            axes.spines[side].set_visible(False)
+    drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0)
+    axes = drawing.figure.add_subplot()
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    for lane, name in enumerate(names):
+        left = 0.0
+        for kind in np.flatnonzero(table[lane]).tolist():
+            share = float(shares[lane, kind])
+            colour = ALONE if kind >= len(colours) else colours[kind]
+            (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=PAPER, linewidth=0.5)
+            drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
+            if share > 0.02 + 0.018 * len(kinds[kind]):
+                axes.text(
+                    left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color=ink_on(colour)
+                )
+            left += share
+    axes.set_title(title, fontsize=10, color=INK, loc="left")
+    axes.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"], fontsize=8)
+    axes.get_xticklabels()[-1].set_horizontalalignment("right")
+    axes.tick_params(length=0)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
     return drawing
 
 
@@ -89,7 +96,7 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
         if own.size:
             along = np.linspace(0, 1, min(own.size, 120))
             values = np.interp(along, np.linspace(0, 1, own.size), own)
-            (line,) = axes.plot(along, values, color=COLOURS[hues[number] % len(COLOURS)], linewidth=1.8)
+            (line,) = axes.plot(along, values, color=cluster_colour(hues[number]), linewidth=1.8)
             half = float(np.median(own))
             drawing.mark(line, kind="curve", tip=f"cluster {name}: half of its rows are at least {half:.2f} sure")
     least = 1 / max(len(names), 1)
@@ -146,7 +153,7 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
     for i in range(n_rows):
         for j in np.flatnonzero(table[i]).tolist():
             square = Rectangle(
-                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=COLOURS[0], alpha=0.12 + 0.88 * shares[i, j], linewidth=0
+                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=CURVE, alpha=0.12 + 0.88 * shares[i, j], linewidth=0
             )
             axes.add_patch(square)
             drawing.mark(square, tip=f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})")
@@ -167,50 +174,50 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
     return drawing
 
 
-def agreement_drawing(
-    found: Floats, wanted: Floats, features: Sequence[str], hues: Sequence[int], *, promised: bool
-) -> Drawing:
+def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Drawing:
     """Draw the fleet's centers against those of the pooled algorithm: equal ones lie on the diagonal.
 
     Parameters
     ----------
     found, wanted : float64 array, shape (C, F)
         With each feature in its range.
-    features : sequence of str
     hues : sequence of int
         The numbers of the clusters' colours.
-    promised : bool
-        Whether the protocol promises that they are equal; then the differences are drawn as well.
     """
-    drawing = Drawing.new(8.6 if promised else 4.4, 3.4)
-    axes = drawing.figure.add_subplot(1, 2 if promised else 1, 1)
+    drawing = Drawing.new(4.4, 3.6)
+    axes = drawing.figure.add_subplot()
     low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
     margin = 0.05 * (high - low or 1.0)
     ends = [low - margin, high + margin]
     axes.plot(ends, ends, color=LINK, linewidth=1, zorder=1)
     for number in range(len(found)):
         (dots,) = axes.plot(
-            wanted[number], found[number], "o", color=COLOURS[hues[number] % len(COLOURS)], markersize=4, alpha=0.7,
+            wanted[number], found[number], "o", color=cluster_colour(hues[number]), markersize=4, alpha=0.7,
             markeredgewidth=0,
         )  # fmt: skip
-        drawing.mark(dots, tip=f"center {number}: {len(features)} coordinates")
+        drawing.mark(dots, tip=f"center {number}: {found.shape[1]} coordinates")
     axes.set(xlim=ends, ylim=ends, aspect="equal")
     axes.set_xlabel("coordinate of a center by pooling", fontsize=9, color=INK)
     axes.set_ylabel("the fleet's", fontsize=9, color=INK)
     axes.tick_params(labelsize=8)
     _plain(axes)
-    if promised:
-        _draw_differences(drawing, np.abs(found - wanted), features)
     return drawing
 
 
-def _draw_differences(drawing: Drawing, apart: Floats, features: Sequence[str]) -> None:
-    axes = drawing.figure.add_subplot(1, 2, 2)
+def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
+    """Draw how far the fleet's centers are from those of the pooled algorithm, for each feature the largest difference.
+
+    Parameters
+    ----------
+    apart : float64 array, shape (C, F)
+        Absolute differences, with each feature in its range.
+    features : sequence of str
+    """
+    drawing = Drawing.new(5.4, 3.6)
+    axes = drawing.figure.add_subplot()
     floor = 1e-18  # where those are drawn that are equal to the last bit
     worst = np.maximum(apart.max(axis=0), floor)
-    (dots,) = axes.plot(
-        np.arange(len(features)), worst, "o", color=COLOURS[0], markersize=4 if len(features) <= 80 else 2.5
-    )
+    (dots,) = axes.plot(np.arange(len(features)), worst, "o", color=CURVE, markersize=4 if len(features) <= 80 else 2.5)
     drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
     axes.set_yscale("log")
     axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
@@ -227,6 +234,7 @@ def _draw_differences(drawing: Drawing, apart: Floats, features: Sequence[str]) 
     axes.tick_params(labelsize=8)
     axes.set_title("largest difference, in the feature's range", fontsize=10, color=INK, loc="left")
     _plain(axes)
+    return drawing
 
 
 def centers_drawing(
@@ -248,7 +256,7 @@ def centers_drawing(
     side = math.isqrt(centers.shape[1])
     if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
         return _images(centers.reshape(-1, side, side), names, hues)
-    if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(COLOURS):
+    if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(CLUSTERS):
         return _profiles(centers, features, names, hues, rows)
     return None
 
@@ -266,7 +274,7 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
     for number, picture in enumerate(pictures):
         y, x = (number // columns) * step + step - side, (number % columns) * step
         whole[y : y + side, x : x + side] = picture
-        colour = COLOURS[hues[number] % len(COLOURS)]
+        colour = cluster_colour(hues[number])
         frame = Rectangle((x - 0.5, y - 0.5), side, side, fill=False, edgecolor=colour, linewidth=2.5)
         drawing.mark(axes.add_patch(frame), tip=f"center {names[number]}")
         axes.text(x + side / 2 - 0.5, y - 0.9, names[number], ha="center", va="bottom", fontsize=9, color=INK)
@@ -286,7 +294,7 @@ def _profiles(
     drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest)
     axes = drawing.figure.add_subplot()
     for number, line in enumerate(heights):
-        colour = COLOURS[hues[number] % len(COLOURS)]
+        colour = cluster_colour(hues[number])
         (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
         drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
     _name_features(axes, features)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
-from p2pclust.scenario.pictures.canvas import ALONE, COLOURS, GOOD, INK, LINK, WRONG
-from p2pclust.scenario.pictures.inline import PAPER, Drawing
-from p2pclust.scenario.pictures.roles import class_colours
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -18,11 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["lanes_of", "timeline_drawing"]
 
-_CROWN: Final = COLOURS[1]
 _LANES: Final = 40
 _LANE: Final = 0.27  # inches
-_WIDE: Final = 11.0
-_APART: Final = 0.022  # of the whole time, between two numbers of rounds
+_APART: Final = 0.24  # inches between two numbers of rounds
 
 
 def lanes_of(told: Chronicle, names: Sequence[str], most: int = _LANES) -> list[str]:
@@ -47,7 +44,7 @@ def lanes_of(told: Chronicle, names: Sequence[str], most: int = _LANES) -> list[
     return [name for name in names if name in kept]
 
 
-def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
+def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0) -> Drawing:
     """Draw the time line.
 
     Parameters
@@ -56,21 +53,23 @@ def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str,
     names : sequence of str
         Whose lanes are drawn, from the top down.
     groups : mapping of str to str
-        Each peer's device class.
+        The device class of every peer of the run.
+    width : float
+        In inches.
     """
-    drawing = Drawing.new(_WIDE, _LANE * (len(names) + 1) + 1.15)
+    drawing = Drawing.new(width, _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9))
     axes = drawing.figure.add_subplot()
     end = told.end or 1.0
     for wait in told.waits:
         band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
         drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
-    colours = class_colours(groups)
+    colours = peer_colours(groups)
     for lane, name in enumerate(names):
         if name in told.strangers:
             _draw_stranger(drawing, axes, told, name, lane)
         else:
-            _draw_lane(drawing, axes, told, name, lane, colours[groups[name]])
-    _draw_rounds(axes, told, end)
+            _draw_lane(drawing, axes, told, name, lane, colours[name])
+    _draw_rounds(axes, told, _APART / width * end)
     for t in told.submitted.values():
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
@@ -86,7 +85,7 @@ def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str,
     drawing.mark(span, kind="span")
     (cursor,) = axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9)
     drawing.mark(cursor, kind="cursor")
-    _legend(drawing, told)
+    _legend(drawing, told, own=own_colours(groups))
     return drawing
 
 
@@ -149,12 +148,12 @@ def _draw_term(drawing: Drawing, axes: Axes, term: Term, lane: int, end: float) 
     if term.within:
         # Of a community, while its model is trained: many, short, and no matter of the whole fleet.
         bar = axes.broken_barh(
-            [(term.start, term.end - term.start)], (lane + 0.12, 0.2), facecolors=_CROWN, linewidth=0, zorder=3
+            [(term.start, term.end - term.start)], (lane + 0.12, 0.2), facecolors=CROWN, linewidth=0, zorder=3
         )
         drawing.mark(bar, tip=f"{term.peer} aggregates within a community, {term.start:.2f} to {term.end:.2f} s")
         return
     bar = axes.broken_barh(
-        [(term.start, term.end - term.start)], (lane - 0.3, 0.6), facecolors=_CROWN, linewidth=0, zorder=3
+        [(term.start, term.end - term.start)], (lane - 0.3, 0.6), facecolors=CROWN, linewidth=0, zorder=3
     )
     drawing.mark(bar, tip=f"{term.peer} aggregates term {term.number}, {term.start:.2f} to {term.end:.2f} s")
     if term.end - term.start > 0.05 * end:
@@ -164,7 +163,7 @@ def _draw_term(drawing: Drawing, axes: Axes, term: Term, lane: int, end: float) 
         )  # fmt: skip
 
 
-def _draw_rounds(axes: Axes, told: Chronicle, end: float) -> None:
+def _draw_rounds(axes: Axes, told: Chronicle, apart: float) -> None:
     """A stroke for each round that was closed, with as many numbers as there is room for."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
 
@@ -174,24 +173,31 @@ def _draw_rounds(axes: Axes, told: Chronicle, end: float) -> None:
         axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
     last = -np.inf
     for round_ in told.rounds:
-        if round_.t - last > _APART * end:
+        if round_.t - last > apart:
             axes.text(round_.t, -1.36, f"{round_.number}", ha="center", va="bottom", fontsize=7, color=INK)
             last = round_.t
 
 
-def _legend(drawing: Drawing, told: Chronicle) -> None:
+def _legend(drawing: Drawing, told: Chronicle, *, own: bool) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
 
-    marks: list[Artist] = [Patch(facecolor=LINK, alpha=0.5, label="alive, in the colour of its class")]
+    marks: list[Artist] = [
+        Patch(facecolor=LINK, alpha=0.5, label=f"alive, in the colour of the {'peer' if own else 'device class'}")
+    ]
     if told.terms:
-        marks.append(Patch(facecolor=_CROWN, label="aggregates"))
+        marks.append(Patch(facecolor=CROWN, label="aggregates"))
     if told.strikes:
         marks.append(Line2D([], [], linestyle="", marker="X", color=WRONG, markersize=9, label="a fault strikes"))
     if any(_back(span, told) for spans in told.away.values() for span in spans):
         marks.append(Line2D([], [], linestyle="", marker=">", color=GOOD, markersize=9, label="came back"))
-    if any(span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans):
-        marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label="asleep, or away"))
+    if told.away:
+        asleep = any(span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans)
+        what = "dotted: asleep, or away" if asleep else "dotted: away"
+        marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label=what))
+    if told.submitted:
+        several = "a job was handed in" if len(told.submitted) > 1 else "the job was handed in"
+        marks.append(Line2D([], [], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), label=f"upright: {several}"))
     if told.troubled:
         marks.append(Patch(facecolor=WRONG, label="thin: cut off, slow, or with bad rows"))
     if told.strangers:
@@ -203,5 +209,7 @@ def _legend(drawing: Drawing, told: Chronicle) -> None:
     if told.finished:
         marks.append(Line2D([], [], linestyle="", marker="o", color=GOOD, markersize=5, label="finished"))
     if told.waits:
-        marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting for somebody who is out of reach"))
-    drawing.figure.legend(handles=marks, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+        marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting: a majority is out of reach"))
+    drawing.figure.legend(
+        handles=marks, loc="outside lower center", ncols=4 if drawing.width > 700 else 2, fontsize=9, frameon=False
+    )

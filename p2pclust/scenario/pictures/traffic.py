@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import COLOURS, new_figure
+from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.palette import SHADES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +57,7 @@ def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str
     """
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
-    figure = new_figure(11, 3.4)
+    figure = new_figure(6.5, 3.4)
     axes = figure.add_subplot()
     steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
     scale, unit = _unit(max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0))
@@ -65,7 +66,7 @@ def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str
         sizes = np.array([sum(c.model_bytes for c in costs if (c.step, c.phase) == (step, phase)) for step in steps])
         if sizes.any():
             text = f"{label}: {_size(int(sizes.sum()))}"
-            axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=COLOURS[number], label=text)
+            axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=SHADES[3 * number], label=text)
             below += sizes / scale
     axes.set_xticks(range(len(steps)), steps, fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=25)) if len(steps) > 25 else None
