@@ -58,9 +58,9 @@ def choose(
     """Choose the number of clusters: cluster with each number, measure every result over all peers, recommend one.
 
     Takes the data, their partition and the first job of the scenario; its number of clusters, its faults and what it
-    expects are left out. If it does not say how to make first centers, they come from sums of all peers ("split-merge"). No row leaves
-    its peer: each measure is a sum over peers, exactly what the pooled rows would give. Exits with 3 if the fleet could
-    not finish.
+    expects are left out. If it does not say how to make first centers, they come from sums of all peers ("split-merge").
+    No row leaves its peer: each measure is a sum over peers, exactly what the pooled rows would give. Exits with 3 if the
+    fleet could not finish.
 
     \b
     Examples:
