@@ -7,7 +7,7 @@ EDITABLE := --config-settings editable_mode=compat
 
 .PHONY: demo test check format scenarios soak benchmarks clean
 
-# The main job on real input: eight peer processes, the aggregator is killed at round 3, the others finish. With Matplotlib,
+# The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
