@@ -13,7 +13,7 @@ Any other exception that leaves the library is a bug.
 
 from __future__ import annotations
 
-__all__ = ["DataError", "FleetError", "LeftOutWarning", "P2PClustError", "UsageError", "WireError"]
+__all__ = ["DataError", "FleetError", "LeftOutWarning", "P2PClustError", "RenamedWarning", "UsageError", "WireError"]
 
 
 class P2PClustError(Exception):
@@ -47,3 +47,7 @@ class WireError(P2PClustError):
 
 class LeftOutWarning(UserWarning):
     """The result is without the rows of some peers: they did not fit, or a privacy gate held them."""
+
+
+class RenamedWarning(FutureWarning):
+    """A name of the release before was used: it still works in this one."""

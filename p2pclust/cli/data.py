@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.columns import column
+from p2pclust.cli.columns import column, renamed_option
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -163,9 +163,11 @@ def split(
     ] = None,
     label_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the labels' column.")] = None,
     group_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the groups' column.")] = None,
-    missing: Annotated[
-        str, typer.Option(metavar="error|drop", help="For files: refuse a missing value, or leave its row out.")
-    ] = "error",
+    missing_values: Annotated[
+        str | None,
+        typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
+    ] = None,
+    missing: Annotated[str | None, typer.Option("--missing", hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Share a data set out among peers: one NPZ file for each, a manifest, and a picture of who holds what.
@@ -188,7 +190,7 @@ def split(
         label_column=column(label_column),
         group_column=column(group_column),
         columns=columns_of(columns),
-        missing=missing,
+        missing_values=renamed_option("--missing", missing, "--missing-values", missing_values) or "error",
         options=dict(_option(text) for text in option or ()),
     )
     settings = {

@@ -59,7 +59,7 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     fills = choice.fills(file, [names[i] for i in features])
     X = np.empty((table.num_rows, len(features)))
     for place, i in enumerate(features):
-        may_be_missing = choice.missing == "drop" or not np.isnan(fills[place])
+        may_be_missing = choice.missing_values == "drop" or not np.isnan(fills[place])
         X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), may_be_missing)
     return finished(
         file,

@@ -38,7 +38,7 @@ def load(
     label_column: Column | None = None,
     group_column: Column | None = None,
     columns: Sequence[Column] | None = None,
-    missing: str = "error",
+    missing_values: str = "error",
     options: Mapping[str, Any] | None = None,
 ) -> DataSet:
     """Load a data set by name, or from a file.
@@ -50,7 +50,7 @@ def load(
         (written with a "/"). In a name, capitals stand for small letters and "-" for "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
-    label_column, group_column, columns, missing
+    label_column, group_column, columns, missing_values
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
@@ -82,10 +82,12 @@ def load(
         raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
     if is_file(source):
         file = Path(base or ".") / Path(source).expanduser()
-        return read(file, label_column=label_column, group_column=group_column, columns=columns, missing=missing)
-    if label_column is not None or group_column is not None or columns is not None or missing != "error":
+        return read(
+            file, label_column=label_column, group_column=group_column, columns=columns, missing_values=missing_values
+        )
+    if label_column is not None or group_column is not None or columns is not None or missing_values != "error":
         raise UsageError(
-            f"{source}: label_column, group_column, columns and missing are for files, not for a registered data set"
+            f"{source}: label_column, group_column, columns and missing_values are for files, not for a registered data set"
         )
     if name in GENERATORS:
         return generate(name, options or {})

@@ -68,21 +68,22 @@ def write_shares(
 
     Notes
     -----
-    Each file has ``X``, ``features``, ``id`` (the row's number in the source, from 0), and ``y`` and ``group`` where
-    the source has them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
+    Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
+    from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has
+    them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
     files have the mode 0600, and the folder, if it is made here, 0700.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: there is something in it: choose another folder, or empty it")
     _make(out)
-    peers = []
+    peers, called = [], _called(data)
     for name, share, counts in zip(held.peers, shares, held.counts, strict=True):
         part, features = data, data.feature_names
         if held.what == "features":
-            ids = np.arange(data.n_rows, dtype=np.int64)
+            ids = called
             X, features = data.X[:, share], tuple(data.feature_names[i] for i in share)
         else:
-            ids, part = share, data.take(share)
+            ids, part = called[share], data.take(share)
             X = part.X
         content: dict[str, NDArray[Any]] = {"X": np.ascontiguousarray(X), "features": np.array(features), "id": ids}
         content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
@@ -102,6 +103,13 @@ def write_shares(
     except OSError as error:
         raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
     return manifest
+
+
+def _called(data: DataSet) -> NDArray[Any]:
+    """Return what each row is called, shape (n_rows,): never two of them alike, where the source has no ids of its own."""
+    if data.id is not None or data.file is None:
+        return data.row_names
+    return np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), data.row_names.tolist(), strict=True)])
 
 
 def _make(folder: Path) -> None:

@@ -44,7 +44,7 @@ class Choice:
         neither label nor group.
     label_column, group_column : str or int, optional
         The columns of ``y`` and ``group``; never features.
-    missing : {"error", "drop"} or mapping
+    missing_values : {"error", "drop"} or mapping
         ``error`` refuses the file and names the cell; ``drop`` leaves the whole row out, and the data set says how
         many were; ``{"fill": 0.0}`` or ``{"fill": {"watt": 0.0, "volt": 230.0}}`` puts the declared value in its place,
         and in a column without one a missing value is refused.
@@ -52,24 +52,24 @@ class Choice:
     Raises
     ------
     DataError
-        If `missing` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so its
-        rows would not be those that pooling would have clustered. A declared value is the same on all devices.
+        If `missing_values` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so
+        its rows would not be those that pooling would have clustered. A declared value is the same on all devices.
     """
 
     columns: Sequence[Column] | None = None
     label_column: Column | None = None
     group_column: Column | None = None
-    missing: Missing = "error"
+    missing_values: Missing = "error"
 
     def __post_init__(self) -> None:
-        if self.missing == "mean":
+        if self.missing_values == "mean":
             raise DataError(
-                "missing = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
+                "missing_values = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
                 "pooling: expected 'error' or 'drop', or { fill = VALUE } with a value that is the same on all devices"
             )
-        if self.missing not in MISSING and not _is_fill(self.missing):
-            shown = dict(self.missing) if isinstance(self.missing, Mapping) else self.missing
-            raise DataError(f"missing = {shown!r}: {_RULES}")
+        if self.missing_values not in MISSING and not _is_fill(self.missing_values):
+            shown = dict(self.missing_values) if isinstance(self.missing_values, Mapping) else self.missing_values
+            raise DataError(f"missing_values = {shown!r}: {_RULES}")
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
 
@@ -83,12 +83,12 @@ class Choice:
 
         Examples
         --------
-        >>> Choice(missing={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
+        >>> Choice(missing_values={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
         array([nan,  2.])
         """
         values = np.full(len(titles), np.nan)
-        if isinstance(self.missing, Mapping):
-            declared = self.missing["fill"]
+        if isinstance(self.missing_values, Mapping):
+            declared = self.missing_values["fill"]
             if not isinstance(declared, Mapping):
                 return np.full(len(titles), float(declared))
             for name, value in declared.items():
@@ -96,7 +96,9 @@ class Choice:
                     near = difflib.get_close_matches(str(name), titles, n=1)
                     meant = f" (did you mean {near[0]!r}?)" if near else ""
                     known = ", ".join(map(_printable, titles[:20]))
-                    raise DataError(f"{file}: missing.fill: {name!r} is no feature{meant}; the features are {known}")
+                    raise DataError(
+                        f"{file}: missing_values.fill: {name!r} is no feature{meant}; the features are {known}"
+                    )
                 values[list(titles).index(name)] = float(value)
         return values
 
@@ -239,7 +241,7 @@ class Table:
             except ValueError:
                 X[index] = [row[i] if is_number(row[i]) else np.nan for i in features]
             if not np.isfinite(X[index]).all():
-                self._check_row(index, features, titles, choice.missing == "drop", fills)
+                self._check_row(index, features, titles, choice.missing_values == "drop", fills)
         rows = self.rows
         return finished(
             self.file,
@@ -279,13 +281,13 @@ def finished(
     DataError
         If no row is left, or what is left is no matrix of finite numbers.
     """
-    dropped = 0
-    if isinstance(choice.missing, Mapping) and X.ndim == 2:
+    dropped, row = 0, None
+    if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
         fills = choice.fills(file, titles or [f"x{i}" for i in range(1, X.shape[1] + 1)])
         if X.dtype.kind == "f" and (absent := np.isnan(X)).any():
             X = np.where(absent, fills, X)
-    if choice.missing == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
+    if choice.missing_values == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
         kept = ~np.isnan(X).any(axis=1)
         dropped = int((~kept).sum())
         if dropped == len(X):
@@ -300,7 +302,8 @@ def finished(
                         f"{file}: {what} has shape {values.shape}: expected one value for each of {len(kept)} rows"
                     )
             y, group, id = (None if values is None else values[kept] for values in (y, group, id))
-    return DataSet(str(file), X, y, group, titles, dropped, id)
+            row = np.flatnonzero(kept).astype(np.int64)
+    return DataSet(str(file), X, y, group, titles, dropped, id, row)
 
 
 def codes(cells: Sequence[str]) -> NDArray[Any]:

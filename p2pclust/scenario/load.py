@@ -20,6 +20,7 @@ from p2pclust.scenario.availability import refuse_without_devices
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.data_keys import PartitionSpec
 from p2pclust.scenario.explain import explain
+from p2pclust.scenario.fields import renamed, renamed_settings
 from p2pclust.scenario.schema import Scenario
 from p2pclust.scenario.toml_files import apply_override, read_toml
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
@@ -61,7 +62,9 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     """
     file = Path(path)
     document = read_toml(file)
-    for override in overrides:
+    if "data" in document:
+        document["data"] = renamed(document["data"], "missing", "missing_values", f"{file}: [data]")
+    for override in renamed_settings(overrides, "data.missing", "data.missing_values"):
         apply_override(document, override)
     if seed is not None:
         document["seed"] = seed
@@ -99,7 +102,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         "label_column": spec.label_column,
         "group_column": spec.group_column,
         "columns": spec.columns,
-        "missing": spec.missing,
+        "missing_values": spec.missing_values,
     }
     if spec.files is not None:
         shares = [load(file, **how) for file in spec.files]

@@ -28,6 +28,7 @@ from p2pclust.scenario.expectations import check
 from p2pclust.scenario.faults import away_s, planned
 from p2pclust.scenario.fleet_keys import Device
 from p2pclust.scenario.labels import write_labels
+from p2pclust.scenario.left_out import rows_left_out
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
 from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.traffic import summary
@@ -97,6 +98,7 @@ def carry_out(
     given = given_centers(scenario, shares)
     spec = fleet_spec(scenario, shares, jobs, given)
     report.prepare(out)
+    report.clear(out)
     if on_ready is not None:
         on_ready(spec)
     began = time.monotonic()
@@ -109,6 +111,9 @@ def carry_out(
             if on_event is not None:
                 on_event(event)
 
+        left_out = rows_left_out(scenario, shares)
+        for one in left_out:
+            tell(one.to_event())
         try:
             found = backend.carry_out(spec, tell)
         except FleetError as error:
@@ -117,6 +122,7 @@ def carry_out(
     evidence = [Evidence() for _ in found.jobs]
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
+    result["left_out"] = [one.to_dict() for one in left_out]
     result["expectations"] = [item.to_dict() for item in check(scenario.expect, report.plain(result))]
     if scenario.faults:
         # A run in which a planned fault never struck has not shown what it was meant to show.
@@ -149,8 +155,8 @@ def _write_page(
 
 
 _ORDER = (
-    "scenario", "title", "backend", "seed", "jobs", "peers", "traffic", "wall_seconds", "virtual_seconds", "failure",
-    "unfired_faults", "expectations", "output",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "traffic", "wall_seconds", "virtual_seconds",
+    "failure", "unfired_faults", "expectations", "output",
 )  # fmt: skip
 
 
@@ -173,7 +179,7 @@ def fleet_spec(
             shares[device.name].X,
             fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
             _link(device),
-            ids=shares[device.name].id,
+            ids=shares[device.name].shared_ids,
             centers=(given or {}).get(device.name),
             labels=labels.get(device.name),
             n_clusters=numbers.get(device.name),

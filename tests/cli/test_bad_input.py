@@ -20,7 +20,7 @@ CASES = {
     "a missing data file": ({"s.toml": FILES + JOB, "a.csv": GOOD}, "b.csv: no such file"),
     "a NaN": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w,h\n1,2\nnan,4\n"},
-        'b.csv: row 3, column 1 (w): nan is not a finite number: fill it in or leave the row out, as missing = "drop" (',
+        "b.csv: row 3, column 1 (w): nan is not a finite number: fill it in or leave the row out, as missing_values",
     ),
     "an empty peer": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w,h\n"},

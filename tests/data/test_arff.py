@@ -52,7 +52,7 @@ def test_missing_values(tmp_path: Path) -> None:
         DataError, match=r"d\.arff: row 9, column 2 \(sepal length\): '\?' stands for a missing value: "
     ):
         read(file, columns=[1, 2])
-    assert read(file, columns=[1, 2], missing="drop").X.tolist() == [[2.0, 3.0]]
+    assert read(file, columns=[1, 2], missing_values="drop").X.tolist() == [[2.0, 3.0]]
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,18 @@ def test_npz_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Mo
         write_npz(target, {"X": np.zeros((9, 3))})
     assert target.read_bytes() == before
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_ids_are_those_of_the_source(tmp_path: Path) -> None:
+    """Also where rows were left out, and of a folder, in which numbers come twice."""
+    for name, text in (("a", "u,v\n1,2\nNA,3\n4,5\n"), ("b", "u,v\n6,7\n8,9\n")):
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    data = read(tmp_path / "a.csv", missing_values="drop")
+    held = holdings(data, peer_names(1), [np.array([1])], vertical=False)
+    write_shares(tmp_path / "one", data, [np.array([1])], held, {})
+    part = read(tmp_path / "one" / "peer-01.npz")
+    assert (part.X.tolist(), part.row_names.tolist()) == ([[4.0, 5.0]], [2])
+    both = read(tmp_path, missing_values="drop")
+    rows = [np.array([3, 1])]
+    write_shares(tmp_path / "two", both, rows, holdings(both, peer_names(1), rows, vertical=False), {})
+    assert read(tmp_path / "two" / "peer-01.npz").row_names.tolist() == ["b.csv:1", "a.csv:2"]

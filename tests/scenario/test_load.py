@@ -413,8 +413,8 @@ def test_files_start_beside_the_scenario(tmp_path: Path) -> None:
         ),
         (
             "w,h\n1,nan\n",
-            "b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out, as missing = "
-            '"drop" (--missing drop) does',
+            "b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out, as missing_values = "
+            '"drop" (--missing-values drop) does',
         ),
     ],
 )
