@@ -349,7 +349,7 @@ def test_missing_is_the_former_name_of_missing_values(cli: Cli, device: Path, mo
         f"warning: --set: 'missing' {told}"
     )
     ended = cli("peer", "--config", "peer.toml", "--missing", "error")
-    assert ended.err.endswith(
+    assert ended.err.startswith(
         "warning: options: '--missing' is called '--missing-values' now: the old name works in this release only\n"
     )
     assert [config["missing_values"] for config in became] == ["drop", "error", "error"]
