@@ -131,6 +131,9 @@ def _progress() -> Iterator[OnProgress]:
 def split(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A data set's name, a file, or a folder of files.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is empty, or to be made.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier split there.")
+    ] = False,
     scheme: Annotated[
         str,
         typer.Option(
@@ -206,7 +209,7 @@ def split(
     title = f"{rows.name}: {scheme}, {len(shares)} peers, seed {seed}"
     # Drawn before anything is written, so that a missing library leaves nothing behind.
     drawn = None if picture is None else compose(held, title, data=rows, shares=shares)
-    manifest = write_shares(out, rows, shares, held, made)
+    manifest = write_shares(out, rows, shares, held, made, overwrite=overwrite)
     if picture is not None and drawn is not None:
         save(drawn, picture)
     _summarise(stderr() if as_json else stdout(), rows, held, out)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, is_number, unreadable
+from p2pclust.data.hints import delimiter_of, is_number, unlocalised
+from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, unreadable
 from p2pclust.errors import DataError
 from p2pclust.files import regular
 
@@ -196,7 +197,9 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     """
     folder, choice = Path(path), choice or Choice()
     files = sorted(
-        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file() and file.name[0] != "."
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in SUFFIXES and not file.is_dir() and file.name[0] != "."
     )
     if not files:
         raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
@@ -251,7 +254,7 @@ def read_csv_table(file: Path) -> Table:
         with regular(file).open(encoding="utf-8-sig", newline="") as text:
             first = text.readline()
             text.seek(0)
-            delimiter = max(",;\t", key=first.count)  # max() keeps the first of equals: the comma.
+            delimiter = delimiter_of(first)
             reader = csv.reader(text, delimiter=delimiter, strict=True)
             for row in reader:
                 if row and any(cell.strip() for cell in row):
@@ -263,7 +266,8 @@ def read_csv_table(file: Path) -> Table:
         raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
     except csv.Error as error:
         raise DataError(f"{file}: row {reader.line_num}: {error}") from error
-    names = rows[0] if rows and not any(is_number(cell) for cell in rows[0]) else []
+    numbers = rows and (any(map(is_number, rows[0])) or all(map(unlocalised, rows[0])))
+    names = rows[0] if rows and not numbers else []
     if names:
         lines, rows = lines[1:], rows[1:]
     if not rows:
@@ -271,7 +275,8 @@ def read_csv_table(file: Path) -> Table:
     width = len(names or rows[0])
     for line, row in zip(lines, rows, strict=True):
         if len(row) != width:
-            raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row")
+            hint = ": numbers with decimal commas? Write them with a point" if len(row) == 2 * width else ""
+            raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row{hint}")
     return Table(file, names, lines, rows)
 
 

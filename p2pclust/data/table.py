@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
+from p2pclust.data.hints import about_text, is_number, unlocalised
 from p2pclust.errors import DataError
 
-__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "is_number", "unreadable"]
+__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
 
 Column = str | int
 
@@ -30,6 +31,7 @@ MISSING = ("error", "drop")
 _RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
 
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
+_LOOKED_AT = 1000  # rows, to see what a column holds
 _ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 
@@ -261,7 +263,22 @@ class Table:
             absent = cell.lower() in _ABSENT
             if (absent and (drop or not np.isnan(fill))) or _is_finite(cell):
                 continue
-            raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}")
+            hint = "" if absent or is_number(cell) or unlocalised(cell) else self._hint(i, features, titles)
+            raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}{hint}")
+
+    def _hint(self, column: int, features: Sequence[int], titles: Titles) -> str:
+        """Say what to do about text, for which the whole columns are looked at."""
+        called = [
+            (_printable(self.names[i]), self.names[i]) if self.names else (f"column {i + 1}", f"{i + 1}")
+            for i in features
+        ]
+        texts = [place for place, i in enumerate(features) if self._is_text(i)]
+        return about_text(list(features).index(column), called, texts)
+
+    def _is_text(self, column: int) -> bool:
+        """Whether most of a column's cells are text."""
+        cells = [row[column] for row in self.rows[:_LOOKED_AT] if row[column].lower() not in _ABSENT]
+        return 2 * sum(not (is_number(cell) or unlocalised(cell)) for cell in cells) > len(cells)
 
 
 def finished(
@@ -314,15 +331,6 @@ def codes(cells: Sequence[str]) -> NDArray[Any]:
         return np.array(cells)
 
 
-def is_number(cell: str) -> bool:
-    """Say whether a cell is a number, NaN and infinity among them."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def unreadable(file: Path, error: OSError) -> str:
     """Say in one line why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
@@ -343,6 +351,8 @@ def _fault(cell: str) -> str:
         return f"{_short(cell)} is not a finite number: {what_to_do(missing=missing)}"
     if missing:
         return f"{cell!r} stands for a missing value: {what_to_do(missing=True)}"
+    if written := unlocalised(cell):
+        return f"{_short(cell)!r} has a decimal comma: write numbers with a decimal point, as {_short(written)}"
     return f"{_short(cell)!r} is text: expected a number"
 
 

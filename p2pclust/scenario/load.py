@@ -299,7 +299,7 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     if not isinstance(data, dict):
         return
     source, files = data.get("source"), data.get("files")
-    if isinstance(source, str) and is_file(source):
+    if isinstance(source, str) and is_file(source, folder):
         data["source"] = _anchored(folder, source)
     if isinstance(files, list):
         data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]

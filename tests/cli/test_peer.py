@@ -152,7 +152,8 @@ def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, 
     ended = cli("peer", "--config", "peer.toml", "--check")
     assert (ended.code, ended.err) == (
         2,
-        "error: command ./read-meter: its output: row 2, column 2 (h): '24h' is text: expected a number\n",
+        "error: command ./read-meter: its output: row 2, column 2 (h): '24h' is text: expected a number; h holds text: "
+        'choose the features with columns = ["w"] (--columns w), or name it as label_column or group_column\n',
     )
     assert (device / "ran").read_text() == "x\n"
     assert cli("peer", "--config", "peer.toml", "--check", "--columns", "w").code == 0

@@ -83,7 +83,7 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_arrays([[1], [2]], names=["a", "a"]), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match=r"d\.parquet: two columns have the same name: rename one of them$"):
+    with pytest.raises(DataError, match=r"d\.parquet: two columns are called 'a': rename one of them$"):
         read(tmp_path / "d.parquet")
 
 

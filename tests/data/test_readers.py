@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from p2pclust.data.readers import read, read_csv, read_npy, read_npz
 from p2pclust.errors import DataError
 
+MEND = "; mend it, or leave the cell empty if the value is missing"
+
 
 def written(tmp_path: Path, text: str, name: str = "d.csv") -> Path:
     file = tmp_path / name
@@ -51,9 +53,9 @@ def test_csv_label_and_group_columns_are_no_features(tmp_path: Path, column: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,hot\n", "row 3, column 2 (b): 'hot' is text: expected a number"),
-        ("1,2\n3,hot\n", "row 2, column 2: 'hot' is text: expected a number"),
-        ("1,hot\n3,4\n", "row 1, column 2: 'hot' is text: expected a number"),
+        ("a,b\n1,2\n3,hot\n", "row 3, column 2 (b): 'hot' is text: expected a number" + MEND),
+        ("1,2\n3,hot\n", "row 2, column 2: 'hot' is text: expected a number" + MEND),
+        ("1,hot\n3,4\n", "row 1, column 2: 'hot' is text: expected a number" + MEND),
         (
             "a,b\n1,\n",
             'row 2, column 2 (b): empty: fill it in or leave the row out, as missing_values = "drop" '
@@ -70,10 +72,50 @@ def test_csv_label_and_group_columns_are_no_features(tmp_path: Path, column: str
         ("a,b\n", "no rows below the header: expected at least one"),
         ("", "no rows: expected at least one"),
         ('1,"2\n', "row 1: unexpected end of data"),
-        ("1,2\n3," + "z" * 99 + "\n", "row 2, column 2: '" + "z" * 27 + "...' is text: expected a number"),
+        ("1,2\n3," + "z" * 99 + "\n", "row 2, column 2: '" + "z" * 27 + "...' is text: expected a number" + MEND),
     ],
 )
 def test_csv_errors_say_row_and_column(tmp_path: Path, text: str, message: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(DataError) as error:
+        read_csv(file)
+    assert str(error.value) == f"{file}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "id,watt,volt,site\na1,1,230,x\na2,2,,y\n",
+            "row 2, column 1 (id): 'a1' is text: expected a number; id, site hold text: choose the features with columns = "
+            '["watt", "volt"] (--columns watt,volt), or name one as label_column or group_column',
+        ),
+        (
+            "1,x,2\n3,y,4\n",
+            "row 1, column 2: 'x' is text: expected a number; column 2 holds text: choose the features with columns = "
+            "[1, 3] (--columns 1,3), or name it as label_column or group_column",
+        ),
+        (
+            "a\nx\ny\n",
+            "row 2, column 1 (a): 'x' is text: expected a number; a holds text: expected at least one column of numbers",
+        ),
+        ("a,b\n1,2\n3,12 kW\n5,6\n", "row 3, column 2 (b): '12 kW' is text: expected a number" + MEND),
+        ("a;b\n1,5;2\n", "row 2, column 1 (a): '1,5' has a decimal comma: write numbers with a decimal point, as 1.5"),
+        (
+            "1,5;2,25\n3,5;4,0\n",
+            "row 1, column 1: '1,5' has a decimal comma: write numbers with a decimal point, as 1.5",
+        ),
+        (
+            "1.234,5\t2\n",
+            "row 1, column 1: '1.234,5' has a decimal comma: write numbers with a decimal point, as 1234.5",
+        ),
+        (
+            "a,b\n1,5,2,5\n",
+            "row 2 has 4 cells: expected 2, as in the first row: numbers with decimal commas? Write them with a point",
+        ),
+    ],
+)
+def test_errors_say_what_to_do_about_text_and_decimal_commas(tmp_path: Path, text: str, message: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(DataError) as error:
         read_csv(file)
@@ -212,7 +254,7 @@ def test_missing_values_in_text(tmp_path: Path, cell: str) -> None:
 def test_dropping_forgives_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"row 3, column 2 \(b\): inf is not a finite number: fill it in"):
         read(written(tmp_path, "a,b\n1,2\n3,inf\n"), missing_values="drop")
-    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): 'hot' is text: expected a number$"):
+    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): 'hot' is text: expected a number; mend it"):
         read(written(tmp_path, "a,b\n,2\n3,hot\n"), missing_values="drop")
     with pytest.raises(DataError, match=r"a value is missing in every one of its 2 rows: choose other columns$"):
         read(written(tmp_path, "a,b\n,2\n3,\n"), missing_values="drop")

@@ -129,3 +129,16 @@ def test_missing_is_the_former_name_of_missing_values(tmp_path: Path, scenario_f
     assert load_scenario(new, ["data.missing_values=error"]).data.missing_values == "error"
     with pytest.raises(UsageError, match="'missing' is the former name of 'missing_values': say 'missing_values' only"):
         load_scenario(scenario_file(base=base.replace("missing", "missing_values = 'error'\nmissing")))
+
+
+def test_a_folder_beside_the_scenario_is_found_without_a_slash(
+    tmp_path: Path, scenario_file: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "meters").mkdir()
+    (tmp_path / "meters" / "a.csv").write_text("u,v\n1,2\n3,4\n", encoding="utf-8")
+    path = scenario_file(
+        base='[data]\nsource = "meters"\n[fleet]\npeers = 1\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [share.n_rows for share in load_data(load_scenario(tmp_path / path)).values()] == [2]
