@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         "missing_values": spec.missing_values,
     }
     if spec.files is not None:
-        shares = [load(file, **how) for file in spec.files]
+        shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
     else:
         assert spec.source is not None
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
@@ -114,19 +114,32 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         check_rows(by_name)
         _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
         return by_name
-    for share in shares[1:]:
-        if share.n_features != shares[0].n_features:
-            raise DataError(
-                f"{share.name}: {share.n_features} features, but {shares[0].name} has {shares[0].n_features}: "
-                "every peer's data need the same columns"
-            )
-        if share.feature_names != shares[0].feature_names:
-            raise DataError(
-                f"{share.name}: columns {', '.join(share.feature_names[:8])}, but {shares[0].name} has "
-                f"{', '.join(shares[0].feature_names[:8])}: every peer's data need the same columns in the same order"
-            )
+    _check_columns(names, shares)
     _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
     return dict(zip(names, shares, strict=True))
+
+
+def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
+    """Load the file of a device, whose name begins what is said of it."""
+    try:
+        return load(file, **how)
+    except UsageError as error:  # a DataError too
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _check_columns(names: Sequence[str], shares: Sequence[DataSet]) -> None:
+    first = shares[0]
+    for name, share in zip(names[1:], shares[1:], strict=True):
+        if share.n_features != first.n_features:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_features} features, but {first.name} of {names[0]} has {first.n_features}: "
+                "every peer's data need the same columns"
+            )
+        if share.feature_names != first.feature_names:
+            raise DataError(
+                f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {names[0]} has "
+                f"{', '.join(first.feature_names[:8])}: every peer's data need the same columns in the same order"
+            )
 
 
 def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:

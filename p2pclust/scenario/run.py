@@ -18,6 +18,7 @@ from p2pclust.peer.device import fitness
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.extras import require_extras
 from p2pclust.protocols.job import Job
+from p2pclust.protocols.readings import with_columns
 from p2pclust.scenario import report
 from p2pclust.scenario.availability import longest_sleep_s, make_rests
 from p2pclust.scenario.by_columns import given_centers
@@ -268,6 +269,11 @@ def _result(
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     for entry, spec in zip(entries, scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": scenario.data.scaling, "missing": spec.missing}
+    if not jobs[0].by_columns:
+        features = next(iter(shares.values())).feature_names
+        for entry in entries:
+            reasons = [{name: with_columns(why, features) for name, why in told.items()} for told in entry["abstained"]]
+            entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], features)}
     failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
     if len(jobs) == 1:
         failed = [entry["failure"] for entry in entries if entry["failure"]]

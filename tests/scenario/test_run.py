@@ -263,6 +263,19 @@ def test_a_job_that_fails_says_why_with_names(scenario_file: Write) -> None:
     assert not (OUT / "labels.csv").exists()
 
 
+def test_reasons_name_the_column_and_the_device(tmp_path: Path, scenario_file: Write) -> None:
+    for name, last in (("a", 9), ("b", 9), ("c", 99)):
+        (tmp_path / f"{name}.csv").write_text(f"watt,volt\n1,7\n2,7\n8,7\n9,{last}\n", encoding="utf-8")
+    base = """
+    data = { files = ["a.csv", "b.csv", "c.csv"], scaling = "minmax", bounds = [[0, 10]] }
+    fleet.peers = 3
+    jobs = [{ protocol = "llf-cm", clusters = 2 }]
+    """
+    (job,) = run(scenario_file(base=base))["jobs"]
+    said = {why for told in job["abstained"] for name, why in told.items() if name == "peer-03"}
+    assert said == {"row 3, column 1 (volt) is outside the declared bounds [0, 10]"}
+
+
 # -- fleets that do not finish, and backends that are wrong ---------------------------------------------------------
 
 
