@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections.abc import Sequence
@@ -206,11 +205,11 @@ def device_name(value: str) -> str:
 def known_protocol(value: str) -> str:
     """Take the id of a clustering protocol."""
     # Imported when a protocol is named, so that the schema itself stays light.
-    from p2pclust.protocols.registry import CLUSTERING  # noqa: PLC0415
+    from p2pclust.protocols.registry import CLUSTERING, nearest_protocol  # noqa: PLC0415
 
     if value not in CLUSTERING:
-        near = difflib.get_close_matches(value, CLUSTERING, n=1, cutoff=0.4)
-        meant = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest_protocol(value, CLUSTERING, cutoff=0.4)
+        meant = f"did you mean {near!r}? " if near else ""
         raise wrong_value(f"unknown protocol; {meant}known are {', '.join(CLUSTERING)}")
     return value
 

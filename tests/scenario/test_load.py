@@ -114,6 +114,14 @@ ONE_LINE: list[tuple[str, str]] = [
         '[jobs.0]: protocol = "dbscan": unknown protocol; known are ' + KNOWN,
     ),
     (
+        HEAD + FLEET + JOB.replace("llf-fcm", "KMeans"),
+        "[jobs.0]: protocol = \"KMeans\": unknown protocol; did you mean 'llf-cm'? known are " + KNOWN,
+    ),
+    (
+        HEAD + FLEET + JOB.replace("llf-fcm", "fcm"),
+        "[jobs.0]: protocol = \"fcm\": unknown protocol; did you mean 'llf-fcm'? known are " + KNOWN,
+    ),
+    (
         HEAD + FLEET + JOB + 'init = "kmeans"\n',
         '[jobs.0]: init = "kmeans": expected "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows", '
         "or a list of first centers, all equally long",
