@@ -170,7 +170,9 @@ def split(
         str | None,
         typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
     ] = None,
-    missing: Annotated[str | None, typer.Option("--missing", hidden=True)] = None,
+    missing: Annotated[
+        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Share a data set out among peers: one NPZ file for each, a manifest, and a picture of who holds what.

@@ -46,7 +46,9 @@ def peer(
     missing_values: Annotated[
         str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
     ] = None,
-    missing: Annotated[str | None, typer.Option("--missing", hidden=True)] = None,
+    missing: Annotated[
+        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
+    ] = None,
     links: Annotated[
         list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
     ] = None,
