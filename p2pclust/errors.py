@@ -18,6 +18,7 @@ __all__ = [
     "FleetError",
     "LeftOutWarning",
     "P2PClustError",
+    "RenamedWarning",
     "SuspectResultWarning",
     "UsageError",
     "WireError",
@@ -59,3 +60,7 @@ class LeftOutWarning(UserWarning):
 
 class SuspectResultWarning(UserWarning):
     """The result may be wrong, for example because hardly any row belongs to one of its centers."""
+
+
+class RenamedWarning(FutureWarning):
+    """A name of the release before was used: it still works in this one."""

@@ -87,3 +87,10 @@ def test_a_file_a_folder_and_what_is_absent_are_left_to_whoever_opens_them(tmp_p
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path, tmp_path / "absent"):
         assert regular(path) == path
+
+
+def test_nor_a_pipe_among_the_files_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("u\n1\n", encoding="utf-8")
+    os.mkfifo(tmp_path / "b.csv")
+    with pytest.raises(P2PClustError, match=r"b\.csv: cannot be read \(it is a pipe, not a file\)$"):
+        read(tmp_path)

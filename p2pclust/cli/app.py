@@ -11,6 +11,9 @@ import os
 import re
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -35,7 +38,7 @@ from p2pclust.cli import (
     topology,
 )
 from p2pclust.cli.output import complain, put_json
-from p2pclust.errors import P2PClustError
+from p2pclust.errors import P2PClustError, RenamedWarning
 
 __all__ = ["app"]
 
@@ -53,7 +56,8 @@ class _Group(TyperGroup):
         given = settings.get("args") or (args[0] if args else None)
         as_json = "--json" in (sys.argv[1:] if given is None else list(given))
         try:
-            code = super().main(*args, **settings)
+            with _names_of_before():
+                code = super().main(*args, **settings)
         except P2PClustError as error:
             sys.exit(_refused(str(error), error.exit_code, as_json=as_json))
         except (KeyboardInterrupt, typer.Abort):
@@ -71,6 +75,23 @@ class _Group(TyperGroup):
         if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
             _refused("interrupted", _INTERRUPTED, as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def _names_of_before() -> Iterator[None]:
+    """Show the warnings about names that changed as one line each; all others as Python does."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, RenamedWarning):
+            sys.stderr.write(f"warning: {message}\n")
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RenamedWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _refused(message: str, code: int, *, as_json: bool) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["column", "columns"]
+from p2pclust.errors import UsageError
+
+__all__ = ["column", "columns", "renamed_option"]
 
 
 def column(text: str | None) -> str | int | None:
@@ -27,3 +29,26 @@ def columns(text: str | None) -> list[str | int] | None:
     if text is None:
         return None
     return [column(part.strip()) or "" for part in text.split(",")]
+
+
+def renamed_option(old: str, old_value: str | None, new: str, value: str | None) -> str | None:
+    """Return the value of an option that was called otherwise in the release before, with a warning.
+
+    Raises
+    ------
+    UsageError
+        If both are given.
+
+    Examples
+    --------
+    >>> renamed_option("--missing", None, "--missing-values", "drop")
+    'drop'
+    """
+    if old_value is None:
+        return value
+    if value is not None:
+        raise UsageError(f"{old} is the former name of {new}: say {new} only")
+    from p2pclust.scenario.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
+
+    warn_of_name("options", old, new)
+    return old_value

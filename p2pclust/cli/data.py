@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.columns import column
+from p2pclust.cli.columns import column, renamed_option
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -131,6 +131,9 @@ def _progress() -> Iterator[OnProgress]:
 def split(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A data set's name, a file, or a folder of files.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is empty, or to be made.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier split there.")
+    ] = False,
     scheme: Annotated[
         str,
         typer.Option(
@@ -163,9 +166,13 @@ def split(
     ] = None,
     label_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the labels' column.")] = None,
     group_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the groups' column.")] = None,
+    missing_values: Annotated[
+        str | None,
+        typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
+    ] = None,
     missing: Annotated[
-        str, typer.Option(metavar="error|drop", help="For files: refuse a missing value, or leave its row out.")
-    ] = "error",
+        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Share a data set out among peers: one NPZ file for each, a manifest, and a picture of who holds what.
@@ -188,7 +195,7 @@ def split(
         label_column=column(label_column),
         group_column=column(group_column),
         columns=columns_of(columns),
-        missing=missing,
+        missing_values=renamed_option("--missing", missing, "--missing-values", missing_values) or "error",
         options=dict(_option(text) for text in option or ()),
     )
     settings = {
@@ -204,7 +211,7 @@ def split(
     title = f"{rows.name}: {scheme}, {len(shares)} peers, seed {seed}"
     # Drawn before anything is written, so that a missing library leaves nothing behind.
     drawn = None if picture is None else compose(held, title, data=rows, shares=shares)
-    manifest = write_shares(out, rows, shares, held, made)
+    manifest = write_shares(out, rows, shares, held, made, overwrite=overwrite)
     if picture is not None and drawn is not None:
         save(drawn, picture)
     _summarise(stderr() if as_json else stdout(), rows, held, out)

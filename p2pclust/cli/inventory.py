@@ -21,7 +21,7 @@ from p2pclust.cli.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.inventory import Device, Host, Inventory
 from p2pclust.scenario.explain import explain
-from p2pclust.scenario.fields import device_name, not_empty, wrong_table, wrong_value
+from p2pclust.scenario.fields import device_name, not_empty, renamed, wrong_table, wrong_value
 from p2pclust.scenario.fleet_keys import OverlaySpec
 from p2pclust.scenario.job_parameters import Table
 from p2pclust.scenario.load import read_toml
@@ -45,6 +45,7 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 def _settings(value: dict[str, Any]) -> dict[str, Any]:
     keys = [field.alias or name for name, field in PeerConfig.model_fields.items()]
     known = [key for key in keys if key not in _DECIDED]
+    value = renamed(value, "missing", "missing_values", "settings")
     for key in value:
         if key in _DECIDED:
             raise wrong_value(f"{key} is no setting: the inventory says it in a place of its own")

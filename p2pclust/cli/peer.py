@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.columns import columns as columns_of
+from p2pclust.cli.columns import renamed_option
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +43,11 @@ def peer(
         str | None,
         typer.Option(metavar="NAME,...", help="The features, by names or numbers from 1; default all columns."),
     ] = None,
-    missing: Annotated[
+    missing_values: Annotated[
         str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
     ] = None,
     links: Annotated[
         list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
@@ -70,7 +74,7 @@ def peer(
     \b
     Examples:
       p2pclust peer --config peer.toml
-      p2pclust peer --config peer.toml --set log=json --set 'missing={fill=0}' --check
+      p2pclust peer --config peer.toml --set log=json --set 'missing_values={fill=0}' --check
       p2pclust peer --name meter-01 --listen 10.0.0.1:7000 --join meter-02@10.0.0.2:7000 --data rows.csv \\
           --bundle fleet/meter-01.bundle --state-dir state
     """
@@ -78,9 +82,9 @@ def peer(
 
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
-        "columns": columns_of(columns), "missing": missing, "state_dir": state_dir, "door": door, "timing": timing,
-        "fitness": fitness,
-        "links": links,
+        "columns": columns_of(columns), "state_dir": state_dir,
+        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values), "door": door,
+        "timing": timing, "fitness": fitness, "links": links,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     told = {key: value for key, value in given.items() if value is not None}

@@ -51,7 +51,7 @@ class PeerConfig(BaseModel):
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
     #: The features among the columns, and what is done where a value of them is missing.
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
-    missing: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
+    missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
     #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
     door: Annotated[str, AfterValidator(address)] | None = None
@@ -129,7 +129,9 @@ def load_config(
     UsageError, DataError
         If a value is wrong, a file cannot be used, or the device's key is not on the roster.
     """
-    document = {} if file is None else read_toml(file)
+    document: dict[str, Any] = {} if file is None else read_toml(file)
+    document = fields.renamed(document, "missing", "missing_values", str(file))
+    settings = fields.renamed_settings(settings, "missing", "missing_values")
     folder = Path() if file is None else file.parent
     for key in (*_FILES, "data"):
         if isinstance(document.get(key), str):

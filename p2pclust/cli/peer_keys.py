@@ -87,7 +87,7 @@ def missing_rule(value: object) -> str | dict[str, Any]:
     """Take what is done where a value is missing."""
     if isinstance(value, str | dict):
         try:
-            Choice(missing=value)
+            Choice(missing_values=value)
         except DataError as error:
             raise wrong_value(str(error).partition(": ")[2]) from None
         return value

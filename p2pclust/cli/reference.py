@@ -45,7 +45,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _section(name: str, command: Any) -> Iterator[str]:
     arguments = [item for item in command.params if item.param_type_name == "argument"]
-    options = [item for item in command.params if item.param_type_name == "option"]
+    options = [item for item in command.params if item.param_type_name == "option" and not item.hidden]
     places = " ".join(item.metavar or item.name.upper() for item in arguments)
     yield f"## {name}\n"
     yield "```\n" + " ".join(filter(None, [name, "[OPTIONS]", places])) + "\n```\n"

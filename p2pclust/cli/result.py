@@ -170,6 +170,10 @@ def assign(
         str | None,
         typer.Option(metavar="NAME,...", help="The features in that file; default those of the peer's data, by name."),
     ] = None,
+    missing_values: Annotated[
+        str | None,
+        typer.Option(metavar="error|drop", help="For --data: refuse a missing value (default), or leave its row out."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
     ] = None,
@@ -177,12 +181,13 @@ def assign(
     bundle: BundleOption = None,
     roster: RosterOption = None,
 ) -> None:
-    """Label rows with the agreed result: CSV in, the same CSV with the label and the memberships of each row out.
+    """Label rows with the agreed result: CSV in, the same CSV with row, label and memberships of each row out.
 
     Without --data it labels the rows of the device that it runs on, which never leave it; with --data those of a file,
     with whatever peer's help. Rows are scaled as the job agreed. Protocols over columns label this device's own rows only.
-    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best. The file
-    has the rows in it, and is for its owner's eyes only (mode 0600).
+    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best. The column row has
+    the row's id where the data have ids, else its number from 0 in its file. The file has the rows in it, and is for its
+    owner's eyes only (mode 0600).
 
     \b
     Examples:
@@ -191,11 +196,21 @@ def assign(
     """
     from p2pclust.fleet.labels import label_file, label_own  # noqa: PLC0415
 
+    if data is None:
+        for option, value in (("--columns", columns), ("--missing-values", missing_values)):
+            if value is not None:
+                raise UsageError(
+                    f"{option} is for --data: this device's rows are read as its peer's configuration says"
+                )
     with door_of(peer, bundle, roster) as door:
         found: Labelled = (
-            label_own(door, job) if data is None else label_file(door, job, data, columns_of(columns))
-        )  # fmt: skip
+            label_own(door, job)
+            if data is None
+            else label_file(door, job, data, columns_of(columns), missing_values or "error")
+        )
     table = _table([found.header, *found.rows()])
+    if found.data.dropped:
+        stderr().print(f"{found.data.dropped} rows left out: a value is missing there", soft_wrap=True)
     if out is None:
         sys.stdout.write(table.decode())
         sys.stdout.flush()

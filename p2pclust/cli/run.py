@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.output import complain, put_json, stderr, stdout
+from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +53,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
     """Run a scenario: start its fleet, do its jobs, carry out its faults, check what it expects.
@@ -66,11 +70,16 @@ def run(
       p2pclust run scenarios/iris-kmeans.toml --backend simulated --set jobs.0.clusters=4 --json
     """
     from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
-    from p2pclust.scenario.report import default_directory  # noqa: PLC0415
+    from p2pclust.scenario.report import default_directory, left_by_a_run  # noqa: PLC0415
 
     checked = load_scenario(scenario, overrides or (), seed)
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory(scenario.stem, datetime.now())
+    earlier = left_by_a_run(directory)
+    if earlier and not overwrite:
+        raise UsageError(
+            f"--out {directory}: {earlier[0].name} of an earlier run is there: choose another folder, or add --overwrite"
+        )
     events = directory / "events.jsonl"
     try:
         result = _carry_out(checked, backend.value, directory, scenario.stem, stderr() if as_json else stdout())

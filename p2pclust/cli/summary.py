@@ -15,6 +15,7 @@ from p2pclust.cli.output import size
 __all__ = ["size", "summarise"]
 
 _PEERS_SHOWN = 24
+_FILES_SHOWN = 8
 
 Result = Mapping[str, Any]
 
@@ -37,6 +38,8 @@ def summarise(console: Console, result: Result) -> None:
             facts.add_row("", "")
         for name, value in _job_facts(job, number, len(result["jobs"]), result["peers"]):
             facts.add_row(name, value)
+    if result["left_out"]:
+        facts.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
     facts.add_row("seconds", _seconds(result))
     console.print()
     if console.is_terminal:
@@ -57,6 +60,14 @@ def summarise(console: Console, result: Result) -> None:
         console.print(Text(warning, style="yellow"), soft_wrap=True)
     console.print()
     console.print(Text(f"output: {result['output']}"), soft_wrap=True)
+
+
+def _left_out(files: Sequence[Result]) -> str:
+    """Return how many rows no device holds, and of which files."""
+    told = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
+    more = f" and of {len(told) - _FILES_SHOWN} more files" if len(told) > _FILES_SHOWN else ""
+    n_rows = sum(one["rows"] for one in files)
+    return f"{n_rows} row{'' if n_rows == 1 else 's'}: {', '.join(told[:_FILES_SHOWN])}{more}"
 
 
 def _what(job: Result) -> str:

@@ -34,6 +34,10 @@ class DataSet:
         One per feature; left empty, they become ``x1``, ``x2``, ...
     dropped : int
         How many rows a reader left out because a value was missing.
+    row : ndarray of shape (n_rows,), int64, or None
+        The number of each row in its own file, from 0, rows that were left out counted; None stands for 0 to n_rows - 1.
+    file : ndarray of shape (n_rows,) or None
+        The name of the file that each row came from, where several were read as one.
 
     Raises
     ------
@@ -58,10 +62,14 @@ class DataSet:
     feature_names: tuple[str, ...] = ()
     dropped: int = 0
     id: NDArray[Any] | None = None
+    row: NDArray[np.int64] | None = None
+    file: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))
-        for what, values in (("y", self.y), ("group", self.group), ("id", self.id)):
+        for what, values in (
+            ("y", self.y), ("group", self.group), ("id", self.id), ("row", self.row), ("file", self.file)
+        ):  # fmt: skip
             if values is not None and values.shape != (self.n_rows,):
                 raise DataError(
                     f"{self.name}: {what} has shape {values.shape}: expected one value for each of {self.n_rows} rows"
@@ -81,6 +89,25 @@ class DataSet:
         """How many features each row has."""
         return int(self.X.shape[1])
 
+    @property
+    def row_names(self) -> NDArray[Any]:
+        """What each row is called where labels are written: its id, else its number in its own file."""
+        return self.id if self.id is not None else self.row_numbers
+
+    @property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """The number of each row in its own file, from 0."""
+        return np.arange(self.n_rows, dtype=np.int64) if self.row is None else self.row
+
+    @property
+    def shared_ids(self) -> NDArray[Any] | None:
+        """What peers that hold columns compare; None stands for 0 to n_rows - 1.
+
+        Where rows were left out and have no ids, these are their numbers: two peers that left out different rows do not
+        hold the same rows, even if they hold equally many.
+        """
+        return self.row_names if self.id is not None or self.dropped else None
+
     def take(self, rows: NDArray[np.int64]) -> DataSet:
         """Return the data set of these rows alone, in the order given.
 
@@ -95,6 +122,8 @@ class DataSet:
             y=None if self.y is None else self.y[rows],
             group=None if self.group is None else self.group[rows],
             id=None if self.id is None else self.id[rows],
+            row=self.row_numbers[rows],
+            file=None if self.file is None else self.file[rows],
         )
 
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
@@ -131,4 +160,6 @@ def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
 
 def what_to_do(*, missing: bool) -> str:
     """Say what can be done about a value that is no finite number; a missing one may also be left out by declaration."""
-    return "fill it in or leave the row out" + (', as missing = "drop" (--missing drop) does' if missing else "")
+    return "fill it in or leave the row out" + (
+        ', as missing_values = "drop" (--missing-values drop) does' if missing else ""
+    )

@@ -46,7 +46,8 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
         with pyarrow.parquet.ParquetFile(file) as opened:
             names = list(opened.schema_arrow.names)
             if len(names) != len(dict.fromkeys(names)):
-                raise DataError(f"{file}: two columns have the same name: rename one of them")
+                twice = next(name for name in names if names.count(name) > 1)
+                raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
             features, label, group = Titles(file, names, len(names)).chosen(choice)
             wanted = [i for i in (*features, label, group) if i is not None]
             table = opened.read(columns=[names[i] for i in wanted])
@@ -59,7 +60,7 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     fills = choice.fills(file, [names[i] for i in features])
     X = np.empty((table.num_rows, len(features)))
     for place, i in enumerate(features):
-        may_be_missing = choice.missing == "drop" or not np.isnan(fills[place])
+        may_be_missing = choice.missing_values == "drop" or not np.isnan(fills[place])
         X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), may_be_missing)
     return finished(
         file,

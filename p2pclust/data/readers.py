@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, is_number, unreadable
+from p2pclust.data.hints import delimiter_of, is_number, unlocalised
+from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, unreadable
 from p2pclust.errors import DataError
 from p2pclust.files import regular
 
-__all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_folder", "read_npy", "read_npz"]
+__all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_csv_table", "read_folder", "read_npy", "read_npz"]
 
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
@@ -41,7 +42,7 @@ def read(
     label_column: Column | None = None,
     group_column: Column | None = None,
     columns: Sequence[Column] | None = None,
-    missing: Missing = "error",
+    missing_values: Missing = "error",
 ) -> DataSet:
     """Read a data file by its suffix, or all data files of a folder.
 
@@ -54,7 +55,7 @@ def read(
         1. Its cells may be text; it is no feature. Whole numbers stay numbers, everything else becomes text.
     columns : sequence of str or int, optional
         The features, in this order. By default all columns but label and group.
-    missing : {"error", "drop"} or mapping
+    missing_values : {"error", "drop"} or mapping
         What to do where a value is missing: refuse the file and name the cell, leave the row out, or put a declared
         value in its place, ``{"fill": 0.0}`` or ``{"fill": {"volt": 230.0}}``. Infinity is never a missing value, and
         always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in text, null and NaN in Parquet,
@@ -72,11 +73,11 @@ def read(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "meters.csv")
     ...     _ = file.write_text("watt,volt,site\\n12,230,a\\n,229,a\\n14,231,b\\n")
-    ...     data = read(file, columns=["volt", "watt"], label_column="site", missing="drop")
+    ...     data = read(file, columns=["volt", "watt"], label_column="site", missing_values="drop")
     >>> data.X.tolist(), data.y.tolist(), data.dropped
     ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
-    file, choice = Path(path), Choice(columns, label_column, group_column, missing)
+    file, choice = Path(path), Choice(columns, label_column, group_column, missing_values)
     if "\0" in str(file):
         raise DataError(f"{str(file)!r}: no such file: no name has a null character")
     try:
@@ -109,7 +110,7 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
         See `read`.
     """
     if suffix == ".csv":
-        return _csv(file).to_data(choice)
+        return read_csv_table(file).to_data(choice)
     if suffix == ".arff":
         from p2pclust.data.arff import read_arff  # noqa: PLC0415 - few peers have such a file
 
@@ -146,7 +147,7 @@ def read_csv(path: str | Path, *, label_column: Column | None = None, group_colu
         If the file is missing or empty, a row has another number of cells than the first, or a cell is empty, text
         or not finite. Rows are counted as an editor counts lines, columns from 1.
     """
-    return _csv(Path(path)).to_data(Choice(None, label_column, group_column))
+    return read_csv_table(Path(path)).to_data(Choice(None, label_column, group_column))
 
 
 def read_npy(path: str | Path) -> DataSet:
@@ -187,7 +188,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     -------
     DataSet
         ``group`` is the name of the file, without its suffix, that each row came from, unless a group column was
-        chosen. ``y`` is there if every file has labels.
+        chosen. ``y`` is there if every file has labels. ``file`` and ``row`` say where each row stands.
 
     Raises
     ------
@@ -196,7 +197,9 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     """
     folder, choice = Path(path), choice or Choice()
     files = sorted(
-        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file() and file.name[0] != "."
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in SUFFIXES and not file.is_dir() and file.name[0] != "."
     )
     if not files:
         raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
@@ -207,7 +210,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
             label_column=choice.label_column,
             group_column=choice.group_column,
             columns=choice.columns,
-            missing=choice.missing,
+            missing_values=choice.missing_values,
         )
         if parts and part.feature_names != parts[0].feature_names:
             raise DataError(
@@ -232,18 +235,26 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
         group=np.concatenate(groups),
         id=np.concatenate(ids) if len(ids) == len(parts) else None,
         dropped=sum(part.dropped for part in parts),
+        row=np.concatenate([part.row_numbers for part in parts]),
+        file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
     )
 
 
-def _csv(file: Path) -> Table:
-    """Return the header's names (perhaps none), the line number of each row, and the rows of stripped cells."""
+def read_csv_table(file: Path) -> Table:
+    """Return the header's names (perhaps none), the line number of each row, and the rows of stripped cells.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or empty, is not UTF-8 text, or a row has another number of cells than the first.
+    """
     lines: list[int] = []
     rows: list[list[str]] = []
     try:
         with regular(file).open(encoding="utf-8-sig", newline="") as text:
             first = text.readline()
             text.seek(0)
-            delimiter = max(",;\t", key=first.count)  # max() keeps the first of equals: the comma.
+            delimiter = delimiter_of(first)
             reader = csv.reader(text, delimiter=delimiter, strict=True)
             for row in reader:
                 if row and any(cell.strip() for cell in row):
@@ -255,7 +266,8 @@ def _csv(file: Path) -> Table:
         raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
     except csv.Error as error:
         raise DataError(f"{file}: row {reader.line_num}: {error}") from error
-    names = rows[0] if rows and not any(is_number(cell) for cell in rows[0]) else []
+    numbers = rows and (any(map(is_number, rows[0])) or all(map(unlocalised, rows[0])))
+    names = rows[0] if rows and not numbers else []
     if names:
         lines, rows = lines[1:], rows[1:]
     if not rows:
@@ -263,7 +275,8 @@ def _csv(file: Path) -> Table:
     width = len(names or rows[0])
     for line, row in zip(lines, rows, strict=True):
         if len(row) != width:
-            raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row")
+            hint = ": numbers with decimal commas? Write them with a point" if len(row) == 2 * width else ""
+            raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row{hint}")
     return Table(file, names, lines, rows)
 
 

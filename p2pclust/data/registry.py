@@ -38,7 +38,7 @@ def load(
     label_column: Column | None = None,
     group_column: Column | None = None,
     columns: Sequence[Column] | None = None,
-    missing: str = "error",
+    missing_values: str = "error",
     options: Mapping[str, Any] | None = None,
 ) -> DataSet:
     """Load a data set by name, or from a file.
@@ -47,10 +47,10 @@ def load(
     ----------
     source : str
         A built-in name, the NAME of a ``NAME.npz`` in the cache directory, a data file, or a folder of data files
-        (written with a "/"). In a name, capitals stand for small letters and "-" for "_".
+        (with a "/" where a data set has the same name). In a name, capitals stand for small letters and "-" for "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
-    label_column, group_column, columns, missing
+    label_column, group_column, columns, missing_values
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
@@ -78,14 +78,17 @@ def load(
     (150, 4)
     """
     name = canonical(source)
-    if options and (is_file(source) or name not in GENERATORS):
+    from_files = is_file(source, base)
+    if options and (from_files or name not in GENERATORS):
         raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
-    if is_file(source):
+    if from_files:
         file = Path(base or ".") / Path(source).expanduser()
-        return read(file, label_column=label_column, group_column=group_column, columns=columns, missing=missing)
-    if label_column is not None or group_column is not None or columns is not None or missing != "error":
+        return read(
+            file, label_column=label_column, group_column=group_column, columns=columns, missing_values=missing_values
+        )
+    if label_column is not None or group_column is not None or columns is not None or missing_values != "error":
         raise UsageError(
-            f"{source}: label_column, group_column, columns and missing are for files, not for a registered data set"
+            f"{source}: label_column, group_column, columns and missing_values are for files, not for a registered data set"
         )
     if name in GENERATORS:
         return generate(name, options or {})
@@ -116,9 +119,23 @@ def cached(source: str) -> Path:
     raise UsageError(_absent(source))
 
 
-def is_file(source: str) -> bool:
-    """Say whether a source is a file's name rather than a data set's: by its suffix or a separator in it."""
-    return source.lower().endswith(SUFFIXES) or "/" in source or os.sep in source or source in (".", "..")
+def is_file(source: str, base: str | Path | None = None) -> bool:
+    """Say whether a source is a file's or a folder's name rather than a data set's.
+
+    It is by its suffix, or by a separator in it; or if there is a folder of that name, and no data set.
+    """
+    if source.lower().endswith(SUFFIXES) or "/" in source or os.sep in source or source in (".", ".."):
+        return True
+    known = canonical(source) in BUILT_IN or find(source) is not None or "\0" in source
+    return not known and (Path(base or ".") / source).is_dir() and not _is_cached(source)
+
+
+def _is_cached(source: str) -> bool:
+    try:
+        cached(source)
+    except UsageError:
+        return False
+    return True
 
 
 def cache_dir() -> Path:

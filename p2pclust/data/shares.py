@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.holdings import Holdings
 from p2pclust.data.npz import write_npz
+from p2pclust.data.readers import SUFFIXES
 from p2pclust.errors import DataError, UsageError
+from p2pclust.files import regular
 
 __all__ = ["MANIFEST", "peer_names", "write_shares"]
 
@@ -39,6 +41,8 @@ def write_shares(
     shares: Sequence[NDArray[np.int64]],
     held: Holdings,
     made: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write each peer's part of a data set, and the manifest last.
 
@@ -53,6 +57,8 @@ def write_shares(
         Who holds what; names the peers.
     made : mapping
         How the split was made: the manifest begins with it.
+    overwrite : bool
+        Whether the files of an earlier split in the folder are replaced.
 
     Returns
     -------
@@ -62,27 +68,29 @@ def write_shares(
     Raises
     ------
     UsageError
-        If there is something in the folder.
+        If there is something in the folder, or with `overwrite` something that is not of an earlier split.
     DataError
         If it cannot be written.
 
     Notes
     -----
-    Each file has ``X``, ``features``, ``id`` (the row's number in the source, from 0), and ``y`` and ``group`` where
-    the source has them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
+    Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
+    from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has
+    them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the
     files have the mode 0600, and the folder, if it is made here, 0700.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out}: there is something in it: choose another folder, or empty it")
+    _check_empty(out, overwrite=overwrite)
     _make(out)
-    peers = []
+    for file in _of_a_split(out):
+        file.unlink()
+    peers, called = [], _called(data)
     for name, share, counts in zip(held.peers, shares, held.counts, strict=True):
         part, features = data, data.feature_names
         if held.what == "features":
-            ids = np.arange(data.n_rows, dtype=np.int64)
+            ids = called
             X, features = data.X[:, share], tuple(data.feature_names[i] for i in share)
         else:
-            ids, part = share, data.take(share)
+            ids, part = called[share], data.take(share)
             X = part.X
         content: dict[str, NDArray[Any]] = {"X": np.ascontiguousarray(X), "features": np.array(features), "id": ids}
         content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
@@ -102,6 +110,41 @@ def write_shares(
     except OSError as error:
         raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
     return manifest
+
+
+def _check_empty(out: Path, *, overwrite: bool) -> None:
+    """Refuse a folder with something in it; an earlier split may be there if it is to be replaced."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UsageError(f"--out {out}: there is a file of this name: choose another folder")
+    earlier = _of_a_split(out)
+    if earlier and not overwrite:
+        raise UsageError(f"--out {out}: an earlier split is there: choose another folder, or add --overwrite")
+    others = sorted(file for file in out.iterdir() if file not in earlier and (not earlier or file.suffix in SUFFIXES))
+    if others:
+        raise UsageError(
+            f"--out {out}: {others[0].name} is there, which is not of a split: choose another folder, or empty it"
+        )
+
+
+def _of_a_split(out: Path) -> list[Path]:
+    """Return the files of a split that are in a folder, the manifest first; none if there is no manifest."""
+    manifest = out / MANIFEST
+    try:
+        told = json.loads(regular(manifest).read_text(encoding="utf-8"))
+        names = [peer["file"] for peer in told["peers"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []  # not a manifest: whatever it is, it is not ours to replace
+    files = [out / name for name in names if isinstance(name, str) and Path(name).name == name]
+    return [manifest, *(file for file in files if file.is_file())]
+
+
+def _called(data: DataSet) -> NDArray[Any]:
+    """Return what each row is called, shape (n_rows,): never two of them alike, where the source has no ids of its own."""
+    if data.id is not None or data.file is None:
+        return data.row_names
+    return np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), data.row_names.tolist(), strict=True)])
 
 
 def _make(folder: Path) -> None:

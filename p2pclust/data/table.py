@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
+from p2pclust.data.hints import about_text, is_number, unlocalised
 from p2pclust.errors import DataError
 
-__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "is_number", "unreadable"]
+__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
 
 Column = str | int
 
@@ -30,6 +31,7 @@ MISSING = ("error", "drop")
 _RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
 
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
+_LOOKED_AT = 1000  # rows, to see what a column holds
 _ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 
@@ -44,7 +46,7 @@ class Choice:
         neither label nor group.
     label_column, group_column : str or int, optional
         The columns of ``y`` and ``group``; never features.
-    missing : {"error", "drop"} or mapping
+    missing_values : {"error", "drop"} or mapping
         ``error`` refuses the file and names the cell; ``drop`` leaves the whole row out, and the data set says how
         many were; ``{"fill": 0.0}`` or ``{"fill": {"watt": 0.0, "volt": 230.0}}`` puts the declared value in its place,
         and in a column without one a missing value is refused.
@@ -52,24 +54,24 @@ class Choice:
     Raises
     ------
     DataError
-        If `missing` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so its
-        rows would not be those that pooling would have clustered. A declared value is the same on all devices.
+        If `missing_values` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so
+        its rows would not be those that pooling would have clustered. A declared value is the same on all devices.
     """
 
     columns: Sequence[Column] | None = None
     label_column: Column | None = None
     group_column: Column | None = None
-    missing: Missing = "error"
+    missing_values: Missing = "error"
 
     def __post_init__(self) -> None:
-        if self.missing == "mean":
+        if self.missing_values == "mean":
             raise DataError(
-                "missing = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
+                "missing_values = 'mean': a peer knows the mean of its own rows only, so the result would not be that of "
                 "pooling: expected 'error' or 'drop', or { fill = VALUE } with a value that is the same on all devices"
             )
-        if self.missing not in MISSING and not _is_fill(self.missing):
-            shown = dict(self.missing) if isinstance(self.missing, Mapping) else self.missing
-            raise DataError(f"missing = {shown!r}: {_RULES}")
+        if self.missing_values not in MISSING and not _is_fill(self.missing_values):
+            shown = dict(self.missing_values) if isinstance(self.missing_values, Mapping) else self.missing_values
+            raise DataError(f"missing_values = {shown!r}: {_RULES}")
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
 
@@ -83,12 +85,12 @@ class Choice:
 
         Examples
         --------
-        >>> Choice(missing={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
+        >>> Choice(missing_values={"fill": {"b": 2.0}}).fills(Path("rows.csv"), ["a", "b"])
         array([nan,  2.])
         """
         values = np.full(len(titles), np.nan)
-        if isinstance(self.missing, Mapping):
-            declared = self.missing["fill"]
+        if isinstance(self.missing_values, Mapping):
+            declared = self.missing_values["fill"]
             if not isinstance(declared, Mapping):
                 return np.full(len(titles), float(declared))
             for name, value in declared.items():
@@ -96,7 +98,9 @@ class Choice:
                     near = difflib.get_close_matches(str(name), titles, n=1)
                     meant = f" (did you mean {near[0]!r}?)" if near else ""
                     known = ", ".join(map(_printable, titles[:20]))
-                    raise DataError(f"{file}: missing.fill: {name!r} is no feature{meant}; the features are {known}")
+                    raise DataError(
+                        f"{file}: missing_values.fill: {name!r} is no feature{meant}; the features are {known}"
+                    )
                 values[list(titles).index(name)] = float(value)
         return values
 
@@ -239,7 +243,7 @@ class Table:
             except ValueError:
                 X[index] = [row[i] if is_number(row[i]) else np.nan for i in features]
             if not np.isfinite(X[index]).all():
-                self._check_row(index, features, titles, choice.missing == "drop", fills)
+                self._check_row(index, features, titles, choice.missing_values == "drop", fills)
         rows = self.rows
         return finished(
             self.file,
@@ -259,7 +263,22 @@ class Table:
             absent = cell.lower() in _ABSENT
             if (absent and (drop or not np.isnan(fill))) or _is_finite(cell):
                 continue
-            raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}")
+            hint = "" if absent or is_number(cell) or unlocalised(cell) else self._hint(i, features, titles)
+            raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}{hint}")
+
+    def _hint(self, column: int, features: Sequence[int], titles: Titles) -> str:
+        """Say what to do about text, for which the whole columns are looked at."""
+        called = [
+            (_printable(self.names[i]), self.names[i]) if self.names else (f"column {i + 1}", f"{i + 1}")
+            for i in features
+        ]
+        texts = [place for place, i in enumerate(features) if self._is_text(i)]
+        return about_text(list(features).index(column), called, texts)
+
+    def _is_text(self, column: int) -> bool:
+        """Whether most of a column's cells are text."""
+        cells = [row[column] for row in self.rows[:_LOOKED_AT] if row[column].lower() not in _ABSENT]
+        return 2 * sum(not (is_number(cell) or unlocalised(cell)) for cell in cells) > len(cells)
 
 
 def finished(
@@ -279,13 +298,13 @@ def finished(
     DataError
         If no row is left, or what is left is no matrix of finite numbers.
     """
-    dropped = 0
-    if isinstance(choice.missing, Mapping) and X.ndim == 2:
+    dropped, row = 0, None
+    if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
         fills = choice.fills(file, titles or [f"x{i}" for i in range(1, X.shape[1] + 1)])
         if X.dtype.kind == "f" and (absent := np.isnan(X)).any():
             X = np.where(absent, fills, X)
-    if choice.missing == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
+    if choice.missing_values == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
         kept = ~np.isnan(X).any(axis=1)
         dropped = int((~kept).sum())
         if dropped == len(X):
@@ -300,7 +319,8 @@ def finished(
                         f"{file}: {what} has shape {values.shape}: expected one value for each of {len(kept)} rows"
                     )
             y, group, id = (None if values is None else values[kept] for values in (y, group, id))
-    return DataSet(str(file), X, y, group, titles, dropped, id)
+            row = np.flatnonzero(kept).astype(np.int64)
+    return DataSet(str(file), X, y, group, titles, dropped, id, row)
 
 
 def codes(cells: Sequence[str]) -> NDArray[Any]:
@@ -309,15 +329,6 @@ def codes(cells: Sequence[str]) -> NDArray[Any]:
         return np.array([int(cell) for cell in cells], dtype=np.int64)
     except (ValueError, OverflowError):
         return np.array(cells)
-
-
-def is_number(cell: str) -> bool:
-    """Say whether a cell is a number, NaN and infinity among them."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def unreadable(file: Path, error: OSError) -> str:
@@ -340,6 +351,8 @@ def _fault(cell: str) -> str:
         return f"{_short(cell)} is not a finite number: {what_to_do(missing=missing)}"
     if missing:
         return f"{cell!r} stands for a missing value: {what_to_do(missing=True)}"
+    if written := unlocalised(cell):
+        return f"{_short(cell)!r} has a decimal comma: write numbers with a decimal point, as {_short(written)}"
     return f"{_short(cell)!r} is text: expected a number"
 
 

@@ -18,6 +18,7 @@ from p2pclust.estimators.inputs import (
     Floats,
     Rows,
     bounds_of_each,
+    column_names,
     dealt,
     is_list_of_peers,
     matrices,
@@ -29,6 +30,7 @@ from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.doubts import doubts, objective_of
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
+from p2pclust.protocols.readings import with_columns
 from p2pclust.protocols.reasons import NO_DATA
 from p2pclust.protocols.runner import conclude, run_in_process
 
@@ -108,9 +110,11 @@ class LabellingEstimator(
             arrays = matrices(X, self.n_peers)
             named = next((rows for rows in X if hasattr(rows, "columns")), X[0])
             validate_data(self, named, skip_check_array=True)  # names and number of the columns
+            self._named = column_names(named)
             return arrays, None
         together = matrix(X, "X")
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
+        self._named = column_names(X)
         parts = dealt(together, y, self.n_peers, self.partition, seed)
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
 
@@ -159,7 +163,8 @@ class LabellingEstimator(
         took_part = {peer for record in state.log if record.stage == stage for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
-            told = "; ".join(f"peer {peer}: {why}" for peer, why in sorted(absent.items())[:3])
+            named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
+            told = "; ".join(f"peer {peer}: {with_columns(why, named)}" for peer, why in sorted(absent.items())[:3])
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
             whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
             warnings.warn(

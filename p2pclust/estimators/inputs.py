@@ -13,12 +13,24 @@ from p2pclust.data.partition import LOOKS_AT, split
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols import streams
 from p2pclust.protocols.local import first_bad_value
+from p2pclust.protocols.readings import with_columns
 
-__all__ = ["Floats", "Rows", "bounds_of_each", "dealt", "is_list_of_peers", "matrices", "matrix", "seed_from"]
+__all__ = [
+    "Floats",
+    "Rows",
+    "bounds_of_each",
+    "column_names",
+    "dealt",
+    "is_list_of_peers",
+    "matrices",
+    "matrix",
+    "seed_from",
+]
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+_SHOWN = 8
 _OPTIONS = ("beta", "labels_per_peer", "locations")
 
 
@@ -188,7 +200,7 @@ def matrix(rows: Any, where: str) -> Floats:
         raise DataError(f"{where} is empty: 0 feature(s) (shape={converted.shape}) while a minimum of 1 is required.")
     problem = first_bad_value(converted)
     if problem:
-        spelled = problem.replace("is nan", "is NaN")
+        spelled = with_columns(problem, column_names(rows)).replace("is nan", "is NaN")
         raise DataError(f"{where}: {spelled}: mend or leave out that row")
     return converted
 
@@ -205,7 +217,10 @@ def _numbers(rows: Any, where: str) -> Floats:
     try:
         given = np.asarray(rows)
         if _is_text_or_time(given):
-            raise DataError(f"{where}: expected numbers, and there is text or a time: convert or drop these columns")
+            columns = _columns_of_text(given, column_names(rows))
+            raise DataError(
+                f"{where}: expected numbers, and there is text or a time{columns}: convert or drop these columns"
+            )
         # What only a wider type can hold becomes infinite, and is refused by row and column.
         with np.errstate(over="ignore"):
             # In one order of memory, for sums of few rows depend on it in their last bits.
@@ -215,8 +230,42 @@ def _numbers(rows: Any, where: str) -> Floats:
     except DataError:
         raise
     except (TypeError, ValueError):
+        if cell := _first_non_number(rows):
+            raise DataError(f"{where}: {with_columns(cell, column_names(rows))}: mend or leave out that row") from None
         raise DataError(f"{where}: expected numbers in rows of equal length{_as_a_list(rows)}") from None
     return converted
+
+
+def column_names(rows: Any) -> list[str]:
+    """Return what a table calls its columns; nothing of an array."""
+    names = getattr(rows, "columns", None)
+    return [] if names is None else [str(name) for name in names]
+
+
+def _columns_of_text(given: NDArray[Any], names: list[str]) -> str:
+    """Say which columns of a matrix hold text or times, by name or by number from 0."""
+    if given.ndim != 2 or given.dtype.kind != "O":
+        return ""
+    found = [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
+    called = [repr(names[index]) if index < len(names) else f"{index}" for index in found]
+    more = f" and {len(called) - _SHOWN} more" if len(called) > _SHOWN else ""
+    return f" in column{'s' if len(called) > 1 else ''} {', '.join(called[:_SHOWN])}{more}"
+
+
+def _first_non_number(rows: Any) -> str:
+    """Name the first value of a table or matrix of objects that is no number, such as a missing one."""
+    try:
+        given = np.asarray(rows)
+    except (TypeError, ValueError):
+        return ""  # rows of different lengths
+    if given.ndim != 2 or given.dtype.kind != "O":
+        return ""
+    for (row, column), value in np.ndenumerate(given):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"row {row}, column {column} is {str(value)[:30]!r}, not a number"
+    return ""
 
 
 def _as_a_list(rows: Any) -> str:
@@ -235,30 +284,41 @@ def _is_text_or_time(given: NDArray[Any]) -> bool:
 
 def _refuse_other_names(X: Any) -> None:
     """Refuse tables whose columns have other names, or another order, than those of the first one."""
-    first: list[Any] | None = None
+    first: tuple[int, list[str]] | None = None
     for peer, rows in enumerate(X):
-        names = getattr(rows, "columns", None)
-        if names is None:
+        names = column_names(rows)
+        if not names:
             continue
-        first = list(names) if first is None else first
-        if list(names) != first:
+        first = first or (peer, names)
+        other, known = first
+        if names == known:
+            continue
+        lacking = [name for name in known if name not in names]
+        extra = [name for name in names if name not in known]
+        if lacking or extra:
+            who, name, whose = (peer, lacking[0], other) if lacking else (other, extra[0], peer)
             raise DataError(
-                f"peer {peer} has the columns {', '.join(map(str, names))[:80]} where another has "
-                f"{', '.join(map(str, first))[:80]}: give every peer the same columns in the same order"
+                f"peer {who} has no column {name!r}, which peer {whose} has: give every peer the same columns in the same "
+                "order"
             )
+        raise DataError(
+            f"peer {peer} has the columns {', '.join(names)[:80]} where peer {other} has "
+            f"{', '.join(known)[:80]}: give every peer the same columns in the same order"
+        )
 
 
 def _refuse_other_rows(X: Any) -> None:
     """Refuse tables whose rows are called otherwise, or stand in another order, than those of the first one."""
-    first: NDArray[Any] | None = None
+    first: tuple[int, NDArray[Any]] | None = None
     for peer, rows in enumerate(X):
         if not hasattr(rows, "columns") or not hasattr(rows, "index"):
             continue
         index = np.asarray(rows.index)
-        first = index if first is None else first
-        if not np.array_equal(index, first):
+        first = first or (peer, index)
+        if not np.array_equal(index, first[1]):
             raise DataError(
-                f"peer {peer} has rows of another index than another peer: give every peer the same rows in the same order"
+                f"peer {peer} has rows of another index than peer {first[0]}: give every peer the same rows in the same "
+                "order"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import memberships
-from p2pclust.data.readers import read
+from p2pclust.data.readers import read, read_csv_table
 from p2pclust.data.sources import read_source
 from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet.asking import Door
@@ -25,6 +24,7 @@ from p2pclust.protocols.verbs import Desk
 
 if TYPE_CHECKING:
     from p2pclust.data import DataSet
+    from p2pclust.data.table import Missing
 
 __all__ = ["Labelled", "label_file", "label_own", "labelled"]
 
@@ -37,6 +37,7 @@ class Labelled:
 
     columns: tuple[str, ...]  # of the rows as they are written again
     cells: Sequence[Sequence[str]] = field(repr=False)
+    data: DataSet = field(repr=False)
     labels: NDArray[np.int64]
     memberships: Floats | None = None  # (n, C)
 
@@ -45,17 +46,24 @@ class Labelled:
         """The names of all columns; where a name is taken, an underscore makes it another."""
         n = 0 if self.memberships is None else self.memberships.shape[1]
         names = list(self.columns)
-        for name in ["label", *(f"membership_{number}" for number in range(n))]:
+        for name in [*self._where, "label", *(f"membership_{number}" for number in range(n))]:
             while name in names:
                 name += "_"  # noqa: PLW2901
             names.append(name)
         return names
 
+    @property
+    def _where(self) -> list[str]:
+        return ["row"] if self.data.file is None else ["file", "row"]
+
     def rows(self) -> Iterator[list[str]]:
-        """Yield the cells of each row, with what was found behind them."""
+        """Yield the cells of each row, then where it stands, then what was found."""
+        called = [str(row) for row in self.data.row_names.tolist()]
+        files = None if self.data.file is None else self.data.file.tolist()
         for number, row in enumerate(self.cells):
+            where = [called[number]] if files is None else [files[number], called[number]]
             more = [] if self.memberships is None else [repr(float(value)) for value in self.memberships[number]]
-            yield [*row, str(int(self.labels[number])), *more]
+            yield [*row, *where, str(int(self.labels[number])), *more]
 
 
 def label_own(door: Door, job_id: str) -> Labelled:
@@ -80,13 +88,15 @@ def label_own(door: Door, job_id: str) -> Labelled:
         ) from None
     found = result_of(door, job_id, own=True)
     data = read_source(config)
-    local = Local(data.X, ids=data.id)
+    local = Local(data.X, ids=data.shared_ids)
     _check_columns(found, data)
     me = found.told["roster"].index(config["name"]) if config["name"] in found.told["roster"] else -1
     return _with_cells(config["data"], data, *labelled(found, local, own=me))
 
 
-def label_file(door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None) -> Labelled:
+def label_file(
+    door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error"
+) -> Labelled:
     """Label the rows of a file; its features are found by the names that the peer's data have, unless they are named."""
     found = result_of(door, job_id)
     if found.job.by_columns:
@@ -95,7 +105,7 @@ def label_file(door: Door, job_id: str, path: Path, columns: Sequence[str | int]
             "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
         )
     given = columns if columns is not None else _by_name(path, found)
-    data = read(path, columns=given)
+    data = read(path, columns=given, missing_values=missing_values)
     _check_columns(found, data)
     return _with_cells(str(path), data, *labelled(found, Local(data.X)))
 
@@ -155,20 +165,10 @@ def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
 
 def _by_name(path: Path, found: Finished) -> list[str] | None:
     """The job's features, if the file has a column of each name; otherwise all its columns are taken."""
-    if path.suffix != ".csv":
+    if path.suffix.lower() != ".csv" or path.is_dir():
         return None
-    header = _header(path)
+    header = read_csv_table(path).names
     return list(found.features) if set(found.features) <= set(header) else None
-
-
-def _header(path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [name.strip() for name in next(csv.reader(file), [])]
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from None
 
 
 def _check_columns(found: Finished, data: DataSet) -> None:
@@ -184,12 +184,12 @@ def _with_cells(
     source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None
 ) -> Labelled:  # fmt: skip
     """Put labels beside the rows as they stood in a CSV file, or else beside the numbers that were read."""
-    written = Labelled(tuple(data.feature_names), [[repr(float(v)) for v in row] for row in data.X], labels, degrees)
+    cells = [[repr(float(value)) for value in row] for row in data.X]
+    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees)
     path = Path(source) if isinstance(source, str) else None
-    if path is None or path.suffix != ".csv" or data.dropped or not path.is_file():
+    if path is None or path.suffix.lower() != ".csv" or not path.is_file():
         return written
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = [row for row in csv.reader(file) if row]
-    if len(lines) == len(labels) + 1:
-        return replace(written, columns=tuple(name.strip() for name in lines[0]), cells=lines[1:])
-    return written  # without a header, say
+    table = read_csv_table(path)
+    if not table.names or len(table.rows) != len(labels) + data.dropped:
+        return written  # it has no header, or has changed since
+    return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])

@@ -65,12 +65,12 @@ def load_rows(
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
     more: dict[str, Any] = {name: _array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
-    as_it_is = config.get("columns") is None and config.get("missing", "error") == "error"
+    as_it_is = config.get("columns") is None and config.get("missing_values", "error") == "error"
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # What is wrong with it is told as in every backend.
         return Local(_array(path), **more), 0
     data = read_source(config, cancelled)
-    local = Local(data.X, **{"ids": data.id, **more})
+    local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
     return local, data.dropped
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from p2pclust.protocols.job import JobState
 from p2pclust.protocols.reasons import HELD
 
-__all__ = ["coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_names"]
+__all__ = ["coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_columns", "with_names"]
 
 
 def raw_centers(state: JobState) -> NDArray[np.float64]:
@@ -57,3 +57,19 @@ def with_names(text: str, roster: Sequence[str]) -> str:
         return roster[index] if index < len(roster) else match[0]
 
     return re.sub(r"\bpeer (\d+)\b", name, text)
+
+
+def with_columns(text: str, features: Sequence[str]) -> str:
+    """Say what a column is called where a reason has its number, from 0: protocols know columns by number only.
+
+    Examples
+    --------
+    >>> with_columns("row 3, column 1 is nan", ("watt", "volt"))
+    'row 3, column 1 (volt) is nan'
+    """
+
+    def name(match: re.Match[str]) -> str:
+        index = int(match[2])
+        return f"{match[0]} ({features[index]})" if index < len(features) else match[0]
+
+    return re.sub(r"\b(row \d+, column) (\d+)\b", name, text)

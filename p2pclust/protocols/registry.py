@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.base import Protocol
 
-__all__ = ["CLUSTERING", "EVALUATING", "build", "known", "main_stage", "protocol_class"]
+__all__ = ["CLUSTERING", "EVALUATING", "build", "known", "main_stage", "nearest_protocol", "protocol_class"]
 
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.llf_cm", "LosslessCMeansProtocol"),
@@ -86,6 +86,29 @@ def known() -> tuple[str, ...]:
     return tuple(_CLASSES)
 
 
+#: What an algorithm is called elsewhere, of which a protocol here finds the same centers.
+_ELSEWHERE = {
+    **dict.fromkeys(("kmeans", "k-means", "k-means++", "kmeans++", "lloyd", "cmeans", "c-means", "hcm"), "llf-cm"),
+    **dict.fromkeys(("fcm", "fuzzy", "fuzzy-c-means", "fuzzy-cmeans", "fuzzy-k-means", "fuzzy-kmeans"), "llf-fcm"),
+}
+
+
+def nearest_protocol(name: str, ids: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the id that was meant by an unknown one, or an empty string; ids of algorithms elsewhere are known too.
+
+    Examples
+    --------
+    >>> nearest_protocol("kmeans", CLUSTERING), nearest_protocol("fcm", CLUSTERING), nearest_protocol("dbscan", CLUSTERING)
+    ('llf-cm', 'llf-fcm', '')
+    """
+    known = list(ids)
+    elsewhere = _ELSEWHERE.get(name.lower().replace("_", "-").replace(" ", "-"), "")
+    if elsewhere in known:
+        return elsewhere
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return near[0] if near else ""
+
+
 def protocol_class(protocol: object, *, among: Mapping[str, object] | None = None) -> type[Protocol]:
     """Return the class of a protocol.
 
@@ -109,8 +132,8 @@ def protocol_class(protocol: object, *, among: Mapping[str, object] | None = Non
     ids = _CLASSES if among is None else among
     if not isinstance(protocol, str) or protocol not in ids:
         shown = str(protocol)[:60]
-        near = difflib.get_close_matches(shown, ids, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ids)}"
+        near = nearest_protocol(shown, ids)
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(ids)}"
         raise UsageError(f"unknown protocol {shown!r} ({hint})")
     module, name = _CLASSES[protocol]
     found: type[Protocol] = getattr(importlib.import_module(module), name)

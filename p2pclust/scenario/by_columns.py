@@ -36,14 +36,22 @@ def check_rows(shares: Mapping[str, DataSet]) -> None:
     Raises
     ------
     DataError
-        For another number of rows than the first file has.
+        For another number of rows than the first file has, or where other rows of a file were left out.
     """
-    first, *others = shares.values()
-    for share in others:
+    (first_name, first), *others = shares.items()
+    for name, share in others:
         if share.n_rows != first.n_rows:
             raise DataError(
-                f"{share.name}: {share.n_rows} rows, but {first.name} has {first.n_rows}: peers that hold columns need "
-                "the same rows"
+                f"{name}: {share.name}: {share.n_rows} rows, but {first.name} of {first_name} has {first.n_rows}: "
+                "peers that hold columns need the same rows"
+            )
+        apart = share.row_numbers != first.row_numbers
+        if (share.dropped or first.dropped) and apart.any():
+            one, other = (int(rows.row_numbers[apart.argmax()]) for rows in (first, share))
+            missing, where = (one, f"{name}: {share.name}") if one < other else (other, f"{first_name}: {first.name}")
+            raise DataError(
+                f"{where}: row {missing} of its rows (from 0) was left out for a missing value, and the other devices have "
+                "it: peers that hold columns need the same rows: leave it out of all files"
             )
 
 

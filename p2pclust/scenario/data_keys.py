@@ -70,7 +70,7 @@ class DataSpec(Table):
     group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
     #: For files: refuse a missing value, or leave its row out.
-    missing: Literal["error", "drop"] = "error"
+    missing_values: Literal["error", "drop"] = "error"
     #: For generated data sets: their own options, such as noise.
     options: Annotated[dict[str, Any], PlainValidator(fields.options)] | None = None
     scaling: Literal["none", "minmax", "zscore"] = "none"
@@ -84,6 +84,11 @@ class DataSpec(Table):
         if self.partition is not None:
             return self.partition.scheme
         return "iid" if self.files is None else "files"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, document: Any) -> Any:
+        return fields.renamed(document, "missing", "missing_values", "[data]")
 
     @model_validator(mode="after")
     def _one_source(self) -> DataSpec:

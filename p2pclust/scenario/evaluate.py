@@ -98,7 +98,9 @@ def job_entry(
         entry["warnings"] = warnings_by_name(job, state, roster)
     if state.status == "done" and job.by_columns:
         held = {name: shares[name] for name in roster}
-        locals_ = [Local(share.X, ids=share.id, centers=(given or {}).get(name)) for name, share in held.items()]
+        locals_ = [
+            Local(share.X, ids=share.shared_ids, centers=(given or {}).get(name)) for name, share in held.items()
+        ]
         later = [
             (one.round, roster.index(one.peer), locals_[roster.index(one.peer)].with_rows(one.X)) for one in damage
         ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic_core import PydanticCustomError
+
+from p2pclust.errors import RenamedWarning, UsageError
 
 __all__ = [
     "Bounds",
@@ -25,8 +27,11 @@ __all__ = [
     "names",
     "not_empty",
     "options",
+    "renamed",
+    "renamed_settings",
     "scalar",
     "some_names",
+    "warn_of_name",
     "who",
     "wrong_table",
     "wrong_value",
@@ -70,6 +75,54 @@ def _matrix(value: object) -> Centers | None:
         if not isinstance(row, list | tuple) or not row or len(row) != len(value[0]) or not all(map(_is_number, row)):
             return None
     return tuple(tuple(float(number) for number in row) for row in value)
+
+
+def renamed(table: Any, old: str, new: str, where: str) -> Any:
+    """Return a table with a key of the release before under its name of today, and warn about it.
+
+    Parameters
+    ----------
+    table : object
+        Anything but a mapping with the old key is returned as it is.
+    old, new : str
+    where : str
+        Which table it is, for people.
+
+    Raises
+    ------
+    UsageError
+        If it has both names.
+    """
+    if not isinstance(table, dict) or old not in table:
+        return table
+    if new in table:
+        raise UsageError(f"{where}: {old!r} is the former name of {new!r}: say {new!r} only")
+    warn_of_name(where, old, new)
+    return {new if key == old else key: value for key, value in table.items()}
+
+
+def renamed_settings(settings: Sequence[str], old: str, new: str) -> list[str]:
+    """Return settings ``KEY=VALUE`` with a key of the release before under its name of today, and warn about it.
+
+    Examples
+    --------
+    >>> renamed_settings(["data.seed=1", "data.missing_fill=2"], "data.missing", "data.missing_values")
+    ['data.seed=1', 'data.missing_fill=2']
+    """
+    found = []
+    for text in settings:
+        key, rest = text[: len(old)], text[len(old) :]
+        if key == old and rest.lstrip()[:1] in ("=", "."):
+            warn_of_name("--set", old, new)
+            text = new + rest  # noqa: PLW2901
+        found.append(text)
+    return found
+
+
+def warn_of_name(where: str, old: str, new: str) -> None:
+    """Warn, in one line, that something is called otherwise since this release."""
+    told = f"{where}: {old!r} is called {new!r} now: the old name works in this release only"
+    warnings.warn(told, RenamedWarning, stacklevel=3)
 
 
 def not_empty(value: tuple[T, ...]) -> tuple[T, ...]:
@@ -152,11 +205,11 @@ def device_name(value: str) -> str:
 def known_protocol(value: str) -> str:
     """Take the id of a clustering protocol."""
     # Imported when a protocol is named, so that the schema itself stays light.
-    from p2pclust.protocols.registry import CLUSTERING  # noqa: PLC0415
+    from p2pclust.protocols.registry import CLUSTERING, nearest_protocol  # noqa: PLC0415
 
     if value not in CLUSTERING:
-        near = difflib.get_close_matches(value, CLUSTERING, n=1, cutoff=0.4)
-        meant = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest_protocol(value, CLUSTERING, cutoff=0.4)
+        meant = f"did you mean {near!r}? " if near else ""
         raise wrong_value(f"unknown protocol; {meant}known are {', '.join(CLUSTERING)}")
     return value
 

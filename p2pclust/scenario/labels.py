@@ -40,11 +40,10 @@ def write_labels(
 
     Notes
     -----
-    The columns are ``device``, ``row`` (its id where the data have one, else its place among the device's rows, from 0),
-    ``label``, and ``class`` where the true one is known. Where devices hold columns, a row is everybody's.
+    The columns are ``device``, ``file`` where several files were read as one, ``row`` (its id where the data have one, else
+    its number in its own file, from 0, rows that were left out counted), ``label``, and ``class`` where the true one is
+    known. Where devices hold columns, the row is the same one on all of them.
     """
-    for stale in directory.glob("labels*.csv"):
-        stale.unlink()  # of an earlier run into the same directory
     if sum(share.X.size for share in shares.values()) > _NUMBERS:
         return
     for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
@@ -66,7 +65,7 @@ def _labelled(
         return
     for name in sorted(found.digests)[: 1 if job.by_columns else None]:
         share = shares[name]
-        own = engine.conclude(job, found.state, Local(share.X, ids=share.id)).get("labels")
+        own = engine.conclude(job, found.state, Local(share.X, ids=share.shared_ids)).get("labels")
         if own is not None:
             yield "all" if job.by_columns else name, share, np.asarray(own)
 
@@ -75,10 +74,11 @@ def _table(labelled: Sequence[tuple[str, DataSet, NDArray[Any]]]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     with_class = any(share.y is not None for _, share, _ in labelled)
-    table.writerow(["device", "row", "label", *(["class"] if with_class else [])])
+    with_file = any(share.file is not None for _, share, _ in labelled)
+    table.writerow(["device", *(["file"] * with_file), "row", "label", *(["class"] * with_class)])
     for name, share, own in labelled:
-        rows = range(share.n_rows) if share.id is None else share.id.tolist()
-        classes = [[""]] * share.n_rows if share.y is None else [[kind] for kind in share.y.tolist()]
-        for row, label, kind in zip(rows, own.tolist(), classes, strict=True):
-            table.writerow([name, row, label, *(kind if with_class else [])])
+        files = share.file.tolist() if share.file is not None else [""] * share.n_rows
+        classes = share.y.tolist() if share.y is not None else [""] * share.n_rows
+        for file, row, label, kind in zip(files, share.row_names.tolist(), own.tolist(), classes, strict=True):
+            table.writerow([name, *([file] * with_file), row, label, *([kind] * with_class)])
     return text.getvalue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from p2pclust.scenario.availability import refuse_without_devices
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.data_keys import PartitionSpec
 from p2pclust.scenario.explain import explain
+from p2pclust.scenario.fields import renamed, renamed_settings
 from p2pclust.scenario.schema import Scenario
 from p2pclust.scenario.toml_files import apply_override, read_toml
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
@@ -61,7 +62,9 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     """
     file = Path(path)
     document = read_toml(file)
-    for override in overrides:
+    if "data" in document:
+        document["data"] = renamed(document["data"], "missing", "missing_values", f"{file}: [data]")
+    for override in renamed_settings(overrides, "data.missing", "data.missing_values"):
         apply_override(document, override)
     if seed is not None:
         document["seed"] = seed
@@ -99,10 +102,10 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         "label_column": spec.label_column,
         "group_column": spec.group_column,
         "columns": spec.columns,
-        "missing": spec.missing,
+        "missing_values": spec.missing_values,
     }
     if spec.files is not None:
-        shares = [load(file, **how) for file in spec.files]
+        shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
     else:
         assert spec.source is not None
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
@@ -111,19 +114,32 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         check_rows(by_name)
         _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
         return by_name
-    for share in shares[1:]:
-        if share.n_features != shares[0].n_features:
-            raise DataError(
-                f"{share.name}: {share.n_features} features, but {shares[0].name} has {shares[0].n_features}: "
-                "every peer's data need the same columns"
-            )
-        if share.feature_names != shares[0].feature_names:
-            raise DataError(
-                f"{share.name}: columns {', '.join(share.feature_names[:8])}, but {shares[0].name} has "
-                f"{', '.join(shares[0].feature_names[:8])}: every peer's data need the same columns in the same order"
-            )
+    _check_columns(names, shares)
     _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
     return dict(zip(names, shares, strict=True))
+
+
+def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
+    """Load the file of a device, whose name begins what is said of it."""
+    try:
+        return load(file, **how)
+    except UsageError as error:  # a DataError too
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _check_columns(names: Sequence[str], shares: Sequence[DataSet]) -> None:
+    first = shares[0]
+    for name, share in zip(names[1:], shares[1:], strict=True):
+        if share.n_features != first.n_features:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_features} features, but {first.name} of {names[0]} has {first.n_features}: "
+                "every peer's data need the same columns"
+            )
+        if share.feature_names != first.feature_names:
+            raise DataError(
+                f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {names[0]} has "
+                f"{', '.join(first.feature_names[:8])}: every peer's data need the same columns in the same order"
+            )
 
 
 def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
@@ -296,7 +312,7 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     if not isinstance(data, dict):
         return
     source, files = data.get("source"), data.get("files")
-    if isinstance(source, str) and is_file(source):
+    if isinstance(source, str) and is_file(source, folder):
         data["source"] = _anchored(folder, source)
     if isinstance(files, list):
         data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]

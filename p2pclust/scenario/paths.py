@@ -70,6 +70,7 @@ _KNOWN: dict[str, Any] = {
             )
         )
     },
+    "left_out": None,
     "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")),
     "wall_seconds": None,
     "virtual_seconds": None,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from p2pclust.errors import UsageError
 
 __all__ = [
     "EventLog",
+    "clear",
     "default_directory",
+    "left_by_a_run",
     "plain",
     "prepare",
     "write_centers",
@@ -29,6 +31,8 @@ __all__ = [
     "write_result",
     "write_text",
 ]
+
+_LEFT: Final = ("result.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv")
 
 
 def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
@@ -45,6 +49,11 @@ def default_directory(name: str, now: datetime, base: Path | None = None) -> Pat
         directory = stem.with_name(f"{stem.name}-{number}")
         number += 1
     return directory
+
+
+def left_by_a_run(directory: Path) -> list[Path]:
+    """Return the files that an earlier run left in a directory, by name; none if there is no such directory."""
+    return sorted(file for pattern in _LEFT for file in directory.glob(pattern) if file.is_file())
 
 
 def prepare(directory: Path) -> None:
@@ -64,6 +73,12 @@ def prepare(directory: Path) -> None:
         raise UsageError(
             f"output directory {directory}: cannot be written ({error.strerror}): choose another with --out"
         ) from None
+
+
+def clear(directory: Path) -> None:
+    """Take away what an earlier run left, so that files of two runs are not taken for those of one."""
+    for stale in left_by_a_run(directory):
+        stale.unlink()
 
 
 class EventLog:
@@ -104,8 +119,6 @@ def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping
 
     The header names the features; one row per center, in the data's own units, with all digits.
     """
-    for stale in directory.glob("centers*.csv"):
-        stale.unlink()  # of an earlier run into the same directory, which may have had more jobs
     for number, job in enumerate(result["jobs"], start=1):
         if job["centers"] is None:
             continue

@@ -224,7 +224,7 @@ def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evide
     """Every peer has some columns of all rows: nobody's row is anybody's."""
     assert found.state is not None
     held = [shares[name] for name in found.roster]
-    concluded = engine.conclude(job, found.state, Local(held[0].X, ids=held[0].id))
+    concluded = engine.conclude(job, found.state, Local(held[0].X, ids=held[0].shared_ids))
     if "labels" not in concluded:
         return None
     labels = np.asarray(concluded["labels"], dtype=np.int64)

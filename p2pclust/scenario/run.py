@@ -18,6 +18,7 @@ from p2pclust.peer.device import fitness
 from p2pclust.peer.timing import preset
 from p2pclust.protocols.extras import require_extras
 from p2pclust.protocols.job import Job
+from p2pclust.protocols.readings import with_columns
 from p2pclust.scenario import report
 from p2pclust.scenario.availability import longest_sleep_s, make_rests
 from p2pclust.scenario.by_columns import given_centers
@@ -28,6 +29,7 @@ from p2pclust.scenario.expectations import check
 from p2pclust.scenario.faults import away_s, planned
 from p2pclust.scenario.fleet_keys import Device
 from p2pclust.scenario.labels import write_labels
+from p2pclust.scenario.left_out import rows_left_out
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
 from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.traffic import summary
@@ -97,6 +99,7 @@ def carry_out(
     given = given_centers(scenario, shares)
     spec = fleet_spec(scenario, shares, jobs, given)
     report.prepare(out)
+    report.clear(out)
     if on_ready is not None:
         on_ready(spec)
     began = time.monotonic()
@@ -109,6 +112,9 @@ def carry_out(
             if on_event is not None:
                 on_event(event)
 
+        left_out = rows_left_out(scenario, shares)
+        for one in left_out:
+            tell(one.to_event())
         try:
             found = backend.carry_out(spec, tell)
         except FleetError as error:
@@ -117,6 +123,7 @@ def carry_out(
     evidence = [Evidence() for _ in found.jobs]
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
+    result["left_out"] = [one.to_dict() for one in left_out]
     result["expectations"] = [item.to_dict() for item in check(scenario.expect, report.plain(result))]
     if scenario.faults:
         # A run in which a planned fault never struck has not shown what it was meant to show.
@@ -149,8 +156,8 @@ def _write_page(
 
 
 _ORDER = (
-    "scenario", "title", "backend", "seed", "jobs", "peers", "traffic", "wall_seconds", "virtual_seconds", "failure",
-    "unfired_faults", "expectations", "output",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "traffic", "wall_seconds", "virtual_seconds",
+    "failure", "unfired_faults", "expectations", "output",
 )  # fmt: skip
 
 
@@ -173,7 +180,7 @@ def fleet_spec(
             shares[device.name].X,
             fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
             _link(device),
-            ids=shares[device.name].id,
+            ids=shares[device.name].shared_ids,
             centers=(given or {}).get(device.name),
             labels=labels.get(device.name),
             n_clusters=numbers.get(device.name),
@@ -262,6 +269,11 @@ def _result(
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     for entry, spec in zip(entries, scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": scenario.data.scaling, "missing": spec.missing}
+    if not jobs[0].by_columns:
+        features = next(iter(shares.values())).feature_names
+        for entry in entries:
+            reasons = [{name: with_columns(why, features) for name, why in told.items()} for told in entry["abstained"]]
+            entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], features)}
     failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
     if len(jobs) == 1:
         failed = [entry["failure"] for entry in entries if entry["failure"]]

@@ -170,7 +170,14 @@ def _sections(story: RunStory) -> list[Section]:
         name = f"Job {number + 1}: " if len(story.jobs) > 1 else ""
         part = JobStory(job, entry, done, story.shares, story.groups, story.names, story.events, _sent(story), evidence)
         sections += job_sections(part, name)
-    return [*sections, *_cost(story, drawn=drawn), *_details(story)]
+    return [*sections, *_cost(story, drawn=drawn), *_left_out(story), *_details(story)]
+
+
+def _left_out(story: RunStory) -> list[Section]:
+    """How many rows no device holds, because a value is missing there."""
+    rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
+    text = "A value is missing in these rows, and the scenario says to leave such rows out: no count has them."
+    return [Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows])] if rows else []
 
 
 def _expected(story: RunStory) -> Section | None:

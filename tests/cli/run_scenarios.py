@@ -36,7 +36,8 @@ def _line(name: str, story: Story) -> bool:
     if why := absent(file):
         print(f"{name:20} {'-':>6} {'-':>8}  {'skipped':9} {'-':6} {why}", flush=True)
         return True
-    command = [sys.executable, "-m", "p2pclust", "run", str(file), "--json", "--out", str(OUT / name), *story.real]
+    out = ("--out", str(OUT / name), "--overwrite")
+    command = [sys.executable, "-m", "p2pclust", "run", str(file), "--json", *out, *story.real]
     begun = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - begun

@@ -17,18 +17,18 @@ GOOD = "w,h\n1,2\n3,4\n5,6\n"
 
 CASES = {
     "a missing scenario": ({}, "s.toml: no such file"),
-    "a missing data file": ({"s.toml": FILES + JOB, "a.csv": GOOD}, "b.csv: no such file"),
+    "a missing data file": ({"s.toml": FILES + JOB, "a.csv": GOOD}, "peer-02: b.csv: no such file"),
     "a NaN": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w,h\n1,2\nnan,4\n"},
-        'b.csv: row 3, column 1 (w): nan is not a finite number: fill it in or leave the row out, as missing = "drop" (',
+        "peer-02: b.csv: row 3, column 1 (w): nan is not a finite number: fill it in or leave the row out, as",
     ),
     "an empty peer": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w,h\n"},
-        "b.csv: no rows below the header: expected at least one",
+        "peer-02: b.csv: no rows below the header: expected at least one",
     ),
     "peers with different columns": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w\n1\n"},
-        "b.csv: 1 features, but a.csv has 2: every peer's data need the same columns",
+        "peer-02: b.csv: 1 features, but a.csv of peer-01 has 2: every peer's data need the same columns",
     ),
     "an unknown protocol": (
         {"s.toml": IRIS + JOB.replace("llf-fcm", "llf-fmc")},

@@ -95,7 +95,7 @@ def test_split_a_folder_by_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "meters").mkdir()
     (tmp_path / "meters" / "b.csv").write_text("w,site,note\n1,x,hm\n2,y,\n")
     (tmp_path / "meters" / "a.csv").write_text("w,site,note\n3,x,\n,y,\n")
-    columns = ("--columns", "w", "--label-column", 2, "--missing", "drop")
+    columns = ("--columns", "w", "--label-column", 2, "--missing-values", "drop")
     ended = cli("data", "split", "meters/", *columns, "--scheme", "by-file", "--out", "p", "--json")
     manifest = json.loads(ended.out)
     assert [peer["classes"] for peer in manifest["peers"]] == [{"x": 1}, {"x": 1, "y": 1}]
@@ -134,7 +134,10 @@ REFUSED = {
     "a misspelt option": (("g2", "--peers", 3, "--option", "sdd=1"), "g2: no option 'sdd' (did you mean 'sd'?); its"),
     "groups that there are not": (("iris", "--scheme", "by-group", "--peers", 3), "partition 'by-group': needs groups"),
     "a missing file": (("rows.csv", "--peers", 3), "rows.csv: no such file"),
-    "a missing rule": (("rows.csv", "--peers", 3, "--missing", "mean"), "missing = 'mean': a peer knows the mean of"),
+    "a missing rule": (
+        ("rows.csv", "--peers", 3, "--missing-values", "mean"),
+        "missing_values = 'mean': a peer knows the mean of",
+    ),
 }
 
 

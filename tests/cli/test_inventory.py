@@ -59,11 +59,11 @@ def test_rows_may_be_what_a_command_on_the_host_writes(write: Write) -> None:
 
 
 def test_settings_of_the_fleet_the_class_and_the_device(write: Write) -> None:
-    text = HEAD + 'settings = { missing = "drop", fitness = 0.1 }\n' + A + 'class = "m"\n' + B + 'class = "m"\n'
+    text = HEAD + 'settings = { missing_values = "drop", fitness = 0.1 }\n' + A + 'class = "m"\n' + B + 'class = "m"\n'
     text += "settings = { fitness = 0.9 }\n[classes.m]\nsettings = { fitness = 0.5 }\n"
     a, b = load_inventory(write(text)).devices
-    assert (a.config["missing"], a.config["fitness"], a.group) == ("drop", 0.5, "m")
-    assert (b.config["missing"], b.config["fitness"]) == ("drop", 0.9)
+    assert (a.config["missing_values"], a.config["fitness"], a.group) == ("drop", 0.5, "m")
+    assert (b.config["missing_values"], b.config["fitness"]) == ("drop", 0.9)
 
 
 def test_a_host_that_is_not_listed_is_reached_by_its_name(write: Write, tmp_path: Path) -> None:

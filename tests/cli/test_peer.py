@@ -58,7 +58,7 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "data": str(device / "rows.csv"),
         "state_dir": str(device / "state"),
         "mdns": False,
-        "missing": "error",
+        "missing_values": "error",
         "nice": 0,
         "log": "text",
         "log_level": "info",
@@ -73,10 +73,13 @@ def test_columns_are_chosen_by_the_file_or_by_an_option(
 ) -> None:
     became: list[Mapping[str, Any]] = []
     monkeypatch.setattr("p2pclust.cli.peer.become", became.append)
-    write_toml(device / "peer.toml", CONFIG | {"columns": ["h", 1], "missing": "drop"})
+    write_toml(device / "peer.toml", CONFIG | {"columns": ["h", 1], "missing_values": "drop"})
     assert cli("peer", "--config", "peer.toml").code == 0
-    assert cli("peer", "--config", "peer.toml", "--columns", "2, w", "--missing", "error").code == 0
-    assert [(config["columns"], config["missing"]) for config in became] == [(("h", 1), "drop"), ((2, "w"), "error")]
+    assert cli("peer", "--config", "peer.toml", "--columns", "2, w", "--missing-values", "error").code == 0
+    assert [(config["columns"], config["missing_values"]) for config in became] == [
+        (("h", 1), "drop"),
+        ((2, "w"), "error"),
+    ]
 
 
 def test_options_replace_the_file_and_are_enough(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,12 +98,20 @@ def test_options_replace_the_file_and_are_enough(cli: Cli, device: Path, monkeyp
 def test_every_key_can_be_set_on_the_command_line(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[Mapping[str, Any]] = []
     monkeypatch.setattr("p2pclust.cli.peer.become", became.append)
-    settings = ["class=meter", "mains=true", "cores=8", "nice=3", "cpus=[0]", "log=json", "missing={fill={w=0,h=1.5}}"]
+    settings = [
+        "class=meter",
+        "mains=true",
+        "cores=8",
+        "nice=3",
+        "cpus=[0]",
+        "log=json",
+        "missing_values={fill={w=0,h=1.5}}",
+    ]
     options = [word for setting in settings for word in ("--set", setting)]
     assert cli("peer", "--config", "peer.toml", *options, "--set", "timing=wan").code == 0
     told = became[0]
     assert (told["class"], told["nice"], list(told["cpus"]), told["log"]) == ("meter", 3, [0], "json")
-    assert (told["missing"], told["timing"]) == ({"fill": {"w": 0, "h": 1.5}}, "wan")
+    assert (told["missing_values"], told["timing"]) == ({"fill": {"w": 0, "h": 1.5}}, "wan")
     assert cli("peer", "--config", "peer.toml", "--set", "wings=2").err.startswith("error: --set: unknown key 'wings'")
 
 
@@ -141,7 +152,8 @@ def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, 
     ended = cli("peer", "--config", "peer.toml", "--check")
     assert (ended.code, ended.err) == (
         2,
-        "error: command ./read-meter: its output: row 2, column 2 (h): '24h' is text: expected a number\n",
+        "error: command ./read-meter: its output: row 2, column 2 (h): '24h' is text: expected a number; h holds text: "
+        'choose the features with columns = ["w"] (--columns w), or name it as label_column or group_column\n',
     )
     assert (device / "ran").read_text() == "x\n"
     assert cli("peer", "--config", "peer.toml", "--check", "--columns", "w").code == 0
@@ -152,7 +164,7 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "", "meter-01: the configuration is fine; 2 rows of 2 columns\n")
     assert not (device / "state").exists()
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
-    ended = cli("peer", "--config", "peer.toml", "--check", "--missing", "drop")
+    ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
     assert ended.err.endswith("; 2 rows of 2 columns, 1 more left out, for a value is missing there\n")
 
 
@@ -179,8 +191,11 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"fitness": 2.0}, "peer.toml: fitness = 2.0: expected at most 1"),
         ({"data": "absent.csv"}, "absent.csv: no such file"),
         ({"columns": ["depth"]}, "rows.csv: columns = 'depth': no such column; the columns are w, h"),
-        ({"missing": "mean"}, 'peer.toml: missing = "mean": a peer knows the mean of its own rows only'),
-        ({"missing": "zero"}, "peer.toml: missing = \"zero\": expected 'error', 'drop', or { fill = VALUE }"),
+        ({"missing_values": "mean"}, 'peer.toml: missing_values = "mean": a peer knows the mean of its own rows only'),
+        (
+            {"missing_values": "zero"},
+            "peer.toml: missing_values = \"zero\": expected 'error', 'drop', or { fill = VALUE }",
+        ),
         ({"data": {"command": []}}, 'peer.toml: data = {"command": []}: expected a file, a folder, or { command = ['),
         ({"data": COMMAND}, "data.command: './read-meter': no such program, or it may not be run: give its path"),
         (
@@ -322,3 +337,27 @@ def test_keys_that_protect_nothing_are_no_fleets(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
         newest_roster(bundles["meter-01"], "a.bundle", tmp_path / "roster.json")
     assert made_up.roster.name_of(bundles["meter-01"].curve_public) is None
+
+
+def test_missing_is_the_former_name_of_missing_values(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[Mapping[str, Any]] = []
+    monkeypatch.setattr("p2pclust.cli.peer.become", became.append)
+    write_toml(device / "peer.toml", CONFIG | {"missing": "drop"})
+    told = "is called 'missing_values' now: the old name works in this release only\n"
+    ended = cli("peer", "--config", "peer.toml")
+    assert (ended.code, ended.err) == (0, f"warning: peer.toml: 'missing' {told}")
+    assert cli("peer", "--config", "peer.toml", "--set", "missing=error").err.endswith(
+        f"warning: --set: 'missing' {told}"
+    )
+    ended = cli("peer", "--config", "peer.toml", "--missing", "error")
+    assert ended.err.startswith(
+        "warning: options: '--missing' is called '--missing-values' now: the old name works in this release only\n"
+    )
+    assert [config["missing_values"] for config in became] == ["drop", "error", "error"]
+    assert all("missing" not in config for config in became)
+    ended = cli("peer", "--config", "peer.toml", "--missing", "error", "--missing-values", "drop")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: --missing is the former name of --missing-values: say --missing-values only\n",
+    )
+    assert "--missing " not in cli("peer", "--help").out

@@ -193,3 +193,17 @@ def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signa
 
 def events(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_an_earlier_run_is_replaced_only_where_that_is_said(cli: Cli, small: str, tmp_path: Path) -> None:
+    assert cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 1).code == 0
+    (tmp_path / "o" / "labels-2.csv").write_text("of a second job\n", encoding="utf-8")
+    (tmp_path / "o" / "notes.txt").write_text("mine\n", encoding="utf-8")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "o").iterdir()}
+    refused = cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 2)
+    line = "error: --out o: centers.csv of an earlier run is there: choose another folder, or add --overwrite\n"
+    assert (refused.code, refused.out, refused.err) == (2, "", line)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "o").iterdir()} == before
+    assert cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 2, "--overwrite").code == 0
+    assert json.loads((tmp_path / "o" / "result.json").read_text())["seed"] == 2
+    assert {file.name for file in (tmp_path / "o").iterdir()} == before.keys() - {"labels-2.csv"}

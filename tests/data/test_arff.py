@@ -52,7 +52,7 @@ def test_missing_values(tmp_path: Path) -> None:
         DataError, match=r"d\.arff: row 9, column 2 \(sepal length\): '\?' stands for a missing value: "
     ):
         read(file, columns=[1, 2])
-    assert read(file, columns=[1, 2], missing="drop").X.tolist() == [[2.0, 3.0]]
+    assert read(file, columns=[1, 2], missing_values="drop").X.tolist() == [[2.0, 3.0]]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_errors_say_row_and_column(tmp_path: Path, text: str, message: str) -> N
     file = written(tmp_path, text)
     with pytest.raises(DataError) as error:
         read(file)
-    assert str(error.value) == f"{file}: {message}"
+    assert str(error.value).partition("; ")[0] == f"{file}: {message}"
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

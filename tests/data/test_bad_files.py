@@ -45,7 +45,7 @@ def header(shape: str) -> bytes:
         ('"a\nb",c\n1,2\n', {"label_column": "d"}, r"no such column.*'a\\nb', c"),
         ('"\x1b[2Jb",c\nx,2\n', {}, r"row 2, column 1 \('\\x1b\[2Jb'\): 'x' is text"),
         ("1," + "9" * 5000 + "\n", {}, r"row 1, column 2: 9{27}\.\.\. is not a finite number"),
-        ("1,1e400\n", {"missing": "drop"}, "1e400 is not a finite number"),
+        ("1,1e400\n", {"missing_values": "drop"}, "1e400 is not a finite number"),
     ],
 )
 def test_csv(tmp_path: Path, text: str, options: dict[str, Any], line: str) -> None:
@@ -126,7 +126,7 @@ def test_an_npz_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None
 def test_labels_that_do_not_fit_are_refused_also_where_rows_are_dropped(tmp_path: Path, y: np.ndarray) -> None:
     file = tmp_path / "odd.npz"
     np.savez(file, X=np.array([[1.0], [np.nan], [2.0]]), y=y)
-    refused(file, "y has shape", missing="drop")
+    refused(file, "y has shape", missing_values="drop")
 
 
 def test_numbers_of_a_wider_type(tmp_path: Path) -> None:

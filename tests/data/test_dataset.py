@@ -32,7 +32,8 @@ def test_integers_become_float64() -> None:
         (np.array([["a"]]), "d: holds values of type <U1: expected real numbers"),
         (
             np.array([[0, 1], [2, np.nan]]),
-            'd: row 2, column 2 is nan: fill it in or leave the row out, as missing = "drop" (--missing drop) does',
+            'd: row 2, column 2 is nan: fill it in or leave the row out, as missing_values = "drop" '
+            "(--missing-values drop) does",
         ),
         (np.array([[0, -np.inf]]), "d: row 1, column 2 is -inf: fill it in or leave the row out"),
     ],

@@ -39,10 +39,10 @@ def test_missing_values(tmp_path: Path) -> None:
     file = written(tmp_path, {"w": [1, None, 3], "h": [1.0, 2.0, float("nan")]})
     with pytest.raises(
         DataError,
-        match=r"d\.parquet: row 2, column 1 \(w\): missing: .*, as missing = \"drop\" \(--missing drop\) does$",
+        match=r"d\.parquet: row 2, column 1 \(w\): missing: .*, as missing_values = \"drop\" .* does$",
     ):
         read(file)
-    data = read(file, missing="drop")
+    data = read(file, missing_values="drop")
     assert (data.X.tolist(), data.dropped) == ([[1.0, 1.0]], 2)
 
 
@@ -74,16 +74,16 @@ def test_what_is_missing_is_filled_where_a_value_was_declared(tmp_path: Path) ->
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.table({"w": [1.0, None], "h": [None, 4]}), tmp_path / "d.parquet")
     file = tmp_path / "d.parquet"
-    assert read(file, missing={"fill": {"w": 5.0, "h": 6}}).X.tolist() == [[1.0, 6.0], [5.0, 4.0]]
+    assert read(file, missing_values={"fill": {"w": 5.0, "h": 6}}).X.tolist() == [[1.0, 6.0], [5.0, 4.0]]
     with pytest.raises(DataError, match=r"row 1, column 2 \(h\): missing"):
-        read(file, missing={"fill": {"w": 5.0}})
+        read(file, missing_values={"fill": {"w": 5.0}})
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_arrays([[1], [2]], names=["a", "a"]), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match=r"d\.parquet: two columns have the same name: rename one of them$"):
+    with pytest.raises(DataError, match=r"d\.parquet: two columns are called 'a': rename one of them$"):
         read(tmp_path / "d.parquet")
 
 

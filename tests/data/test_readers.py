@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from p2pclust.data.readers import read, read_csv, read_npy, read_npz
 from p2pclust.errors import DataError
 
+MEND = "; mend it, or leave the cell empty if the value is missing"
+
 
 def written(tmp_path: Path, text: str, name: str = "d.csv") -> Path:
     file = tmp_path / name
@@ -51,17 +53,18 @@ def test_csv_label_and_group_columns_are_no_features(tmp_path: Path, column: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,hot\n", "row 3, column 2 (b): 'hot' is text: expected a number"),
-        ("1,2\n3,hot\n", "row 2, column 2: 'hot' is text: expected a number"),
-        ("1,hot\n3,4\n", "row 1, column 2: 'hot' is text: expected a number"),
+        ("a,b\n1,2\n3,hot\n", "row 3, column 2 (b): 'hot' is text: expected a number" + MEND),
+        ("1,2\n3,hot\n", "row 2, column 2: 'hot' is text: expected a number" + MEND),
+        ("1,hot\n3,4\n", "row 1, column 2: 'hot' is text: expected a number" + MEND),
         (
             "a,b\n1,\n",
-            'row 2, column 2 (b): empty: fill it in or leave the row out, as missing = "drop" (--missing drop) does',
+            'row 2, column 2 (b): empty: fill it in or leave the row out, as missing_values = "drop" '
+            "(--missing-values drop) does",
         ),
         (
             "a,b\n\n\n1,NaN\n",
-            "row 4, column 2 (b): NaN is not a finite number: fill it in or leave the row out, as missing = "
-            '"drop" (--missing drop) does',
+            "row 4, column 2 (b): NaN is not a finite number: fill it in or leave the row out, as missing_values = "
+            '"drop" (--missing-values drop) does',
         ),
         ("a,b\n-inf,1\n", "row 2, column 1 (a): -inf is not a finite number: fill it in or leave the row out"),
         ("a,b\n1,2\n1,2,3\n", "row 3 has 3 cells: expected 2, as in the first row"),
@@ -69,10 +72,50 @@ def test_csv_label_and_group_columns_are_no_features(tmp_path: Path, column: str
         ("a,b\n", "no rows below the header: expected at least one"),
         ("", "no rows: expected at least one"),
         ('1,"2\n', "row 1: unexpected end of data"),
-        ("1,2\n3," + "z" * 99 + "\n", "row 2, column 2: '" + "z" * 27 + "...' is text: expected a number"),
+        ("1,2\n3," + "z" * 99 + "\n", "row 2, column 2: '" + "z" * 27 + "...' is text: expected a number" + MEND),
     ],
 )
 def test_csv_errors_say_row_and_column(tmp_path: Path, text: str, message: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(DataError) as error:
+        read_csv(file)
+    assert str(error.value) == f"{file}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "id,watt,volt,site\na1,1,230,x\na2,2,,y\n",
+            "row 2, column 1 (id): 'a1' is text: expected a number; id, site hold text: choose the features with columns = "
+            '["watt", "volt"] (--columns watt,volt), or name one as label_column or group_column',
+        ),
+        (
+            "1,x,2\n3,y,4\n",
+            "row 1, column 2: 'x' is text: expected a number; column 2 holds text: choose the features with columns = "
+            "[1, 3] (--columns 1,3), or name it as label_column or group_column",
+        ),
+        (
+            "a\nx\ny\n",
+            "row 2, column 1 (a): 'x' is text: expected a number; a holds text: expected at least one column of numbers",
+        ),
+        ("a,b\n1,2\n3,12 kW\n5,6\n", "row 3, column 2 (b): '12 kW' is text: expected a number" + MEND),
+        ("a;b\n1,5;2\n", "row 2, column 1 (a): '1,5' has a decimal comma: write numbers with a decimal point, as 1.5"),
+        (
+            "1,5;2,25\n3,5;4,0\n",
+            "row 1, column 1: '1,5' has a decimal comma: write numbers with a decimal point, as 1.5",
+        ),
+        (
+            "1.234,5\t2\n",
+            "row 1, column 1: '1.234,5' has a decimal comma: write numbers with a decimal point, as 1234.5",
+        ),
+        (
+            "a,b\n1,5,2,5\n",
+            "row 2 has 4 cells: expected 2, as in the first row: numbers with decimal commas? Write them with a point",
+        ),
+    ],
+)
+def test_errors_say_what_to_do_about_text_and_decimal_commas(tmp_path: Path, text: str, message: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(DataError) as error:
         read_csv(file)
@@ -195,14 +238,14 @@ def test_columns_that_cannot_be_meant(tmp_path: Path, columns: list[str | int], 
 @pytest.mark.parametrize("cell", ["", "?", "NA", "n/a", "nan", "NULL"])
 def test_missing_values_in_text(tmp_path: Path, cell: str) -> None:
     file = written(tmp_path, f"a,b,k\n1,2,x\n3,{cell},y\n5,6,z\n")
-    data = read(file, label_column="k", missing="drop")
+    data = read(file, label_column="k", missing_values="drop")
     assert data.X.tolist() == [[1.0, 2.0], [5.0, 6.0]]
     assert data.y is not None
     assert data.y.tolist() == ["x", "z"]
     assert data.dropped == 1
     with pytest.raises(
         DataError,
-        match=r"row 3, column 2 \(b\): .*: fill it in or leave the row out, as missing = \"drop\" \(--missing drop\) does$",
+        match=r"row 3, column 2 \(b\): .*: fill it in or leave the row out, as missing_values = \"drop\" .* does$",
     ):
         read(file, label_column="k")
     assert read(file, columns=["a"]).n_rows == 3  # what is not taken need not be there
@@ -210,37 +253,37 @@ def test_missing_values_in_text(tmp_path: Path, cell: str) -> None:
 
 def test_dropping_forgives_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"row 3, column 2 \(b\): inf is not a finite number: fill it in"):
-        read(written(tmp_path, "a,b\n1,2\n3,inf\n"), missing="drop")
-    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): 'hot' is text: expected a number$"):
-        read(written(tmp_path, "a,b\n,2\n3,hot\n"), missing="drop")
+        read(written(tmp_path, "a,b\n1,2\n3,inf\n"), missing_values="drop")
+    with pytest.raises(DataError, match=r"row 3, column 2 \(b\): 'hot' is text: expected a number; mend it"):
+        read(written(tmp_path, "a,b\n,2\n3,hot\n"), missing_values="drop")
     with pytest.raises(DataError, match=r"a value is missing in every one of its 2 rows: choose other columns$"):
-        read(written(tmp_path, "a,b\n,2\n3,\n"), missing="drop")
+        read(written(tmp_path, "a,b\n,2\n3,\n"), missing_values="drop")
 
 
 def test_rules_for_missing_values_that_there_are_not(tmp_path: Path) -> None:
     file = written(tmp_path, "a\n1\n")
     with pytest.raises(
-        DataError, match=r"^missing = 'mean': a peer knows the mean of its own rows only, so the result"
+        DataError, match=r"^missing_values = 'mean': a peer knows the mean of its own rows only, so the result"
     ):
-        read(file, missing="mean")
-    with pytest.raises(DataError, match=r"^missing = 'zero': expected 'error', 'drop', or { fill = VALUE }"):
-        read(file, missing="zero")
+        read(file, missing_values="mean")
+    with pytest.raises(DataError, match=r"^missing_values = 'zero': expected 'error', 'drop', or { fill = VALUE }"):
+        read(file, missing_values="zero")
     with pytest.raises(DataError, match=r"^columns = \[\]: expected a list of names or numbers, at least one$"):
         read(file, columns=[])
 
 
 def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> None:
     file = written(tmp_path, "a,b,k\n1,?,x\n,2,y\n3,4,z\n")
-    data = read(file, label_column="k", missing={"fill": 7})
+    data = read(file, label_column="k", missing_values={"fill": 7})
     assert (data.X.tolist(), data.dropped) == ([[1.0, 7.0], [7.0, 2.0], [3.0, 4.0]], 0)
-    data = read(file, columns=["b", "a"], missing={"fill": {"a": -1.0, "b": 230}})
+    data = read(file, columns=["b", "a"], missing_values={"fill": {"a": -1.0, "b": 230}})
     assert data.X.tolist() == [[230.0, 1.0], [2.0, -1.0], [4.0, 3.0]]
     with pytest.raises(DataError, match=r"row 2, column 2 \(b\): '\?' stands for a missing value: fill it in"):
-        read(file, columns=["a", "b"], missing={"fill": {"a": 0.0}})
-    with pytest.raises(DataError, match=r"missing\.fill: 'volt' is no feature; the features are a, b$"):
-        read(file, label_column="k", missing={"fill": {"volt": 0.0}})
+        read(file, columns=["a", "b"], missing_values={"fill": {"a": 0.0}})
+    with pytest.raises(DataError, match=r"missing_values\.fill: 'volt' is no feature; the features are a, b$"):
+        read(file, label_column="k", missing_values={"fill": {"volt": 0.0}})
     with pytest.raises(DataError, match=r"row 2, column 1 \(a\): inf is not a finite number"):
-        read(written(tmp_path, "a,b\ninf,1\n"), missing={"fill": 0.0})
+        read(written(tmp_path, "a,b\ninf,1\n"), missing_values={"fill": 0.0})
 
 
 @pytest.mark.parametrize(
@@ -249,16 +292,19 @@ def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> Non
 )
 def test_fills_that_are_none(tmp_path: Path, missing: dict[str, object]) -> None:
     with pytest.raises(DataError, match=r"expected 'error', 'drop', or \{ fill = VALUE \}"):
-        read(written(tmp_path, "a\n1\n"), missing=missing)
+        read(written(tmp_path, "a\n1\n"), missing_values=missing)
 
 
 def test_numpy_files_are_filled_too(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=[[1.0, np.nan], [np.nan, 4.0]], features=["u", "v"])
-    assert read(tmp_path / "d.npz", missing={"fill": {"u": 0.0, "v": 9.0}}).X.tolist() == [[1.0, 9.0], [0.0, 4.0]]
+    assert read(tmp_path / "d.npz", missing_values={"fill": {"u": 0.0, "v": 9.0}}).X.tolist() == [
+        [1.0, 9.0],
+        [0.0, 4.0],
+    ]
     np.save(tmp_path / "d.npy", [[1.0, np.nan]])
-    assert read(tmp_path / "d.npy", missing={"fill": {"x2": 5.0}}).X.tolist() == [[1.0, 5.0]]
+    assert read(tmp_path / "d.npy", missing_values={"fill": {"x2": 5.0}}).X.tolist() == [[1.0, 5.0]]
     with pytest.raises(DataError, match=r"row 1, column 2 is nan"):
-        read(tmp_path / "d.npy", missing={"fill": {"x1": 5.0}})
+        read(tmp_path / "d.npy", missing_values={"fill": {"x1": 5.0}})
 
 
 def test_missing_values_and_columns_of_numpy_files(tmp_path: Path) -> None:
@@ -269,11 +315,11 @@ def test_missing_values_and_columns_of_numpy_files(tmp_path: Path) -> None:
     )
     with pytest.raises(
         DataError,
-        match=r"d\.npy: row 2, column 2 is nan: fill it in or leave the row out, as missing = \"drop\" .* does$",
+        match=r"d\.npy: row 2, column 2 is nan: fill it in or leave the row out, as missing_values = \"drop\" .* does$",
     ):
         read(tmp_path / "d.npy")
     assert read(tmp_path / "d.npy", columns=[3, 1]).X.tolist() == [[3.0, 1.0], [6.0, 4.0], [9.0, 7.0]]
-    data = read(tmp_path / "d.npz", missing="drop", columns=["w", "v"])
+    data = read(tmp_path / "d.npz", missing_values="drop", columns=["w", "v"])
     assert (data.X.tolist(), data.feature_names, data.dropped) == ([[3.0, 2.0], [9.0, 8.0]], ("w", "v"), 1)
     assert data.y is not None
     assert data.y.tolist() == [0, 2]
@@ -286,10 +332,10 @@ def test_missing_values_and_columns_of_numpy_files(tmp_path: Path) -> None:
 def test_empty_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=np.zeros((0, 2)))
     with pytest.raises(DataError, match=r"d\.npz: no rows: expected at least one$"):
-        read(tmp_path / "d.npz", missing="drop")
+        read(tmp_path / "d.npz", missing_values="drop")
     np.savez(tmp_path / "d.npz", X=np.zeros((2, 2)), y=np.arange(3))
     with pytest.raises(DataError, match=r"d\.npz: y has shape \(3,\): expected one value for each of 2 rows$"):
-        read(tmp_path / "d.npz", missing="drop")
+        read(tmp_path / "d.npz", missing_values="drop")
 
 
 def test_a_folder_is_one_data_set(tmp_path: Path) -> None:
@@ -297,14 +343,14 @@ def test_a_folder_is_one_data_set(tmp_path: Path) -> None:
     written(tmp_path, "w,h,kind\n3,4,y\n5,,x\n", "a.csv")
     written(tmp_path, "not data", "README.txt")
     written(tmp_path, "not,data", ".hidden.csv")
-    data = read(tmp_path, label_column="kind", missing="drop")
+    data = read(tmp_path, label_column="kind", missing_values="drop")
     assert data.X.tolist() == [[3.0, 4.0], [1.0, 2.0]]
     assert data.group is not None
     assert data.group.tolist() == ["a", "b"]
     assert data.y is not None
     assert data.y.tolist() == ["y", "x"]
     assert (data.name, data.dropped) == (str(tmp_path), 1)
-    by_column = read(tmp_path, group_column="kind", missing="drop").group
+    by_column = read(tmp_path, group_column="kind", missing_values="drop").group
     assert by_column is not None
     assert by_column.tolist() == ["y", "x"]
 

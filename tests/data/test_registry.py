@@ -122,7 +122,9 @@ def test_files_start_from_base(tmp_path: Path) -> None:
 
 
 def test_columns_are_for_files() -> None:
-    with pytest.raises(UsageError, match=r"^iris: label_column, group_column, columns and missing are for files"):
+    with pytest.raises(
+        UsageError, match=r"^iris: label_column, group_column, columns and missing_values are for files"
+    ):
         load("iris", label_column="species")
 
 
@@ -143,3 +145,16 @@ def test_shared_data_sets_have_groups_where_rows_come_from_devices() -> None:
     data = load("lwsndr")
     assert data.group is not None
     assert data.X.shape == (37674, 2)
+
+
+def test_a_folder_is_found_by_its_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("meters", "iris"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text("u,v\n1,2\n3,4\n", encoding="utf-8")
+    assert load("meters").X.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert load("meters", base=tmp_path).n_rows == 2
+    assert load("iris").n_rows == 150, "a data set of that name comes first"
+    assert load("iris/").n_rows == 2
+    with pytest.raises(UsageError, match=r"^unknown data set 'metres'"):
+        load("metres")

@@ -76,10 +76,31 @@ def test_the_same_split_makes_the_same_files(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     held = holdings(DATA, NAMES, ROWS, vertical=False)
     (tmp_path / "mine").write_text("mine")
-    for out in (tmp_path, tmp_path / "mine"):
-        with pytest.raises(UsageError, match=r": there is something in it: choose another folder, or empty it$"):
-            write_shares(out, DATA, ROWS, held, {})
+    with pytest.raises(
+        UsageError, match=r": mine is there, which is not of a split: choose another folder, or empty it$"
+    ):
+        write_shares(tmp_path, DATA, ROWS, held, {})
+    with pytest.raises(UsageError, match=r"mine: there is a file of this name: choose another folder$"):
+        write_shares(tmp_path / "mine", DATA, ROWS, held, {}, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_earlier_split_is_replaced_where_that_is_said(tmp_path: Path) -> None:
+    held = holdings(DATA, NAMES, ROWS, vertical=False)
+    write_shares(tmp_path, DATA, ROWS, held, {"seed": 1})
+    (tmp_path / "who.png").write_text("a picture")
+    before = (tmp_path / MANIFEST).read_bytes()
+    with pytest.raises(UsageError, match=r": an earlier split is there: choose another folder, or add --overwrite$"):
+        write_shares(tmp_path, DATA, ROWS, held, {"seed": 2})
+    assert (tmp_path / MANIFEST).read_bytes() == before
+    (tmp_path / "mine.csv").write_text("1\n")
+    with pytest.raises(UsageError, match=r": mine\.csv is there, which is not of a split"):
+        write_shares(tmp_path, DATA, ROWS, held, {"seed": 2}, overwrite=True)
+    (tmp_path / "mine.csv").unlink()
+    two = ROWS[:2]
+    write_shares(tmp_path, DATA, two, holdings(DATA, NAMES[:2], two, vertical=False), {"seed": 2}, overwrite=True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [MANIFEST, "peer-01.npz", "peer-02.npz", "who.png"]
+    assert json.loads((tmp_path / MANIFEST).read_text())["seed"] == 2
 
 
 def test_names_sort_as_they_count() -> None:
@@ -140,3 +161,18 @@ def test_npz_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Mo
         write_npz(target, {"X": np.zeros((9, 3))})
     assert target.read_bytes() == before
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_ids_are_those_of_the_source(tmp_path: Path) -> None:
+    """Also where rows were left out, and of a folder, in which numbers come twice."""
+    for name, text in (("a", "u,v\n1,2\nNA,3\n4,5\n"), ("b", "u,v\n6,7\n8,9\n")):
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    data = read(tmp_path / "a.csv", missing_values="drop")
+    held = holdings(data, peer_names(1), [np.array([1])], vertical=False)
+    write_shares(tmp_path / "one", data, [np.array([1])], held, {})
+    part = read(tmp_path / "one" / "peer-01.npz")
+    assert (part.X.tolist(), part.row_names.tolist()) == ([[4.0, 5.0]], [2])
+    both = read(tmp_path, missing_values="drop")
+    rows = [np.array([3, 1])]
+    write_shares(tmp_path / "two", both, rows, holdings(both, peer_names(1), rows, vertical=False), {})
+    assert read(tmp_path / "two" / "peer-01.npz").row_names.tolist() == ["b.csv:1", "a.csv:2"]

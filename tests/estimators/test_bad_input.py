@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p2pclust import estimators
-from p2pclust.errors import DataError, UsageError
+from p2pclust.errors import DataError, LeftOutWarning, UsageError
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans
 from p2pclust.estimators.base import FederatedEstimator
 
@@ -79,14 +79,17 @@ def test_rows_of_several_peers_are_predicted_one_peer_at_a_time() -> None:
 
 def test_tables_with_their_columns_in_another_order_are_refused() -> None:
     shuffled = [Frame(X[:30], "abcd"), Frame(X[30:], "abdc")]
-    with pytest.raises(DataError, match="peer 1 has the columns a, b, d, c where another has a, b, c, d: give every"):
+    with pytest.raises(DataError, match="peer 1 has the columns a, b, d, c where peer 0 has a, b, c, d: give every"):
         LosslessCMeans(n_clusters=2).fit(shuffled)
+    lacking = [X[:10], Frame(X[10:30], "abcd"), Frame(X[30:], "abce")]
+    with pytest.raises(DataError, match="peer 2 has no column 'd', which peer 1 has: give every peer the same columns"):
+        LosslessCMeans(n_clusters=2).fit(lacking)
     same = [Frame(X[:30], "abcd"), X[30:40], Frame(X[40:], "abcd")]
     assert LosslessCMeans(n_clusters=2, random_state=0).fit(same).n_rounds_ > 0
 
 
 def test_tables_of_columns_with_their_rows_in_another_order_are_refused() -> None:
-    with pytest.raises(DataError, match="peer 1 has rows of another index than another peer"):
+    with pytest.raises(DataError, match="peer 1 has rows of another index than peer 0: give"):
         VerticalCMeans(n_clusters=2).fit([Frame(X[:, :2], "ab"), Frame(X[::-1, 2:], "cd", np.arange(60)[::-1])])
     parts = [Frame(X[:, :2], "ab"), Frame(X[:, 2:], "cd")]
     assert VerticalCMeans(n_clusters=2, random_state=0).fit(parts).n_features_in_ == 4
@@ -206,3 +209,32 @@ def test_names_of_columns_of_an_earlier_fit_are_forgotten() -> None:
         model.feature_names_in_ = np.array(list("abcd"), dtype=object)
         halves = [X[:, :2], X[:, 2:]] if kind is VerticalCMeans else [X[:30], X[30:]]
         assert model.fit(halves).predict(X).shape == (60,)
+
+
+def test_columns_of_tables_are_called_by_their_names() -> None:
+    holed, mixed = X.copy(), X.astype(object)
+    holed[7, 2] = np.nan
+    mixed[:, 1], mixed[:, 3] = "a", "b"
+    model = LosslessCMeans(n_clusters=2, random_state=0)
+    with pytest.raises(DataError, match=r"^peer 1: row 7, column 2 \(c\) is NaN: mend or leave out that row$"):
+        model.fit([Frame(X, "abcd"), Frame(holed, "abcd")])
+    with pytest.raises(
+        DataError, match=r"^peer 1: expected numbers, and there is text or a time in columns 'b', 'd': convert"
+    ):
+        model.fit([Frame(X, "abcd"), Frame(mixed, "abcd")])
+    with pytest.raises(
+        DataError, match=r"^X: expected numbers, and there is text or a time in columns 1, 3: convert or drop"
+    ):
+        model.fit(mixed)
+    mixed[:, 1], mixed[:, 3] = 0.0, 0.0
+    mixed[4, 3] = object  # as the missing value of a table with types of its own, it is no number
+    with pytest.raises(DataError, match=r"^X: row 4, column 3 \(d\) is .*, not a number: mend or leave out that row$"):
+        model.fit(Frame(mixed, "abcd"))
+
+
+def test_what_is_left_out_is_called_by_its_name() -> None:
+    far = X.copy()
+    far[3, 1] = 1e6
+    model = LosslessCMeans(n_clusters=2, random_state=0, scaling="minmax", bounds=(0, 2000))
+    with pytest.warns(LeftOutWarning, match=r"peer 1: row 3, column 1 \(b\) is outside the declared bounds"):
+        model.fit([Frame(X, "abcd"), Frame(far, "abcd")])

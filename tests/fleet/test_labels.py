@@ -93,10 +93,10 @@ def test_the_cells_of_a_file_stay_as_they_are(
     file = tmp_path / "rows.csv"
     file.write_text("label,y,x\n007,5.00,4.9\n008,0.1,0\n", encoding="utf-8")
     table = labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
-    assert table.header == ["label", "y", "x", "label_", "membership_0", "membership_1"]
+    assert table.header == ["label", "y", "x", "row", "label_", "membership_0", "membership_1"]
     (first, second) = list(table.rows())
-    assert (first[:3], second[:3]) == (["007", "5.00", "4.9"], ["008", "0.1", "0"])
-    assert first[3] != second[3]
+    assert (first[:4], second[:4]) == (["007", "5.00", "4.9", "0"], ["008", "0.1", "0", "1"])
+    assert first[4] != second[4]
     file.write_text("a,b,c\n1,2,3\n", encoding="utf-8")
     with pytest.raises(DataError, match="3 columns, but the job has 2 features"):
         labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
@@ -113,3 +113,30 @@ def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
     assert told is not None
     assert told["each"] == pytest.approx([0.5, 0.5])
     assert told["frobenius"] == pytest.approx(0.5 * 2**0.5)
+
+
+def test_rows_that_were_left_out_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Local]
+) -> None:
+    found = finished("llf-cm", rows, n_clusters=2)
+    monkeypatch.setattr(labels, "result_of", lambda door, job: found)
+    file = tmp_path / "rows.csv"
+    file.write_text("site;y;x\na;5;5\n\nb;NA;5\nc;0;0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 4, column 2 \(y\): .* \(--missing-values drop\) does$"):
+        labels.label_file(None, "job-1", file)  # type: ignore[arg-type]
+    table = labels.label_file(None, "job-1", file, missing_values="drop")  # type: ignore[arg-type]
+    assert table.header == ["site", "y", "x", "row", "label"]
+    assert [row[:4] for row in table.rows()] == [["a", "5", "5", "0"], ["c", "0", "0", "2"]]
+    assert len({row[4] for row in table.rows()}) == 2
+
+
+def test_rows_of_a_folder_have_the_name_of_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Local]
+) -> None:
+    found = finished("llf-cm", rows, n_clusters=2)
+    monkeypatch.setattr(labels, "result_of", lambda door, job: found)
+    (tmp_path / "a.csv").write_text("x,y\n5,5\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("x,y\nNA,0\n0,0\n", encoding="utf-8")
+    table = labels.label_file(None, "job-1", tmp_path, missing_values="drop")  # type: ignore[arg-type]
+    assert table.header == ["x", "y", "file", "row", "label"]
+    assert [row[:4] for row in table.rows()] == [["5.0", "5.0", "a.csv", "0"], ["0.0", "0.0", "b.csv", "1"]]

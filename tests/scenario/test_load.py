@@ -114,6 +114,14 @@ ONE_LINE: list[tuple[str, str]] = [
         '[jobs.0]: protocol = "dbscan": unknown protocol; known are ' + KNOWN,
     ),
     (
+        HEAD + FLEET + JOB.replace("llf-fcm", "KMeans"),
+        "[jobs.0]: protocol = \"KMeans\": unknown protocol; did you mean 'llf-cm'? known are " + KNOWN,
+    ),
+    (
+        HEAD + FLEET + JOB.replace("llf-fcm", "fcm"),
+        "[jobs.0]: protocol = \"fcm\": unknown protocol; did you mean 'llf-fcm'? known are " + KNOWN,
+    ),
+    (
         HEAD + FLEET + JOB + 'init = "kmeans"\n',
         '[jobs.0]: init = "kmeans": expected "split-merge", "k-means++", "careful", "shared-k-means++", "random", '
         '"uniform", "rows", or a list of first centers, all equally long',
@@ -406,15 +414,16 @@ def test_files_start_beside_the_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("w\n1\n", "b.csv: 1 features, but a.csv has 2: every peer's data need the same columns"),
+        ("w\n1\n", "peer-02: b.csv: 1 features, but a.csv of peer-01 has 2: every peer's data need the same columns"),
         (
             "h,w\n1,2\n",
-            "b.csv: columns h, w, but a.csv has w, h: every peer's data need the same columns in the same order",
+            "peer-02: b.csv: columns h, w, but a.csv of peer-01 has w, h: every peer's data need the same columns in the "
+            "same order",
         ),
         (
             "w,h\n1,nan\n",
-            "b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out, as missing = "
-            '"drop" (--missing drop) does',
+            "peer-02: b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out, as "
+            'missing_values = "drop" (--missing-values drop) does',
         ),
     ],
 )

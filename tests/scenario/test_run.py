@@ -123,8 +123,8 @@ def test_the_fleet_is_given_up_after_patience_and_absence(scenario_file: Write) 
 # -- what comes of it ------------------------------------------------------------------------------------------------
 
 KEYS = {
-    "scenario", "title", "backend", "seed", "jobs", "peers", "traffic", "wall_seconds", "virtual_seconds", "failure",
-    "unfired_faults", "expectations", "output",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "traffic", "wall_seconds", "virtual_seconds",
+    "failure", "unfired_faults", "expectations", "output",
 }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def test_several_jobs(scenario_file: Write) -> None:
     for name, job, n_clusters in (("labels", result["jobs"][0], 3), ("labels-2", result["jobs"][1], 2)):
         with (OUT / f"{name}.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        assert [row["row"] for row in rows if row["device"] == "peer-01"] == [str(row) for row in range(38)]
+        assert sorted(int(row["row"]) for row in rows) == list(range(150)), "as numbered in the data set"
         assert {row["label"] for row in rows} == {str(cluster) for cluster in range(n_clusters)}
         ari = adjusted_rand_index([row["class"] for row in rows], [row["label"] for row in rows])
         assert ari == pytest.approx(job["metrics"]["ari"])
@@ -261,6 +261,19 @@ def test_a_job_that_fails_says_why_with_names(scenario_file: Write) -> None:
     assert any("privacy gate" in reason for reason in job["abstained"][-1].values())
     assert not (OUT / "centers.csv").exists()
     assert not (OUT / "labels.csv").exists()
+
+
+def test_reasons_name_the_column_and_the_device(tmp_path: Path, scenario_file: Write) -> None:
+    for name, last in (("a", 9), ("b", 9), ("c", 99)):
+        (tmp_path / f"{name}.csv").write_text(f"watt,volt\n1,7\n2,7\n8,7\n9,{last}\n", encoding="utf-8")
+    base = """
+    data = { files = ["a.csv", "b.csv", "c.csv"], scaling = "minmax", bounds = [[0, 10]] }
+    fleet.peers = 3
+    jobs = [{ protocol = "llf-cm", clusters = 2 }]
+    """
+    (job,) = run(scenario_file(base=base))["jobs"]
+    said = {why for told in job["abstained"] for name, why in told.items() if name == "peer-03"}
+    assert said == {"row 3, column 1 (volt) is outside the declared bounds [0, 10]"}
 
 
 # -- fleets that do not finish, and backends that are wrong ---------------------------------------------------------

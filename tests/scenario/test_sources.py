@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p2pclust.data.generate import generate
-from p2pclust.errors import UsageError
+from p2pclust.errors import RenamedWarning, UsageError
 from p2pclust.scenario.load import load_data, load_scenario
 
 Write = Callable[..., str]
@@ -63,7 +63,7 @@ def test_a_folder_with_columns_and_missing_values(scenario_file: Write, tmp_path
     (tmp_path / "meters").mkdir()
     (tmp_path / "meters" / "a.csv").write_text("time,w,h\nx,1,2\ny,,4\n")
     (tmp_path / "meters" / "b.csv").write_text("time,w,h\nx,5,6\nz,7,8\n")
-    data = '[data]\nsource = "meters/"\ncolumns = ["w", 3]\nmissing = "drop"\n[data.partition]\nscheme = "by-file"\n'
+    data = '[data]\nsource = "meters/"\ncolumns = ["w", 3]\nmissing_values = "drop"\n[data.partition]\nscheme = "by-file"\n'
     shares = load_data(load_scenario(scenario(scenario_file, data)))
     assert [share.X.tolist() for share in shares.values()] == [[[1.0, 2.0]], [[5.0, 6.0], [7.0, 8.0]]]
 
@@ -77,7 +77,10 @@ def test_a_folder_with_columns_and_missing_values(scenario_file: Write, tmp_path
             '[data]: columns = "w": expected a list of columns, each by its name',
         ),
         ('[data]\nsource = "g2"\ncolumns = [0]\n', "[data]: columns = [0]: expected a column's name, or its number"),
-        ('[data]\nsource = "g2"\nmissing = "mean"\n', "[data]: missing = \"mean\": expected 'error' or 'drop'"),
+        (
+            '[data]\nsource = "g2"\nmissing_values = "mean"\n',
+            "[data]: missing_values = \"mean\": expected 'error' or 'drop'",
+        ),
         (
             '[data]\nfiles = ["a.csv", "b.csv"]\noptions = { sd = 1 }\n',
             "[data]: options are for generated data sets: they need source",
@@ -107,3 +110,35 @@ def test_options_that_the_generator_does_not_have(scenario_file: Write) -> None:
     checked = load_scenario(scenario(scenario_file, '[data]\nsource = "g2"\noptions = { noise = 1 }\n'))
     with pytest.raises(UsageError, match=r"^g2: no option 'noise'; its options are dimension = 2, sd = 10\.0, "):
         load_data(checked)
+
+
+def test_missing_is_the_former_name_of_missing_values(tmp_path: Path, scenario_file: Write) -> None:
+    (tmp_path / "a.csv").write_text("u,v\n1,2\n,3\n4,5\n6,7\n", encoding="utf-8")
+    base = (
+        '[data]\nsource = "a.csv"\nmissing = "drop"\n[fleet]\npeers = 1\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'
+    )
+    path = scenario_file(base=base)
+    with pytest.warns(
+        RenamedWarning, match=r"\[data\]: 'missing' is called 'missing_values' now: the old name works in"
+    ):
+        assert load_scenario(path).data.missing_values == "drop"
+    with pytest.warns(RenamedWarning) as told:
+        assert load_scenario(path, ["data.missing=error"]).data.missing_values == "error"
+    assert [str(one.message).split(":")[0] for one in told][-1] == "--set"
+    new = scenario_file(base=base.replace("missing", "missing_values"))
+    assert load_scenario(new, ["data.missing_values=error"]).data.missing_values == "error"
+    with pytest.raises(UsageError, match="'missing' is the former name of 'missing_values': say 'missing_values' only"):
+        load_scenario(scenario_file(base=base.replace("missing", "missing_values = 'error'\nmissing")))
+
+
+def test_a_folder_beside_the_scenario_is_found_without_a_slash(
+    tmp_path: Path, scenario_file: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "meters").mkdir()
+    (tmp_path / "meters" / "a.csv").write_text("u,v\n1,2\n3,4\n", encoding="utf-8")
+    path = scenario_file(
+        base='[data]\nsource = "meters"\n[fleet]\npeers = 1\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [share.n_rows for share in load_data(load_scenario(tmp_path / path)).values()] == [2]

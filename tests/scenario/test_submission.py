@@ -64,6 +64,12 @@ def test_what_is_wrong_is_said_as_of_a_scenario(given: dict[str, Any], line: str
     assert str(error.value).splitlines()[0] == line
 
 
+@pytest.mark.parametrize(("name", "meant"), [("kmeans", "llf-cm"), ("k-means", "llf-cm"), ("fcm", "llf-fcm")])
+def test_algorithms_called_as_elsewhere_are_known(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"^submit: protocol = \"{name}\": unknown protocol; did you mean '{meant}'"):
+        request_from({"protocol": name, "clusters": 3})
+
+
 def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
     request, _ = request_from({"protocol": "vertical-cm", "clusters": 2})
     assert request.missing == "all"

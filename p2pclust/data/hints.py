@@ -1,0 +1,87 @@
+"""What to do about cells that are no numbers: decimal commas, columns of text, one odd cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+__all__ = ["about_text", "delimiter_of", "is_number", "unlocalised"]
+
+_COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:[.' ]\d{3})+),\d+(?:[eE][+-]?\d+)?")
+_SHOWN = 8
+
+
+def is_number(cell: str) -> bool:
+    """Say whether a cell is a number, NaN and infinity among them."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def unlocalised(cell: str) -> str:
+    """Return a number that is written with a decimal comma as it is written with a point; empty if it is something else.
+
+    Examples
+    --------
+    >>> unlocalised("1.234,5"), unlocalised("-0,5"), unlocalised("1.5"), unlocalised("a,5")
+    ('1234.5', '-0.5', '', '')
+    """
+    return re.sub(r"[.' ]", "", cell).replace(",", ".") if _COMMA.fullmatch(cell) else ""
+
+
+def delimiter_of(line: str) -> str:
+    """Return what separates the cells of a CSV file, by its first line: the most frequent of comma, semicolon and tab.
+
+    Where semicolons or tabs separate numbers with decimal commas, the commas do not count.
+
+    Examples
+    --------
+    >>> delimiter_of("watt,volt"), delimiter_of("watt;volt"), delimiter_of("1,5;2,25")
+    (',', ';', ';')
+    """
+    for delimiter in ";\t":
+        cells = [cell.strip() for cell in line.split(delimiter)]
+        if len(cells) > 1 and all(is_number(cell) or unlocalised(cell) for cell in cells):
+            return delimiter
+    return max(",;\t", key=line.count)  # max() keeps the first of equals: the comma.
+
+
+def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[int]) -> str:
+    """Say what to do about text where a number was expected.
+
+    Parameters
+    ----------
+    index : int
+        The feature with the text, from 0.
+    columns : sequence of (str, str)
+        Of each feature, what a message calls it, and what people choose it by: its name, or its number.
+    texts : iterable of int
+        Those of the features that hold text rather than numbers.
+
+    Examples
+    --------
+    >>> about_text(0, [("site", "site"), ("w", "w")], [0]).partition(";")[2]
+    ' site holds text: choose the features with columns = ["w"] (--columns w), or name it as label_column or group_column'
+    >>> about_text(1, [("site", "site"), ("w", "w")], [0])
+    '; mend it, or leave the cell empty if the value is missing'
+    """
+    found = list(texts)
+    if index not in found:
+        return "; mend it, or leave the cell empty if the value is missing"
+    rest = [name for number, (_, name) in enumerate(columns) if number not in found]
+    names = [columns[number][0] for number in found]
+    held = (
+        f"{', '.join(names[:_SHOWN])}{' and others' if len(names) > _SHOWN else ''} hold{'s' * (len(names) == 1)} text"
+    )
+    if not rest:
+        return f"; {held}: expected at least one column of numbers"
+    listed = f" = [{', '.join(map(_chosen, rest))}] (--columns {','.join(rest)})" if len(rest) <= _SHOWN else ""
+    which = "it" if len(names) == 1 else "one"
+    return f"; {held}: choose the features with columns{listed}, or name {which} as label_column or group_column"
+
+
+def _chosen(name: str) -> str:
+    return name if name.isdigit() else json.dumps(name, ensure_ascii=False)
