@@ -38,8 +38,8 @@ def fleet(context: typer.Context) -> None:
 
     \b
     Example:
-      p2pclust fleet up peers/fleet.toml
-      p2pclust fleet status peers/fleet.toml
+      p2pclust fleet up fleet.toml
+      p2pclust fleet status fleet.toml
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -69,7 +69,7 @@ def up(
 
     \b
     Example:
-      p2pclust fleet up peers/fleet.toml
+      p2pclust fleet up fleet.toml
     """
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.fleet.remote import everywhere  # noqa: PLC0415
@@ -112,7 +112,7 @@ def down(
 
     \b
     Example:
-      p2pclust fleet down peers/fleet.toml
+      p2pclust fleet down fleet.toml
     """
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.fleet.remote import ask, everywhere  # noqa: PLC0415
@@ -145,7 +145,7 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
 
     \b
     Example:
-      p2pclust fleet status peers/fleet.toml
+      p2pclust fleet status fleet.toml
     """
     from p2pclust.cli.fleet_view import judge, show  # noqa: PLC0415
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
@@ -176,8 +176,8 @@ def logs(
 
     \b
     Examples:
-      p2pclust fleet logs peers/fleet.toml meter-01 --lines 50
-      p2pclust fleet logs peers/fleet.toml --follow
+      p2pclust fleet logs fleet.toml meter-01 --lines 50
+      p2pclust fleet logs fleet.toml --follow
     """
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.fleet.remote import listening  # noqa: PLC0415
