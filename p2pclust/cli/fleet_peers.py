@@ -130,7 +130,7 @@ def _do(
     peers = [(host, name, peer) for host, answer in told.items() for name, peer in answer["peers"].items()]
     down = verb == "restart" and not refused and any(is_down(peer) for _, _, peer in peers)
     if as_json:
-        shown = {name: {"host": host} | {key: peer[key] for key in _SHOWN} for host, name, peer in peers}
+        shown = {name: _shown(host, peer) for host, name, peer in peers}
         put_json({"well": not (failed or refused or down), "errors": {**failed, **refused}, "peers": shown})
     else:
         _tell(verb, told)
@@ -140,7 +140,10 @@ def _do(
         raise typer.Exit(3 if failed or down else 2)
 
 
-_SHOWN = ("status", "pid", "restarts", "ended")
+def _shown(host: str, peer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of a peer with ``--json``, in the words of `fleet status`."""
+    keys = ("status", "restarts", "ended")
+    return {"host": host, "pid": peer["pid"] or None} | {key: peer[key] for key in keys}
 
 
 def _by_host(inventory: Inventory, names: Sequence[str]) -> dict[str, list[str]]:

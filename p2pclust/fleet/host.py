@@ -132,7 +132,7 @@ def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> 
         If no supervisor keeps the folder, or a peer does not end.
     """
     if not _kept():
-        raise FleetError("the fleet is not up: no supervisor runs there")
+        raise FleetError("the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first")
     before = _ask({"do": "status"})["peers"]
     answer = _ask({"do": verb, "names": names, "deadline_s": deadline_s})
     if answer.get("ending"):
@@ -359,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.verb == "up":
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         elif not folder.is_dir() and asked.verb in ORDERS:
-            raise FleetError("the fleet is not up: nothing was started there")
+            raise FleetError("the fleet is not up: nothing was started there: run `p2pclust fleet up` first")
         elif not folder.is_dir():
             sys.stdout.write('{"supervisor": null, "peers": {}}\n' if asked.verb != "logs" else "")
             return 0

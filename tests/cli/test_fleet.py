@@ -116,6 +116,10 @@ class TestSinglePeers:
         peer = {"host": "local", "status": status, "pid": 7, "restarts": 0, "ended": "exit code 0"}
         assert told == {"well": True, "errors": {}, "peers": {"a": peer}}
 
+    def test_one_without_a_process_has_no_pid(self, cli: Cli, asked: list[Any]) -> None:
+        self.answers = {"local": {"refused": {}, "peers": {"a": a_peer("stopped", pid=0)}}}
+        assert json.loads(cli("fleet", "stop", "fleet.toml", "a", "--json").out)["peers"]["a"]["pid"] is None
+
     def test_one_that_is_refused_is_bad_usage(self, cli: Cli, asked: list[Any]) -> None:
         self.answers = {"local": {"refused": {"a": "is paused already"}, "peers": {"a": a_peer("paused")}}}
         ended = cli("fleet", "fault", "fleet.toml", "a", "pause")

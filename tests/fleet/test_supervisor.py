@@ -328,11 +328,17 @@ class TestSinglePeers:
 
     def test_where_no_fleet_is_up(self, host: HostFolder) -> None:
         done = host.do("stop", "a")
-        assert (done.returncode, done.stderr) == (3, b"error: the fleet is not up: nothing was started there\n")
+        assert (done.returncode, done.stderr) == (
+            3,
+            b"error: the fleet is not up: nothing was started there: run `p2pclust fleet up` first\n",
+        )
         host.up({"a": LIVES})
         host.down()
         done = host.do("kill", "a")
-        assert (done.returncode, done.stderr) == (3, b"error: the fleet is not up: no supervisor runs there\n")
+        assert (done.returncode, done.stderr) == (
+            3,
+            b"error: the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first\n",
+        )
 
 
 class TestDown:
