@@ -34,7 +34,6 @@ def compare(
 
     \b
     Examples:
-      p2pclust run iris-kmeans --out runs/one && p2pclust run iris-kmeans --seed 8 --out runs/other
       p2pclust compare runs/one runs/other
       p2pclust compare runs/one runs/other/result.json --differing --out compared.html
     """

@@ -125,15 +125,15 @@ def _do(
 
     answers = everywhere([inventory.hosts[host] for host in wanted], do)
     failed = {host: str(answer) for host, answer in answers.items() if isinstance(answer, FleetError)}
-    told = {host: answer for host, answer in answers.items() if not isinstance(answer, FleetError)}
-    refused = {name: f"{name}: {why}" for answer in told.values() for name, why in answer["refused"].items()}
-    peers = [(host, name, peer) for host, answer in told.items() for name, peer in answer["peers"].items()]
+    answered = {host: answer for host, answer in answers.items() if not isinstance(answer, FleetError)}
+    refused = {name: f"{name}: {why}" for answer in answered.values() for name, why in answer["refused"].items()}
+    peers = [(host, name, peer) for host, answer in answered.items() for name, peer in answer["peers"].items()]
     down = verb == "restart" and not refused and any(is_down(peer) for _, _, peer in peers)
     if as_json:
         shown = {name: _shown(host, peer) for host, name, peer in peers}
         put_json({"well": not (failed or refused or down), "errors": {**failed, **refused}, "peers": shown})
     else:
-        _tell(verb, told)
+        _report(verb, answered)
         for line in (*failed.values(), *refused.values()):
             complain(line)
     if failed or refused or down:
@@ -155,11 +155,11 @@ def _by_host(inventory: Inventory, names: Sequence[str]) -> dict[str, list[str]]
     return hosts
 
 
-def _tell(verb: str, told: Mapping[str, Mapping[str, Any]]) -> None:
+def _report(verb: str, answered: Mapping[str, Mapping[str, Any]]) -> None:
     from p2pclust.cli.fleet_view import how  # noqa: PLC0415
 
     console = stdout()
-    for host, answer in told.items():
+    for host, answer in answered.items():
         for name, peer in {} if answer["refused"] else answer["peers"].items():
             after = how(peer) if verb == "restart" else ""
             console.print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)
