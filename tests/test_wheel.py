@@ -37,7 +37,10 @@ NOT_IN_AN_EMPTY_FOLDER = {
     "a fleet that runs": ["status", "peers", "submit", "jobs", "watch", "result", "assign", "cancel"],
     "a file of one's own": ["peer", "keys enroll"],
     "a fleet's key": ["keys request", "keys publish"],
-    "an inventory": ["fleet", *(f"fleet {verb}" for verb in ["up", "down", "status", "logs"])],
+    "an inventory": [
+        "fleet",
+        *(f"fleet {verb}" for verb in ["up", "down", "status", "logs", "restart", "stop", "fault"]),
+    ],
     "a network": ["data fetch"],
     "half a minute": ["topology sweep"],
 }
