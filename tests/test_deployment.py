@@ -147,7 +147,7 @@ class TestContainer:
         copied = [
             word for line in re.findall(r"^COPY (?!--)(.+)$", self.TEXT, re.MULTILINE) for word in line.split()[:-1]
         ]
-        assert copied == ["pyproject.toml", "README.md", "p2pclust"]
+        assert copied == ["pyproject.toml", "README.md", "LICENSE", "p2pclust", "scenarios", "topology"]
         for name in copied:
             assert (FOLDER.parent / name).exists()
 

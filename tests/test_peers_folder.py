@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from p2pclust.cli.app import app
 from p2pclust.cli.peer_config import PeerConfig, load_config
 from p2pclust.transport.keys import add_devices, init_fleet, load_bundle, newest_roster
 
 FOLDER = Path(__file__).parents[1] / "peers"
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Run a command in this process; gives its exit code and what it complained of."""
+
+    def call(*arguments: object) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            app([str(argument) for argument in arguments], prog_name="p2pclust")
+        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        return int(ended.value.code or 0), "\n".join(said)
+
+    return call
 
 
 @pytest.fixture
@@ -38,6 +54,19 @@ def test_a_device_with_its_keys_takes_the_configuration(device: Path) -> None:
     bundle = load_bundle(config["bundle"])
     assert config["name"] in newest_roster(bundle, config["bundle"], config.get("roster")).names
     assert not (device / "state").exists()  # checking starts nothing
+
+
+@pytest.mark.parametrize("module", ["prometheus_client", "zeroconf"])
+def test_it_starts_where_no_extra_is_installed(
+    device: Path, cli: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name == module else find(name, *more))
+    assert cli("peer", "--config", device / "device.toml", "--check") == (0, "")
+    extra = {"prometheus_client": "metrics=127.0.0.1:9100", "zeroconf": "mdns=true"}[module]
+    code, complaint = cli("peer", "--config", device / "device.toml", "--set", extra, "--check")
+    assert code == 2
+    assert f"needs {module}: pip install 'p2pclust[" in complaint
 
 
 TEXT = (FOLDER / "device.toml").read_text(encoding="utf-8")

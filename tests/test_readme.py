@@ -21,7 +21,7 @@ def test_every_folder_is_on_the_map() -> None:
     there = {
         folder.name
         for folder in ROOT.iterdir()
-        if folder.is_dir() and not folder.name.startswith(".") and folder.name not in ("runs", "build")
+        if folder.is_dir() and not folder.name.startswith(".") and folder.name not in ("runs", "build", "dist")
         if any((folder / name).exists() for name in ("README.md", "__init__.py", "architecture.md", "conftest.py"))
     }
     assert mapped == there

@@ -162,7 +162,7 @@ def top(
 
     \b
     Example:
-      p2pclust run scenarios/quickstart.toml
+      p2pclust run quickstart
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

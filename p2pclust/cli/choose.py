@@ -64,17 +64,18 @@ def choose(
 
     \b
     Examples:
-      p2pclust choose scenarios/quickstart.toml --clusters 2-10
-      p2pclust choose scenarios/iris-kmeans.toml --clusters 1-8 --restarts 5 -o iris.png
+      p2pclust choose iris-kmeans --clusters 1-5
+      p2pclust choose quickstart --clusters 2-12 --restarts 5 -o digits.png
     """
     from p2pclust.choose.plots import plot_refusal  # noqa: PLC0415
+    from p2pclust.scenario.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
 
     least, most = _range(clusters)
     refusal = "" if plot is None else plot_refusal(plot)
     if refusal:
         raise UsageError(f"--plot {refusal}" if plot is not None and refusal.startswith(str(plot)) else refusal)
-    checked = load_scenario(scenario, overrides or (), seed)
+    checked = load_scenario(find_example(scenario, SCENARIOS, "p2pclust run"), overrides or (), seed)
     found = _found(checked, backend.value, range(least, most + 1), restarts, gate=False if no_gate else None)
     if plot is not None:
         found.plot(plot)

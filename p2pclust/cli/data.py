@@ -179,7 +179,8 @@ def split(
 
     \b
     Example:
-      p2pclust data split digits --scheme dirichlet --beta 0.5 --peers 8 --seed 1 --out parts --picture parts.png
+      p2pclust data split digits --scheme dirichlet --beta 0.5 --peers 8 --seed 1 --out parts
+      p2pclust data split digits --scheme labels --labels-per-peer 3 --peers 8 --out by-label --picture by-label.png
       p2pclust data split gaussian-grid --option beta=0.1 --scheme by-group --out parts
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli import fleet_peers
+from p2pclust.cli.fleet_peers import AsJson, InventoryPath
 from p2pclust.cli.output import put_json, stdout
 from p2pclust.errors import FleetError, UsageError
 
@@ -24,11 +25,6 @@ _RECORD = "hosts.json"
 #: Beyond its own deadline a host is given so long: to copy, to connect, to answer.
 _SLACK_S = 60.0
 
-InventoryPath = Annotated[
-    Path, typer.Argument(metavar="INVENTORY.toml", help="The fleet's devices and where they are.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -38,8 +34,8 @@ def fleet(context: typer.Context) -> None:
 
     \b
     Example:
-      p2pclust fleet up peers/fleet.toml
-      p2pclust fleet status peers/fleet.toml
+      p2pclust fleet up fleet.toml
+      p2pclust fleet status fleet.toml
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -63,14 +59,15 @@ def up(
 
     Peers that are new are started, and the fleet's roster is given to those that run. One whose entry, keys or copied data
     changed is started again, no other is. One that is no longer in the inventory is told to leave; its folder stays. One
-    that was given up is tried again. On each host a small supervisor starts again whatever ends, at longer and longer
-    intervals, and gives up a peer that fails five times in a row within ten seconds. Exits with 3 if a host cannot be
-    reached or a peer does not run.
+    that was given up is tried again; one that was stopped by its name stays down. On each host a small supervisor starts
+    again whatever ends, at longer and longer intervals, and gives up a peer that fails five times in a row within ten
+    seconds. Exits with 3 if a host cannot be reached or a peer does not run.
 
     \b
     Example:
-      p2pclust fleet up peers/fleet.toml
+      p2pclust fleet up fleet.toml
     """
+    from p2pclust.cli.fleet_view import is_down  # noqa: PLC0415
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.fleet.remote import everywhere  # noqa: PLC0415
 
@@ -89,7 +86,7 @@ def up(
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
     told = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
-    down_ = [name for answer in told.values() for name, peer in answer["peers"].items() if _is_down(peer)]
+    down_ = [name for answer in told.values() for name, peer in answer["peers"].items() if is_down(peer)]
     if as_json:
         put_json({"well": not failed and not down_, "errors": failed, "hosts": told})
     else:
@@ -112,7 +109,7 @@ def down(
 
     \b
     Example:
-      p2pclust fleet down peers/fleet.toml
+      p2pclust fleet down fleet.toml
     """
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.fleet.remote import ask, everywhere  # noqa: PLC0415
@@ -140,12 +137,12 @@ def down(
 def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     """Show every peer: where it runs, since when, how often it was started again, whom it sees, how far its job is.
 
-    Exits with 0 if all are well. With 3 if a host cannot be reached, a peer does not run, or one is late: not linked to
-    everybody some time after its start, or behind the others by two rounds or more.
+    Exits with 0 if all are well. With 3 if a host cannot be reached, a peer does not run or is paused, or one is late:
+    not linked to everybody some time after its start, or behind the others by two rounds or more.
 
     \b
     Example:
-      p2pclust fleet status peers/fleet.toml
+      p2pclust fleet status fleet.toml
     """
     from p2pclust.cli.fleet_view import judge, show  # noqa: PLC0415
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
@@ -176,16 +173,15 @@ def logs(
 
     \b
     Examples:
-      p2pclust fleet logs peers/fleet.toml meter-01 --lines 50
-      p2pclust fleet logs peers/fleet.toml --follow
+      p2pclust fleet logs fleet.toml meter-01 --lines 50
+      p2pclust fleet logs fleet.toml --follow
     """
-    from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
+    from p2pclust.cli.inventory import check_names, load_inventory  # noqa: PLC0415
     from p2pclust.fleet.remote import listening  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     names = [device.name for device in loaded.devices]
-    if name is not None and name not in names:
-        raise UsageError(f"{inventory}: there is no device {name!r}: expected one of {', '.join(names)}")
+    check_names(loaded, [] if name is None else [name])
     hosts = {h: host for h, host in loaded.hosts.items() if name is None or any(d.name == name for d in loaded.on(h))}
     options = ["--lines", f"{lines}", *(["--follow"] if follow else [])]
     wanted = {host: [*options] if name is None else [name, *options] for host in hosts}
@@ -198,6 +194,11 @@ def logs(
 
     with listening(hosts, wanted, put) as wait:
         wait()
+
+
+app.command()(fleet_peers.restart)
+app.command()(fleet_peers.stop)
+app.command()(fleet_peers.fault)
 
 
 # -- what is done on each host ----------------------------------------------------------------------------------------
@@ -255,17 +256,20 @@ _WORDS = {
     "changed": "started again, its entry changed",
     "again": "tried again",
     "removed": "no longer in the inventory: told to leave",
+    "stopped": "stopped: `p2pclust fleet restart` starts it again",
     "unchanged": "unchanged",
 }
 
 
 def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
+    from p2pclust.cli.fleet_view import how  # noqa: PLC0415
+
     console = stdout()
     for host, answer in told.items():
         for change, names in answer["changes"].items():
             for name in names:
                 peer = answer["peers"].get(name, {})
-                console.print(f"{name} on {host}: {_WORDS[change]}{_how(peer)}", soft_wrap=True)
+                console.print(f"{name} on {host}: {_WORDS[change]}{how(peer)}", soft_wrap=True)
         _tell_roster(console, host, answer.get("roster", {}))
     _complain(failed)
 
@@ -277,21 +281,6 @@ def _tell_roster(console: Console, host: str, roster: Mapping[str, Any]) -> None
         )
     elif "error" in roster:
         console.print(f"{host}: nobody there has taken the roster: {roster['error']}", soft_wrap=True)
-
-
-def _is_down(peer: Mapping[str, Any]) -> bool:
-    """Whether a peer does not run and has failed: also one that is just being tried again may fail in the same way."""
-    status_ = peer.get("status")
-    return status_ in ("given-up", "waiting") or (status_ == "starting" and bool(peer.get("failed")))
-
-
-def _how(peer: Mapping[str, Any]) -> str:
-    if _is_down(peer):
-        words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
-        return f"; {words[peer['status']]}: {peer['ended']}: {peer['last_line']}"
-    if peer.get("status") == "starting":
-        return "; not ready yet"
-    return ""
 
 
 def _complain(failed: Mapping[str, str] | Sequence[str]) -> None:

@@ -13,11 +13,20 @@ if TYPE_CHECKING:
 
     from p2pclust.fleet.inventory import Inventory
 
-__all__ = ["judge", "show"]
+__all__ = ["how", "is_down", "judge", "show"]
 
 _BEHIND = 2  # rounds: an aggregator is one ahead of those that it waits for
 _OVER = ("done", "failed", "cancelled")
-_STYLES = {"running": "green", "starting": "yellow", "waiting": "bold red", "given-up": "bold red", "leaving": "yellow"}
+_STYLES = {
+    "running": "green", "starting": "yellow", "waiting": "bold red", "given-up": "bold red", "leaving": "yellow",
+    "stopped": "yellow", "paused": "yellow",
+}  # fmt: skip
+
+_DOWN = {
+    "stopped": "stopped: `p2pclust fleet restart` starts it again",
+    "paused": "paused: `p2pclust fleet fault` with `resume` lets it go on",
+    "unreachable": "its host cannot be reached",
+}
 
 Told = Mapping[str, Any]
 
@@ -74,7 +83,9 @@ def _row(told: Told) -> dict[str, Any]:
         "phase": job["phase"] if job else "",
         "says": told.get("says", ""),
         "ended": told.get("ended", ""),
-        "last_line": "" if status == "running" or not _failed(told) else told.get("last_line", ""),
+        "last_line": ""
+        if status in ("running", "paused", "stopped") or not _failed(told)
+        else told.get("last_line", ""),
     }
 
 
@@ -109,9 +120,7 @@ def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping
             return f"down, will be started again ({peer['ended']})"
         case "given-up":
             return f"given up ({peer['ended']})"
-        case "unreachable":
-            return "its host cannot be reached"
-    return "down"
+    return _DOWN.get(peer.get("status", ""), "down")
 
 
 def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
@@ -127,6 +136,7 @@ def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
         for member in snapshot["members"]
         if member["linked"] and member["status"] != "alive"
         if told.get(member["name"], {}).get("up_s", 0.0) > late_s
+        if told[member["name"]]["status"] != "paused"
     ]
     shown = ", ".join(away[:3]) + (f" and {len(away) - 3} more" if away[3:] else "")
     return f"late: not linked to {shown} after {peer['up_s']:.0f} s" if away else ""
@@ -137,6 +147,20 @@ def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
         if job["phase"] not in _OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
             return f"behind: round {job['round']} of job {job['job'][:12]}, others are at {rounds[job['job']]}"
     return ""
+
+
+def is_down(peer: Told) -> bool:
+    """Whether a peer does not run and has failed: also one that is just being tried again may fail in the same way."""
+    status = peer.get("status")
+    return status in ("given-up", "waiting") or (status == "starting" and bool(peer.get("failed")))
+
+
+def how(peer: Told) -> str:
+    """Say how a peer is that was started and does not run yet, behind what was done to it; nothing if it runs."""
+    if is_down(peer):
+        words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
+        return f"; {words[peer['status']]}: {peer['ended']}: {peer['last_line']}"
+    return "; not ready yet" if peer.get("status") == "starting" else ""
 
 
 def show(peers: Mapping[str, Told]) -> Group:

@@ -6,6 +6,7 @@ a class of them, or for one. What each peer is finally told is checked as that c
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections import Counter
@@ -28,7 +29,7 @@ from p2pclust.scenario.load import read_toml
 from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster
 
-__all__ = ["InventoryFile", "load_inventory"]
+__all__ = ["InventoryFile", "check_names", "load_inventory"]
 
 LOCAL = "local"
 #: What the inventory itself decides of a peer's configuration.
@@ -191,6 +192,22 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
     if to_start:
         _check_files(path, devices, keys)
     return Inventory(path, keys, keys / ROSTER, hosts, devices, file.late_s)
+
+
+def check_names(inventory: Inventory, names: Sequence[str]) -> None:
+    """Look whether an inventory has devices of these names.
+
+    Raises
+    ------
+    UsageError
+        If it has none of a name; with the name that may have been meant.
+    """
+    known = [device.name for device in inventory.devices]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            raise UsageError(f"{inventory.path}: there is no device {name!r}: {meant}")
 
 
 def _beside(path: Path, name: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["reference"]
+__all__ = ["commands", "reference"]
 
 _HEAD = """# The command line
 
@@ -34,13 +34,13 @@ def reference() -> str:
     from p2pclust.cli.app import app  # noqa: PLC0415 - so that importing this module stays light
 
     top: Any = typer.main.get_command(app)
-    return _HEAD + "\n".join(text for name, command in _commands("p2pclust", top) for text in _section(name, command))
+    return _HEAD + "\n".join(text for name, command in commands("p2pclust", top) for text in _section(name, command))
 
 
-def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield name, command
     for below, item in getattr(command, "commands", {}).items():
-        yield from _commands(f"{name} {below}", item)
+        yield from commands(f"{name} {below}", item)
 
 
 def _section(name: str, command: Any) -> Iterator[str]:

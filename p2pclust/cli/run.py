@@ -36,7 +36,13 @@ class Backend(StrEnum):
 
 
 def run(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SCENARIO.toml]",
+            help="The scenario file, or the name of one that is installed with p2pclust; without any, these are listed.",
+        ),
+    ] = None,
     backend: Annotated[
         Backend,
         typer.Option(
@@ -66,12 +72,19 @@ def run(
 
     \b
     Examples:
-      p2pclust run scenarios/quickstart.toml
-      p2pclust run scenarios/iris-kmeans.toml --backend simulated --set jobs.0.clusters=4 --json
+      p2pclust run quickstart
+      p2pclust run iris-kmeans --backend simulated --set jobs.0.clusters=4 --json
+      p2pclust run mine.toml --out runs/mine
     """
+    from p2pclust.cli.examples import list_examples  # noqa: PLC0415
+    from p2pclust.scenario.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
     from p2pclust.scenario.report import default_directory, left_by_a_run  # noqa: PLC0415
 
+    if scenario is None:
+        list_examples(SCENARIOS, "scenario", "p2pclust run", as_json=as_json)
+        return
+    scenario = find_example(scenario, SCENARIOS, "p2pclust run")
     checked = load_scenario(scenario, overrides or (), seed)
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory(scenario.stem, datetime.now())

@@ -59,7 +59,7 @@ def simulate(
 
     \b
     Examples:
-      p2pclust simulate --seeds 0:300
+      p2pclust simulate --seeds 0:20
       p2pclust simulate --seeds 17:18
       p2pclust simulate --seeds 0:100 --protocol fedcref
       p2pclust simulate --seeds 0:100 --overlay sparse

@@ -25,7 +25,13 @@ __all__ = ["sweep"]
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SWEEP.toml]",
+            help="The sweep file, or the name of one that is installed with p2pclust; without any, these are listed.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/sweep-NAME, to go on there.")
     ] = None,
@@ -35,7 +41,12 @@ def sweep(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler: run on its workers instead.")
     ] = None,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Draw the plots and write report.html.")] = True,
+    report: Annotated[
+        bool | None,
+        typer.Option(
+            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is there."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object.")] = False,
 ) -> None:
     """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and put what came of it in a table.
@@ -46,24 +57,29 @@ def sweep(
 
     \b
     Examples:
-      p2pclust topology sweep topology/gossip-spread.toml
-      p2pclust topology sweep topology/star-or-tree.toml --workers 1 --out runs/mine
-      p2pclust topology sweep topology/mixing.toml --scheduler tcp://10.0.0.1:8786
+      p2pclust topology sweep gossip-spread
+      p2pclust topology sweep mine.toml --workers 1 --out runs/mine
+      p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
+    from p2pclust.cli.examples import list_examples  # noqa: PLC0415
+    from p2pclust.scenario.examples import find_example  # noqa: PLC0415
     from p2pclust.sweep.cells import check  # noqa: PLC0415 - the whole agent
-    from p2pclust.sweep.spec import load_sweep  # noqa: PLC0415
+    from p2pclust.sweep.spec import SWEEPS, load_sweep  # noqa: PLC0415
 
+    if file is None:
+        list_examples(SWEEPS, "sweep", "p2pclust topology sweep", as_json=as_json)
+        return
     if scheduler is not None and workers is not None:
         raise UsageError("--workers is for this machine, and --scheduler has workers of its own: choose one")
+    file = find_example(file, SWEEPS, "p2pclust topology sweep")
     spec = load_sweep(file)
     cells = check(spec, str(file))
     directory = out or Path("runs") / f"sweep-{file.stem}"
     pool = _pool(workers, scheduler)
-    if report:
-        _check_report()
+    draws = _draws(report)
     done = _carry_out(cells, directory, pool)
     files = list(done.files)
-    if report:
+    if draws:
         from p2pclust.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
 
         files += write_report(directory, spec, cells, done.rows)
@@ -85,11 +101,18 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
     return pools.here if n_workers == 1 else pools.on_cores(n_workers)
 
 
-def _check_report() -> None:
+def _draws(wanted: bool | None) -> bool:
+    """Whether plots are drawn: where nothing was said, if they can be."""
     from p2pclust.scenario.pictures.canvas import can_draw  # noqa: PLC0415
 
-    if not can_draw():
+    if wanted is None and not can_draw():
+        stderr().print(
+            "no plots and no report.html, for they need Matplotlib: pip install 'p2pclust[plots]'", soft_wrap=True
+        )
+        return False
+    if wanted and not can_draw():
         raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or leave them out by --no-report")
+    return wanted is not False
 
 
 def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:

@@ -39,9 +39,9 @@ def topology(context: typer.Context) -> None:
     \b
     Example:
       p2pclust topology kinds
-      p2pclust topology show small-world --peers 20 -o overlay.svg
+      p2pclust topology show small-world --peers 20 -o overlay.graphml
       p2pclust topology measure ring grid expander --peers 64
-      p2pclust topology sweep topology/gossip-spread.toml
+      p2pclust topology sweep gossip-spread
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -111,7 +111,8 @@ def show(
 
     \b
     Example:
-      p2pclust topology show small-world --peers 20 --set neighbours=6 --seed 1 -o overlay.svg -o overlay.graphml
+      p2pclust topology show small-world --peers 20 --set neighbours=6 --seed 1 -o overlay.graphml
+      p2pclust topology show geometric --peers 30 -o overlay.svg
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """

@@ -1,4 +1,4 @@
-"""What `p2pclust fleet` does on one host: ``python -m p2pclust.fleet.host up|status|down|logs FOLDER``.
+"""What `p2pclust fleet` does on one host: ``python -m p2pclust.fleet.host VERB FOLDER [NAME...]``.
 
 `p2pclust fleet` runs this as a process of its own, here or through SSH. It brings the folder to the plan that comes on
 standard input, makes sure that one supervisor keeps it, and prints one JSON object. Light like the supervisor: standard
@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
+from p2pclust.fleet.kept import ORDERS
 from p2pclust.fleet.log_files import added, tail
 from p2pclust.fleet.supervisor import ASK, LOCK, LOG, PLAN, STATE
 
@@ -67,7 +68,10 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
         if changes is None or changes.get("ending"):
             _until(lambda: not _kept(), _START_S, "the supervisor that is ending has not ended")
             _start_supervisor()
-            changes = {"new": sorted(json.loads(plan)["peers"])}
+            there = _ask({"do": "status"})["peers"]
+            stopped = [name for name in sorted(there) if there[name]["stopped"]]
+            changes = {"new": [name for name in sorted(json.loads(plan)["peers"]) if name not in stopped]}
+            changes |= {"stopped": stopped} if stopped else {}
         roster = _tell_roster(changes.get("unchanged", ()))
         started = [name for key in ("new", "changed", "again") for name in changes.get(key, ())]
         with contextlib.suppress(FleetError):  # who is not ready by then is seen in the answer
@@ -79,7 +83,8 @@ def status() -> dict[str, Any]:
     """Return what the supervisor knows, and what the peers say of themselves."""
     if _kept():
         answer = _ask({"do": "status"})
-        for name, snapshot in _snapshots([name for name, peer in answer["peers"].items() if peer["pid"]]).items():
+        asked = [name for name, peer in answer["peers"].items() if peer["pid"] and peer["status"] != "paused"]
+        for name, snapshot in _snapshots(asked).items():
             answer["peers"][name]["snapshot"] = snapshot
         return {"supervisor": {key: answer[key] for key in ("pid", "since", "ending")}, "peers": answer["peers"]}
     # Nobody keeps the folder: what was last known, and nobody runs.
@@ -102,6 +107,57 @@ def down(deadline_s: float) -> dict[str, Any]:
             _ask({"do": "down", "deadline_s": deadline_s})
             _until(lambda: not _kept(), deadline_s + _GRACE_S, "the supervisor has not ended")
         return status()
+
+
+def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> dict[str, Any]:
+    """Have the supervisor do something to some of its peers: all of it, or nothing if one of them is refused.
+
+    Parameters
+    ----------
+    verb : {"stop", "restart", "kill", "pause", "resume"}
+    names : sequence of str
+    wait_s : float
+        How long peers that are started may take until they say that they are ready.
+    deadline_s : float
+        A peer that is asked to leave and has not by then is killed.
+
+    Returns
+    -------
+    dict
+        ``refused`` (by name, why), and ``peers`` as they are now, without what they say of themselves.
+
+    Raises
+    ------
+    FleetError
+        If no supervisor keeps the folder, or a peer does not end.
+    """
+    if not _kept():
+        raise FleetError("the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first")
+    before = _ask({"do": "status"})["peers"]
+    answer = _ask({"do": verb, "names": names, "deadline_s": deadline_s})
+    if answer.get("ending"):
+        raise FleetError("the fleet is being brought down")
+    if "refused" not in answer:
+        raise FleetError(
+            "the supervisor there is of an older version: `fleet down` and `fleet up` bring it the new one"
+        )
+    if not answer["refused"]:
+        _until_done(verb, names, before, wait_s, deadline_s)
+    peers = _peers()
+    return {"refused": answer["refused"], "peers": {name: peers[name] for name in names if name in peers}}
+
+
+def _until_done(verb: str, names: Sequence[str], before: Mapping[str, Any], wait_s: float, deadline_s: float) -> None:
+    late = f"{', '.join(names)}: not ended"
+    if verb == "stop":
+        _until(lambda: _are(names, "stopped"), deadline_s + _GRACE_S, late)
+    elif verb == "kill":
+        _until(lambda: all(_peers()[name]["pid"] != before[name]["pid"] for name in names), _GRACE_S, late)
+    elif verb == "restart":
+        ended = ("waiting", "starting", "running", "given-up")
+        _until(lambda: _are(names, *ended), deadline_s + _GRACE_S, late)
+        with contextlib.suppress(FleetError):  # who is not ready by then is seen in the answer
+            _until(lambda: _settled(names), wait_s, "")
 
 
 def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> None:
@@ -220,10 +276,20 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
         raise FleetError(f"the supervisor of {Path.cwd()} does not answer ({error}): see {LOG} there") from None
 
 
+def _peers() -> dict[str, Any]:
+    peers: dict[str, Any] = _ask({"do": "status"})["peers"]
+    return peers
+
+
+def _are(names: Sequence[str], *statuses: str) -> bool:
+    """Whether each of these peers has one of these statuses."""
+    peers = _peers()
+    return all(peers[name]["status"] in statuses for name in names if name in peers)
+
+
 def _settled(names: Sequence[str]) -> bool:
     """Whether each of these peers has come up, or was given up."""
-    peers = _ask({"do": "status"})["peers"]
-    return all(peers[name]["status"] in ("running", "given-up") for name in names if name in peers)
+    return _are(names, "running", "given-up")
 
 
 def _tell_roster(names: Sequence[str]) -> dict[str, Any]:
@@ -292,6 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.verb == "up":
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        elif not folder.is_dir() and asked.verb in ORDERS:
+            raise FleetError("the fleet is not up: nothing was started there: run `p2pclust fleet up` first")
         elif not folder.is_dir():
             sys.stdout.write('{"supervisor": null, "peers": {}}\n' if asked.verb != "logs" else "")
             return 0
@@ -301,6 +369,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if asked.verb == "up":
             answer = up(asked.wait, sys.stdin.buffer)
+        elif asked.verb in ORDERS:
+            answer = order(asked.verb, asked.names, asked.wait, asked.deadline)
         else:
             answer = status() if asked.verb == "status" else down(asked.deadline)
     except BrokenPipeError:  # whoever read the logs has enough
@@ -315,7 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m p2pclust.fleet.host")
-    parser.add_argument("verb", choices=("up", "status", "down", "logs"))
+    parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
     parser.add_argument("folder")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--wait", type=float, default=20.0)

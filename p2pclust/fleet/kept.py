@@ -9,7 +9,10 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Kept"]
+__all__ = ["ORDERS", "Kept"]
+
+#: What an operator may ask for of one peer.
+ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")
 
 #: A life that ends sooner is a failure to start; so many of them in a row, and the peer is given up.
 QUICK_S: Final = 10.0
@@ -46,9 +49,13 @@ class Kept:
     name: str
     command: tuple[str, ...]
     print: str
-    #: waiting (for `due`), starting, running, given-up, leaving, left.
+    #: waiting (for `due`), starting, running, given-up, leaving, left, stopped.
     status: str = "waiting"
     wanted: bool = True
+    #: Whether an operator stopped it: it stays down until it is started again by name.
+    stopped: bool = False
+    #: Whether an operator let its process stand still.
+    paused: bool = False
     pid: int = 0
     since: str = ""
     restarts: int = 0
@@ -72,6 +79,7 @@ class Kept:
     def started(self, now: float, pid: int, since: str) -> None:
         """Begin a life."""
         self.status, self.pid, self.since, self.began, self.says = "starting", pid, since, now, ""
+        self.paused = False
         self.ready_at, self.fed_at = now + _SILENT_S, 0.0
         self.lives += 1
 
@@ -87,7 +95,7 @@ class Kept:
     def leave(self, now: float, deadline_s: float) -> None:
         """Note that it was asked to leave; one without a process has left."""
         self.due = now + deadline_s if self.pid else now
-        self.status = "leaving" if self.pid else "left"
+        self.status, self.paused = "leaving" if self.pid else "left", False
 
     def exited(self, now: float, code: int, last_line: str) -> None:
         """End a life.
@@ -101,11 +109,14 @@ class Kept:
             The last that this life wrote.
         """
         asked = self.status == "leaving"
-        self.pid = 0
+        self.pid, self.paused = 0, False
         self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
         self.last_line = last_line
         if not self.wanted:
             self.status = "left"
+            return
+        if self.stopped:
+            self.stop(now)
             return
         self.status, self.due, self.failed = "waiting", now, not asked
         if asked:  # its entry changed: the next life begins at once
@@ -122,10 +133,41 @@ class Kept:
         if self.status in ("given-up", "left"):
             self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
 
+    # -- what an operator asks for ------------------------------------------------------------------------------------
+
+    def refusal(self, order: str) -> str:
+        """Say why this peer cannot do what an operator asks for; nothing if it can."""
+        if order == "stop" and self.stopped:
+            return "is stopped already"
+        if order in ("kill", "pause", "resume") and not self.pid:
+            return f"does not run: it is {self.told()['status']}"
+        if order == "pause" and self.paused:
+            return "is paused already"
+        if order == "resume" and not self.paused:
+            return "is not paused"
+        return ""
+
+    def stop(self, now: float) -> None:
+        """Stay down, as soon as its process has ended, until `start_again`."""
+        self.stopped = True
+        if not self.pid:
+            self.status, self.due, self.quick, self.failed = "stopped", now, 0, False
+
+    def start_again(self, now: float) -> None:
+        """Start a new life: at once, or as soon as its process, which was asked to leave, has ended."""
+        self.stopped = False
+        if not self.pid:
+            self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
+
+    def hold(self, now: float, *, paused: bool) -> None:
+        """Let it stand still, or go on: the time in between counts against no deadline."""
+        self.paused = paused
+        self.fed_at = now if self.fed_at else 0.0
+
     def told(self) -> dict[str, Any]:
         """What `p2pclust fleet status` is told."""
-        shown = ("status", "pid", "since", "restarts", "failed", "ended", "last_line", "says", "print")
-        return {key: getattr(self, key) for key in shown}
+        shown = ("status", "pid", "since", "restarts", "failed", "ended", "last_line", "says", "print", "stopped")
+        return {key: getattr(self, key) for key in shown} | ({"status": "paused"} if self.paused else {})
 
 
 def _signal(number: int) -> str:

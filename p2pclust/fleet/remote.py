@@ -65,7 +65,8 @@ def ask(
     Parameters
     ----------
     host : Host
-    verb : {"up", "status", "down"}
+    verb : str
+        One of those that `p2pclust.fleet.host` knows, apart from ``logs``.
     arguments : sequence of str
     send : callable, optional
         Writes what the host is sent.

@@ -12,28 +12,27 @@ but the standard library, and does nothing while nothing happens.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.kept import Kept
+from p2pclust.fleet.guard import LOCK, die_with_parent, only_one, woken_by_signals
+from p2pclust.fleet.kept import ORDERS, Kept
 from p2pclust.fleet.log_files import last_line, shorten
 
-__all__ = ["Supervisor", "main"]
+__all__ = ["ASK", "LOCK", "LOG", "PLAN", "STATE", "Supervisor", "main"]
 
-PLAN, STATE, LOCK, ASK, LOG = "plan.json", "state.json", "lock", "ask", "supervisor.log"
+PLAN, STATE, ASK, LOG = "plan.json", "state.json", "ask", "supervisor.log"
 #: A peer that was asked to leave is killed after this, unless the plan says otherwise.
 DOWN_S: Final = 10.0
 #: A peer whose event loop has not turned for so long hangs, and is killed; mathematics run beside that loop.
@@ -41,8 +40,6 @@ WATCHDOG_S: Final = 60.0
 _LOOK_S: Final = 60.0  # between two looks at the size of the logs
 _LONGEST_REQUEST: Final = 1 << 16
 _PATIENCE_S: Final = 1.0  # with whoever connects and says nothing
-_TRIES: Final = 10
-_TRY_S: Final = 0.05
 _LONGEST_PATH: Final = 100  # of a Unix socket; the kernel takes 107 bytes, others a few less
 
 
@@ -62,13 +59,14 @@ class Supervisor:
         self._log_began: dict[str, int] = {}
         self._ears: dict[str, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
-        self._die_with_us = _die_with_parent()
+        self._die_with_us = die_with_parent()
         self._ending = False
         self._down_s = DOWN_S
         self._look_at = time.monotonic() + _LOOK_S
         self._since = _clock()
         self._signalled = False
         self._written = ""
+        self._stopped = _stopped_before()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -80,7 +78,7 @@ class Supervisor:
         FleetError
             If another supervisor keeps this folder, or there is no plan.
         """
-        with _only_one(), _woken_by_signals(self._selector, self._signal), self._listen() as listener:
+        with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
             try:
                 self._take_plan()
                 while not (self._ending and not self._processes):
@@ -122,13 +120,16 @@ class Supervisor:
         now = time.monotonic()
         due = [self._look_at]
         due += [peer.due for peer in self._peers.values() if peer.status in ("waiting", "leaving")]
-        due += [peer.fed_at + WATCHDOG_S for peer in self._peers.values() if peer.status == "running" and peer.fed_at]
-        due += [peer.ready_at for peer in self._peers.values() if peer.status == "starting"]
+        awake = [peer for peer in self._peers.values() if not peer.paused]
+        due += [peer.fed_at + WATCHDOG_S for peer in awake if peer.status == "running" and peer.fed_at]
+        due += [peer.ready_at for peer in awake if peer.status == "starting"]
         return max(0.0, min(due) - now)
 
     def _do_due(self, peer: Kept, now: float) -> None:
         if peer.status == "waiting" and now >= peer.due:
             self._start(peer)
+        elif peer.paused:
+            return  # nothing is expected of it
         elif peer.status == "leaving" and now >= peer.due:
             say(f"{peer.name} did not leave in time: killed")
             self._processes[peer.name].kill()
@@ -171,8 +172,8 @@ class Supervisor:
         elif peer.status == "left" and not self._ending:
             del self._peers[peer.name]
 
-    def _ask_to_leave(self, peer: Kept) -> None:
-        peer.leave(time.monotonic(), self._down_s)
+    def _ask_to_leave(self, peer: Kept, deadline_s: float | None = None) -> None:
+        peer.leave(time.monotonic(), self._down_s if deadline_s is None else deadline_s)
         if peer.name in self._processes:
             self._processes[peer.name].send_signal(signal.SIGCONT)  # one that stands still hears nothing else
             self._processes[peer.name].terminate()
@@ -215,16 +216,18 @@ class Supervisor:
     # -- the plan, and who asks ---------------------------------------------------------------------------------------
 
     def _take_plan(self) -> dict[str, list[str]]:
-        """Make the peers those of the plan; returns who is new, changed, removed, tried again and unchanged."""
+        """Make the peers those of the plan; returns who is new, changed, removed, tried again, stopped and unchanged."""
         plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
         self._down_s = float(plan.get("down_s", DOWN_S))
         now = time.monotonic()
-        done: dict[str, list[str]] = {key: [] for key in ("new", "changed", "removed", "again", "unchanged")}
+        done: dict[str, list[str]] = {key: [] for key in ("new", "changed", "removed", "again", "stopped", "unchanged")}
         for name, entry in plan["peers"].items():
             peer = self._peers.get(name)
             if peer is None:
                 self._peers[name] = Kept(name, tuple(entry["command"]), entry["print"], due=now)
-                done["new"].append(name)
+                if name in self._stopped:
+                    self._peers[name].stop(now)
+                done["stopped" if name in self._stopped else "new"].append(name)
             else:
                 done[self._renew(peer, entry, now)].append(name)
         for name, peer in list(self._peers.items()):
@@ -239,6 +242,8 @@ class Supervisor:
     def _renew(self, peer: Kept, entry: Mapping[str, Any], now: float) -> str:
         same = peer.print == entry["print"] and peer.wanted
         peer.command, peer.print, peer.wanted = tuple(entry["command"]), entry["print"], True
+        if peer.stopped:  # only those who stopped it know when it may start again
+            return "stopped"
         if same and peer.status != "given-up":
             return "unchanged"
         if peer.name in self._processes and peer.status != "leaving":
@@ -279,16 +284,41 @@ class Supervisor:
             return {"ending": True} if self._ending else self._take_plan()
         if request["do"] == "down":
             self._end(float(request["deadline_s"]))
+        elif request["do"] in ORDERS:
+            return (
+                {"ending": True} if self._ending else self._obey(request["do"], request["names"], request["deadline_s"])
+            )
         answer, now = self._told(), time.monotonic()
         for name, peer in self._peers.items():
             answer["peers"][name]["up_s"] = round(now - peer.began, 1) if peer.pid else 0.0
         return answer
+
+    def _obey(self, order: str, names: Sequence[str], deadline_s: float) -> dict[str, Any]:
+        """Do to peers what an operator asked for; to none of them if one of them is refused."""
+        unknown = "is not kept here: bring the inventory up first"
+        refused = {name: self._peers[name].refusal(order) if name in self._peers else unknown for name in names}
+        refused = {name: why for name, why in refused.items() if why}
+        for name in () if refused else names:
+            say(f"{name}: {order}, as an operator asked")
+            self._do_order(order, self._peers[name], deadline_s)
+        return {"refused": refused}
+
+    def _do_order(self, order: str, peer: Kept, deadline_s: float) -> None:
+        now, process = time.monotonic(), self._processes.get(peer.name)
+        if order in ("stop", "restart"):
+            if process is not None:
+                self._ask_to_leave(peer, deadline_s)
+            (peer.stop if order == "stop" else peer.start_again)(now)
+        elif process is not None:
+            process.send_signal({"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}[order])
+            peer.hold(now, paused=order == "pause")
 
     def _end(self, deadline_s: float | None = None) -> None:
         self._ending = True
         self._down_s = self._down_s if deadline_s is None else deadline_s
         for peer in self._peers.values():
             peer.wanted = False
+            peer.stopped = peer.stopped and deadline_s is None  # a fleet that was brought down comes up whole
             if peer.status != "leaving" or deadline_s is not None:
                 self._ask_to_leave(peer)
 
@@ -311,59 +341,13 @@ class Supervisor:
 # -- helpers ----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _only_one() -> Iterator[None]:
-    """Hold the folder's lock; children do not inherit it."""
-    with Path(LOCK).open("a+", encoding="utf-8") as lock:
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not tries_left:
-                    raise FleetError(f"{Path.cwd()}: another supervisor keeps this folder") from None
-                # Whoever looks whether a supervisor is there holds the lock for a moment, too.
-                select.select([], [], [], _TRY_S)
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield
-
-
-@contextlib.contextmanager
-def _woken_by_signals(selector: selectors.BaseSelector, end: Callable[[], None]) -> Iterator[None]:
-    """Let signals end a wait: SIGCHLD of children, SIGTERM and SIGINT to end. A closed terminal ends nothing."""
-    near, far = socket.socketpair()
-    near.setblocking(False)
-    far.setblocking(False)
-    for number in (signal.SIGCHLD, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: end())
-    before = signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
-    selector.register(near, selectors.EVENT_READ, lambda: near.recv(4096))
+def _stopped_before() -> tuple[str, ...]:
+    """Return the peers that an operator stopped while the supervisor before this one ran."""
     try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        near.close()
-        far.close()
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """Return what makes a child be asked to leave when we are gone, where the kernel offers it (Linux)."""
-    if sys.platform != "linux":
-        return None
-    import ctypes  # noqa: PLC0415
-
-    library, parent = ctypes.CDLL(None), os.getpid()
-
-    def ask() -> None:
-        library.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)  # we were gone before it could be said
-
-    return ask
+        known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
+    except FileNotFoundError:
+        return ()
+    return tuple(name for name, peer in known.items() if peer.get("stopped"))
 
 
 def _log(name: str) -> Path:

@@ -22,8 +22,10 @@ from p2pclust.scenario.load import read_toml
 from p2pclust.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.sweep.places import check_place
 
-__all__ = ["FaultSpec", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "load_sweep"]
+__all__ = ["SWEEPS", "FaultSpec", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "load_sweep"]
 
+#: The sweeps that are installed with the package; in a checkout a link to the folder topology/.
+SWEEPS = Path(__file__).parent / "shipped"
 _CELLS_MAX = 100_000
 
 

@@ -6,14 +6,11 @@ runs each scenario as it stands, on real processes.
 
 from __future__ import annotations
 
-import importlib.util
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from p2pclust.data.catalogue import canonical
-from p2pclust.data.registry import BUILT_IN, cached
-from p2pclust.errors import UsageError
+from p2pclust.scenario.examples import needs
+from p2pclust.scenario.toml_files import read_toml
 
 __all__ = ["FOLDER", "STORIES", "Story", "absent"]
 
@@ -84,16 +81,5 @@ STORIES: dict[str, Story] = {
 
 
 def absent(file: Path) -> str:
-    """Return what keeps a scenario from running here, with the command that brings it; empty if nothing does."""
-    document = tomllib.loads(file.read_text(encoding="utf-8"))
-    source = document["data"].get("source", "")
-    if source and canonical(source) not in BUILT_IN:
-        try:
-            cached(source)
-        except UsageError:
-            return f"{source} is not here: p2pclust data fetch {source}"
-    if any(job["protocol"] in ("fedcref", "uifca") for job in document["jobs"]) and not importlib.util.find_spec(
-        "torch"
-    ):
-        return "models need torch: pip install 'p2pclust[models]'"
-    return ""
+    """Return the command that brings what a scenario lacks here; empty if it lacks nothing."""
+    return needs(read_toml(file))

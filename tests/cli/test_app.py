@@ -10,11 +10,11 @@ import pytest
 import typer
 
 from p2pclust.cli.app import _value_line, app
-from p2pclust.cli.reference import _commands
+from p2pclust.cli.reference import commands
 
 from .conftest import ROOT, Cli
 
-COMMANDS = dict(_commands("p2pclust", typer.main.get_command(app)))
+COMMANDS = dict(commands("p2pclust", typer.main.get_command(app)))
 
 
 def test_version(cli: Cli) -> None:
@@ -64,7 +64,7 @@ def test_every_option_is_explained_and_names_its_value(name: str) -> None:
     ("arguments", "line"),
     [
         (("rum",), "error: no such command 'rum'"),
-        (("run",), "error: missing argument 'SCENARIO.toml'"),
+        (("choose",), "error: missing argument 'SCENARIO.toml'"),
         (("run", "s.toml", "--sed", "3"), "error: no such option: --sed"),
         (("run", "s.toml", "--seed", "many"), "error: --seed many: expected a whole number (see p2pclust run --help)"),
         (

@@ -101,6 +101,8 @@ def test_all_are_well() -> None:
         ({"status": "waiting", "pid": 0, "ended": "exit code 3"}, "down, will be started again (exit code 3)"),
         ({"status": "given-up", "pid": 0, "ended": "exit code 2", "last_line": "no rows"}, "given up (exit code 2)"),
         ({"status": "left", "pid": 0}, "down"),
+        ({"status": "stopped", "pid": 0}, "stopped: `p2pclust fleet restart` starts it again"),
+        (a_peer("a") | {"status": "paused"}, "paused: `p2pclust fleet fault` with `resume` lets it go on"),
         ({}, "down"),
     ],
 )
@@ -113,6 +115,8 @@ def test_what_is_not_well(peer: dict[str, Any], trouble: str) -> None:
 def test_nobody_is_late_for_not_seeing_one_that_is_down_or_new() -> None:
     down = judged(c={"status": "given-up", "pid": 0, "ended": "exit code 2"}, a=a_peer("a", sees="ab"))
     assert (down["a"]["trouble"], down["c"]["trouble"]) == ("", "given up (exit code 2)")
+    paused = judged(c=a_peer("c") | {"status": "paused"}, a=a_peer("a", sees="ab"))
+    assert (paused["a"]["trouble"], paused["c"]["status"]) == ("", "paused")
     new = judged(c=a_peer("c", up_s=5.0), a=a_peer("a", sees="ab"))
     assert new["a"]["trouble"] == new["c"]["trouble"] == ""
 

@@ -207,3 +207,19 @@ def test_an_earlier_run_is_replaced_only_where_that_is_said(cli: Cli, small: str
     assert cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 2, "--overwrite").code == 0
     assert json.loads((tmp_path / "o" / "result.json").read_text())["seed"] == 2
     assert {file.name for file in (tmp_path / "o").iterdir()} == before.keys() - {"labels-2.csv"}
+
+
+def test_without_a_scenario_the_installed_ones_are_listed(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("run")
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"^quickstart +Eight peers, none with every digit", ended.out, re.MULTILINE)
+    assert "One of them: p2pclust run NAME." in ended.out
+    listed = json.loads(cli("run", "--json").out)["scenarios"]
+    assert {"name", "title", "needs"} == set(listed[0])
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_installed_scenario_runs_by_its_name(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("run", "iris-kmeans", "--backend", "simulated", "--out", "here", "--json")
+    assert ended.code == 0
+    assert json.loads(ended.out)["scenario"] == json.loads((tmp_path / "here" / "result.json").read_text())["scenario"]

@@ -91,3 +91,18 @@ def test_refused(cli: Cli, file: Path, options: tuple[object, ...], expected: st
 def test_no_such_file(cli: Cli) -> None:
     ended = cli("topology", "sweep", "absent.toml")
     assert (ended.code, ended.err) == (2, "error: absent.toml: no such file\n")
+
+
+def test_without_matplotlib_there_is_a_table_and_a_line_that_says_so(
+    cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("p2pclust.scenario.pictures.canvas.can_draw", lambda: False)
+    ended = cli("topology", "sweep", file, "--workers", 1)
+    assert ended.code == 0
+    assert "no plots and no report.html, for they need Matplotlib: pip install 'p2pclust[plots]'" in ended.err
+    assert (tmp_path / "runs" / "sweep-two" / "table.csv").is_file()
+    refused = cli("topology", "sweep", file, "--workers", 1, "--report")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: plots need Matplotlib: pip install 'p2pclust[plots]', or leave them out by --no-report\n",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.fleet.kept import Kept
+from p2pclust.fleet.kept import ORDERS, Kept
 
 
 def a_peer() -> Kept:
@@ -116,3 +116,72 @@ def test_how_it_ended_is_said_in_words(code: int, words: str) -> None:
     peer = a_peer()
     live(peer, 0.0, 1.0, code)
     assert peer.ended == words
+
+
+class TestWhatAnOperatorAsksFor:
+    def test_one_that_is_stopped_stays_down_however_it_ends_until_it_is_started_again(self) -> None:
+        peer = a_peer()
+        peer.started(0.0, 7, "")
+        peer.leave(1.0, 10.0)
+        peer.stop(1.0)
+        assert (peer.status, peer.told()["stopped"]) == ("leaving", True)
+        peer.exited(2.0, -9, "last")
+        assert (peer.status, peer.restarts, peer.failed) == ("stopped", 0, False)
+        peer.start_again(100.0)
+        assert (peer.status, peer.due, peer.stopped) == ("waiting", 100.0, False)
+
+    def test_one_that_waits_or_was_given_up_is_stopped_at_once(self) -> None:
+        peer = a_peer()
+        for begin in range(5):
+            live(peer, float(begin), 0.5)
+        peer.stop(10.0)
+        assert (peer.status, peer.quick) == ("stopped", 0)
+
+    def test_a_restart_is_no_failure(self) -> None:
+        peer = a_peer()
+        peer.started(0.0, 7, "")
+        peer.leave(1.0, 10.0)
+        peer.start_again(1.0)
+        peer.exited(2.0, 0, "")
+        assert (peer.status, peer.due, peer.restarts, peer.quick) == ("waiting", 2.0, 0, 0)
+
+    def test_the_time_in_which_it_stood_still_counts_against_no_deadline(self) -> None:
+        peer = a_peer()
+        peer.started(0.0, 7, "")
+        peer.fed_at = 1.0
+        peer.hold(2.0, paused=True)
+        assert peer.told()["status"] == "paused"
+        peer.hold(500.0, paused=False)
+        assert (peer.told()["status"], peer.fed_at) == ("starting", 500.0)
+
+    def test_one_that_ends_is_not_paused_any_more(self) -> None:
+        peer = a_peer()
+        peer.started(0.0, 7, "")
+        peer.hold(2.0, paused=True)
+        peer.exited(3.0, -9, "")
+        assert (peer.paused, peer.told()["status"]) == (False, "waiting")
+
+    @pytest.mark.parametrize(
+        ("how", "refused"),
+        [
+            ("runs", {"resume": "is not paused"}),
+            ("paused", {"pause": "is paused already"}),
+            (
+                "stopped",
+                {
+                    "stop": "is stopped already",
+                    "kill": "does not run: it is stopped",
+                    "pause": "does not run: it is stopped",
+                    "resume": "does not run: it is stopped",
+                },
+            ),
+        ],
+    )
+    def test_what_is_refused(self, how: str, refused: dict[str, str]) -> None:
+        peer = a_peer()
+        if how == "stopped":
+            peer.stop(0.0)
+        else:
+            peer.started(0.0, 7, "")
+            peer.hold(1.0, paused=how == "paused")
+        assert {order: peer.refusal(order) for order in ORDERS if peer.refusal(order)} == refused

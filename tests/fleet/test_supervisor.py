@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from runs import until
 
-from p2pclust.fleet.host import down, status
+from p2pclust.fleet.host import down, order, status
 
 # One program in the place of a peer that lives until it is told to leave, one that fails at once.
 LIVES = "import signal,sys; signal.signal(15, lambda *_: sys.exit(0)); print('here', flush=True); signal.pause()"
@@ -73,6 +73,17 @@ class HostFolder:
         with contextlib.chdir(self.folder):
             return down(deadline_s)
 
+    def order(self, verb: str, *names: str, wait_s: float = 0.0) -> dict[str, Any]:
+        with contextlib.chdir(self.folder):
+            answer = order(verb, names, wait_s, 10.0)
+        assert answer["refused"] == {}
+        return answer
+
+    def refused(self, verb: str, *names: str) -> dict[str, str]:
+        with contextlib.chdir(self.folder):
+            found: dict[str, str] = order(verb, names, 0.0, 10.0)["refused"]
+        return found
+
     def peer(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.status()["peers"][name]
         return found
@@ -94,6 +105,11 @@ def gone(pid: int) -> bool:
         return True
 
 
+def state(pid: int) -> str:
+    """How the kernel calls what a process does: T is one that was stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[HostFolder]:
     made = HostFolder(tmp_path / "fleet")
@@ -110,7 +126,14 @@ class TestUp:
         first = host.up({"a": LIVES, "b": LIVES})
         assert first["changes"] == {"new": ["a", "b"]}
         second = host.up({"a": LIVES, "b": LIVES})
-        assert second["changes"] == {"new": [], "changed": [], "removed": [], "again": [], "unchanged": ["a", "b"]}
+        assert second["changes"] == {
+            "new": [],
+            "changed": [],
+            "removed": [],
+            "again": [],
+            "stopped": [],
+            "unchanged": ["a", "b"],
+        }
         assert second["supervisor"] == first["supervisor"]
         assert [second["peers"][name]["pid"] for name in "ab"] == [first["peers"][name]["pid"] for name in "ab"]
 
@@ -230,6 +253,92 @@ class TestFailures:
             assert done.stdout == b"b''\n"
         assert host.peer("a")["pid"]
         assert host.said.count("a request that was not understood") == 4
+
+
+class TestSinglePeers:
+    def test_a_stopped_one_stays_down_also_over_up_and_is_started_by_its_name(self, host: HostFolder) -> None:
+        first = host.up({"a": LIVES, "b": LIVES})["peers"]
+        until(lambda: "here" in host.log("a"))
+        stopped = host.order("stop", "a")["peers"]["a"]
+        assert (stopped["status"], stopped["pid"], stopped["ended"]) == ("stopped", 0, "exit code 0")
+        assert gone(first["a"]["pid"])
+        changes = host.up({"a": LIVES, "b": LIVES})["changes"]
+        assert (changes["stopped"], changes["unchanged"]) == (["a"], ["b"])
+        assert host.peer("a")["status"] == "stopped"
+        assert host.refused("stop", "a", "b") == {"a": "is stopped already"}
+        again = host.order("restart", "a", "b", wait_s=0.0)["peers"]
+        assert "b" in again
+        until(lambda: all(host.peer(name)["pid"] not in (0, first[name]["pid"]) for name in "ab"))
+        assert [host.peer(name)["restarts"] for name in "ab"] == [0, 0]  # as asked: no failure
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children that their parent is gone")
+    def test_also_over_the_death_of_its_supervisor_and_only_down_forgets_it(self, host: HostFolder) -> None:
+        up = host.up({"a": LIVES, "b": LIVES})
+        host.order("stop", "a")
+        os.kill(up["supervisor"]["pid"], signal.SIGKILL)
+        until(lambda: gone(up["peers"]["b"]["pid"]))
+        again = host.up({"a": LIVES, "b": LIVES})
+        assert again["changes"] == {"new": ["b"], "stopped": ["a"]}
+        assert (again["peers"]["a"]["status"], again["peers"]["a"]["pid"]) == ("stopped", 0)
+        host.down()
+        assert host.up({"a": LIVES, "b": LIVES})["changes"] == {"new": ["a", "b"]}
+
+    def test_a_killed_one_is_started_again_as_after_any_crash(self, host: HostFolder) -> None:
+        first = host.up({"a": LIVES})["peers"]["a"]["pid"]
+        killed = host.order("kill", "a")["peers"]["a"]
+        assert (killed["ended"], killed["restarts"]) == ("killed by SIGKILL", 1)
+        until(lambda: host.peer("a")["pid"] not in (0, first))
+
+    def test_a_paused_one_stands_still_and_no_watchdog_kills_it(self, host: HostFolder) -> None:
+        # It says that it is ready, and then again and again that it is well.
+        feeds = READY.replace("sys.exit(0)", "(signal.setitimer(0, 0), sys.exit(0))").replace(
+            "signal.pause()",
+            "notify=lambda *_: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'WATCHDOG=1',"
+            "os.environ['NOTIFY_SOCKET']); signal.signal(14, notify); signal.setitimer(0, 0.02, 0.02)"
+            "\nwhile True: signal.pause()",
+        )
+        hasty = "from p2pclust.fleet import supervisor; supervisor.WATCHDOG_S = 2.0; supervisor.main()"
+        host.folder.mkdir()
+        (host.folder / "plan.json").write_text('{"peers": {}}')
+        with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True):
+            try:
+                until((host.folder / "ask").exists)
+                # The second one hangs: when it is killed, the first one has stood still for as long.
+                peers = host.up({"a": feeds, "b": READY.replace("STATUS=linked", "WATCHDOG=1")}, wait_s=20.0)["peers"]
+                assert host.order("pause", "a")["peers"]["a"]["status"] == "paused"
+                assert state(peers["a"]["pid"]) == "T"
+                assert host.refused("pause", "a") == {"a": "is paused already"}
+                fresh = host.order("restart", "b", wait_s=20.0)["peers"]["b"]["pid"]
+                until(lambda: host.peer("b")["pid"] != fresh)
+                paused = host.status()["peers"]["a"]
+                assert (paused["status"], paused["pid"]) == ("paused", peers["a"]["pid"])
+                assert "snapshot" not in paused  # nobody waits for its answer
+                assert host.order("resume", "a")["peers"]["a"]["status"] == "running"
+                until(lambda: state(peers["a"]["pid"]) != "T")
+                assert host.refused("resume", "a") == {"a": "is not paused"}
+                assert host.order("stop", "a")["peers"]["a"]["ended"] == "exit code 0"
+                assert host.refused("kill", "a") == {"a": "does not run: it is stopped"}
+            finally:
+                host.down(0.0)
+
+    def test_what_is_not_kept_there_is_refused_and_nothing_is_done(self, host: HostFolder) -> None:
+        pid = host.up({"a": LIVES})["peers"]["a"]["pid"]
+        assert host.refused("stop", "a", "z") == {"z": "is not kept here: bring the inventory up first"}
+        assert host.peer("a")["pid"] == pid
+
+    def test_where_no_fleet_is_up(self, host: HostFolder) -> None:
+        done = host.do("stop", "a")
+        assert (done.returncode, done.stderr) == (
+            3,
+            b"error: the fleet is not up: nothing was started there: run `p2pclust fleet up` first\n",
+        )
+        host.up({"a": LIVES})
+        host.down()
+        done = host.do("kill", "a")
+        assert (done.returncode, done.stderr) == (
+            3,
+            b"error: the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first\n",
+        )
 
 
 class TestDown:

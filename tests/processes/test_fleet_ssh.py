@@ -7,7 +7,6 @@ import json
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -160,7 +159,7 @@ def test_five_peers_start_one_is_killed_and_comes_back_and_nothing_is_left(fleet
     again = fleet.do("up")
     assert sorted(again.stdout.splitlines()) == [f"{name} on gateway: unchanged" for name in NAMES]
     assert peers_alive(home) == {peer["pid"] for peer in before.values()}
-    os.kill(before["meter-3"]["pid"], signal.SIGKILL)
+    assert fleet.do("fault", "meter-3", "kill").stdout == "meter-3 on gateway: killed: its supervisor starts it again\n"
     try:
         until(lambda: _known(home, "meter-3") == ("running", 1), 60.0)
     except AssertionError as error:
@@ -170,6 +169,12 @@ def test_five_peers_start_one_is_killed_and_comes_back_and_nothing_is_left(fleet
     after = fleet.peers()
     assert (after["meter-3"]["restarts"], after["meter-3"]["ended"]) == (1, "killed by SIGKILL")
     assert [name for name in NAMES if after[name]["pid"] != before[name]["pid"]] == ["meter-3"]
+    paused = json.loads(fleet.do("fault", "meter-2", "pause", "--json").stdout)["peers"]["meter-2"]
+    assert (paused["status"], paused["pid"]) == ("paused", after["meter-2"]["pid"])
+    stopped = fleet.do("stop", "meter-2", "meter-4")  # also one that stands still
+    assert stopped.returncode == 0, stopped.stderr
+    assert [_known(home, name) for name in ("meter-2", "meter-4")] == [("stopped", 0)] * 2
+    assert fleet.do("stop", "meter-4").stderr == "error: meter-4: is stopped already\n"
     lives = [line for line in fleet.do("logs", "meter-3", "--lines", "99").stdout.splitlines() if " started " in line]
     assert len(lives) == 2
 

@@ -91,7 +91,6 @@ def test_the_page_works_by_copy_and_paste(short: Path) -> None:
         **os.environ, "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home), "PYTHONPATH": str(ROOT),
         "P2PCLUST_PASSPHRASE": "correct horse battery staple", "COLUMNS": "160",
     }  # fmt: skip
-    # In a file: `pkill -f` would find its own shell by a command line that has all the page in it.
     (home / "script").write_text(script(found, ports.numbers))
     log = home / "said"
     with log.open("wb") as said:
@@ -136,3 +135,9 @@ four
     assert blocks(text) == [Block(3, "one\n"), Block(12, "three 7001\n", 3)]
     made = script(blocks(text), tuple(range(30000, 30010)))
     assert "three 30001\ncode=$?\nset -e\n[ $code = 3 ]" in made
+
+
+def test_no_process_has_to_be_looked_for() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert "pkill" not in text
+    assert "fleet fault fleet.toml" in text
