@@ -68,6 +68,8 @@ def test_what_was_kept_back_and_what_is_coarse_are_told(cli: Cli, tmp_path: Path
     lines = ended.out.splitlines()
     assert any(re.fullmatch(r"suppressed +2 times, by privacy rules *", line) for line in lines)
     assert any(re.match(r"coarse +1 of 2 centers: too far from all rows", line) for line in lines)
+    assert told["doubts"][0] == "hardly any row belongs to center 1: ask for fewer clusters, or look for outliers"
+    assert any(re.match(r"doubt +the best of 10 pooled starts has an objective", line) for line in lines)
 
 
 def test_a_gap_is_told_as_one(cli: Cli, tmp_path: Path) -> None:

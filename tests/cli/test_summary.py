@@ -13,6 +13,7 @@ def facts(**job: Any) -> dict[str, str]:
     whole = {
         "protocol": "fedcref", "parameters": {"mode": "refined"}, "failure": "", "rounds": 16, "converged": False,
         "stops": "rows keep their clusters", "terms": [], "abstained": [], "warnings": {}, "suppressed": 0, "coarse": 0,
+        "best_pooled": None, "objective": None, "doubts": [],
         "damaged": [], "harm": None, "drift": [], "tolerance": None, "reached": None, "ticks": [], "metrics": {},
         "pooled": None, "gap": None, "digests": {}, "communities": [], "isolated": [],
     }  # fmt: skip
@@ -35,3 +36,11 @@ def test_scores() -> None:
     assert facts(metrics={"ari": 0.5, "accuracy": 0.75})["ARI"] == "0.500 (accuracy 0.750)"
     flows = {"ari": 0.5, "accuracy": 0.75, "peer_accuracy": 0.875}
     assert facts(metrics=flows)["ARI"] == "0.500 (accuracy 0.750, 0.875 in the mean over peers)"
+
+
+def test_the_objective_beside_pooled_starts_and_doubts() -> None:
+    best = {"starts": 10, "objective": 2.0, "excess": 0.035, "words": "3.5 % above the best of 10 pooled starts"}
+    told = facts(objective=2.07, best_pooled=best, doubts=["centers 0 and 1 nearly coincide: ask for fewer clusters"])
+    assert told["objective"] == "2.07, 3.5 % above the best of 10 pooled starts"
+    assert told["doubt"] == "centers 0 and 1 nearly coincide: ask for fewer clusters"
+    assert facts(best_pooled=best)["objective"] == "3.5 % above the best of 10 pooled starts"

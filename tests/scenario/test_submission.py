@@ -23,6 +23,13 @@ def test_it_is_the_job_that_a_scenario_would_make() -> None:
     assert (request.missing, request.collect, spec.roster) == ("wait", "", None)
 
 
+def test_several_starts() -> None:
+    request, _ = request_from({"protocol": "llf-cm", "clusters": 3} | parameters(["--n-init", "4"]))
+    assert [stage.parameters.get("n_init") for stage in request.job.stages[2:]] == [4, 4, 4]
+    with pytest.raises(UsageError, match="protocol 'ffcm' has no n_init"):
+        request_from({"protocol": "ffcm", "clusters": 3, "n_init": 4})
+
+
 def test_how_the_fleet_treats_it() -> None:
     given = {
         "protocol": "llf-cm",
