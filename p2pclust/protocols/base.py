@@ -208,11 +208,15 @@ class Protocol(ABC):
         return Arrays()
 
     def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
-        """Return what the peer keeps of the job, from its note and the blobs of :meth:`results`."""
+        """Return what the peer keeps of the job, from its note and the blobs of :meth:`results` and :meth:`own_results`."""
         return Arrays()
 
     def results(self, state: State) -> tuple[bytes, ...]:
         """Return the digests of the blobs that are part of the job's result."""
+        return ()
+
+    def own_results(self, state: State, note: Arrays) -> tuple[bytes, ...]:
+        """Return the digests of the blobs that the peer with this note concludes with and that no other peer has."""
         return ()
 
 
