@@ -56,10 +56,14 @@ class FedCRef(LabellingEstimator):
         Widths of the autoencoders' hidden layers.
     output : {"sigmoid", "linear"}, default "sigmoid"
         What the autoencoders end in; a sigmoid wants rows that `scaling` puts into [0, 1].
-    epochs, batch, learning_rate : int, int, float, default 20, 64, 1e-3
-        Of the training of each local cluster's model.
+    epochs, batch : int, optional
+        Of the training of each local cluster's model. 20 and 64 in mode "paper". In mode "refined" they follow from the
+        peer's number of rows for each of its clusters, so that there are at least 120 gradient steps: 20 and 64 from 384
+        rows on, 60 and 16 for 24 rows.
+    learning_rate : float, default 1e-3
     rounds, local_epochs, federated_rate : int, int, float, optional
-        Of FedAvg in each community; 15, 1 and 1e-3 in mode "paper", 2, 3 and 2e-3 in mode "refined".
+        Of FedAvg in each community; 15, 1 and 1e-3 in mode "paper", 2, 3 and 2e-3 in mode "refined", where fewer rows have
+        more local epochs.
     encoding : {"float32", "float16", "int8"}, default "float32"
         As what models are sent.
     min_rows : int, default 10
@@ -129,8 +133,8 @@ class FedCRef(LabellingEstimator):
         settled: float | None = None,
         hidden: Sequence[int] = (100, 64, 32, 64, 100),
         output: str = "sigmoid",
-        epochs: int = 20,
-        batch: int = 64,
+        epochs: int | None = None,
+        batch: int | None = None,
         learning_rate: float = 1e-3,
         rounds: int | None = None,
         local_epochs: int | None = None,

@@ -247,6 +247,11 @@ class Labelling(Protocol):
     inits: ClassVar[tuple[str, ...]] = ()
     stops: ClassVar[str]
 
+    @classmethod
+    def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters that a new job has where the person gave none, beside the defaults of older documents."""
+        return {}
+
 
 class Clustering(Labelling):
     """One that ends with centers, shape (n_clusters, F).

@@ -109,10 +109,12 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
             if self.mode == "paper":
                 members = [association.clusters.nodes[m] for m in association.groups[group]]
                 clusters = [[q for p, q in members if p == peer] for peer in roster]
+            # Agreed on, so all of them train alike.
+            pace = self.pace(float(np.median(agreed.members[list(roster), group])))
             parameters = {
                 "n_features": int(state["origin"].size), "clusters": clusters, "hidden": list(self.hidden),
-                "output": self.output, "rounds": self.rounds, "epochs": self.local_epochs,
-                "batch": self.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
+                "output": self.output, "rounds": self.rounds, "epochs": pace.local_epochs,
+                "batch": pace.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
                 "start": agreed.group_model(group).hex(), "device": self.device,
             }  # fmt: skip
             name = f"{agreed.iteration}.{agreed.refinement}.{group}"

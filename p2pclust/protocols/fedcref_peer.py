@@ -28,6 +28,7 @@ from p2pclust.protocols.fedavg import refuse_beyond
 from p2pclust.protocols.fedcref_agreed import MOST_CLUSTERS, Agreed
 from p2pclust.protocols.fedcref_alone import Halves, halves_of, packed, train_halves, unseen_errors
 from p2pclust.protocols.fedcref_end import UNASSIGNED, Partition, concluded
+from p2pclust.protocols.fedcref_pace import Pace
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.reasons import HELD
 from p2pclust.protocols.refinement import competing, refine_by_best_models, refine_by_popularity
@@ -140,6 +141,10 @@ class AtWork:
             )
         )
 
+    def pace(self, wanted: int) -> Pace:
+        """How this peer trains models of its own, from its rows for each of the clusters that it is to have."""
+        return self.job.pace(self.local.n_samples / max(1, wanted))
+
     @staticmethod
     def _digests(models: Sequence[bytes]) -> NDArray[np.uint8]:
         return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
@@ -180,9 +185,10 @@ class AtWork:
         if not members:
             raise Abstain(f"{HELD}: no cluster has the {self.job.min_rows} rows that a model needs (min_rows)")
         rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(members))]
+        pace = self.pace(wanted)
         trained = train(
             ModelStack.random(self.architecture, rngs), [self.X[rows] for rows in members], rngs=rngs,
-            epochs=self.job.epochs, batch=self.job.batch, learning_rate=self.job.learning_rate, device=self.job.device,
+            epochs=pace.epochs, batch=pace.batch, learning_rate=self.job.learning_rate, device=self.job.device,
         )  # fmt: skip
         sound = np.flatnonzero(trained.finite).tolist()
         if not sound:
@@ -258,10 +264,10 @@ class AtWork:
         if not rows:
             return
         assert self.job.rounds is not None
-        assert self.job.local_epochs is not None
         assert self.job.federated_rate is not None
-        epochs, rate = self.job.rounds * self.job.local_epochs, self.job.federated_rate
-        after = {**halves, **train_halves(self, rows, rng, epochs=epochs, learning_rate=rate)}
+        pace = self.pace(wanted)
+        epochs, rate = self.job.rounds * pace.local_epochs, self.job.federated_rate
+        after = {**halves, **train_halves(self, rows, rng, epochs=epochs, batch=pace.batch, learning_rate=rate)}
         self._note(
             labels, n_groups, wanted, self._models, trained=False, iteration=self.agreed.iteration, halves=after
         )  # fmt: skip
@@ -275,7 +281,8 @@ class AtWork:
         models, halves = self._models, halves_of(self.desk.note)
         if job.mode == "refined" and agreed.refinement == 0 and self._current:
             alone = {q: np.flatnonzero(before == q) for q in self._competing(models)}
-            halves = train_halves(self, alone, rng, epochs=job.epochs, learning_rate=job.learning_rate)
+            pace, rate = self.pace(wanted), job.learning_rate
+            halves = train_halves(self, alone, rng, epochs=pace.epochs, batch=pace.batch, learning_rate=rate)
         found = None if self._rests else self._refined(models, halves, wanted)
         # Without a new partition the old one stays, and so does what its numbers mean.
         after, n_groups = (before, n_before) if found is None else (found, agreed.n_groups)
