@@ -53,7 +53,7 @@ class LosslessCMeans(FederatedEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, F)
         In the data's own units.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
-    n_rounds_ : int
+    n_rounds_, n_iter_ : int
         Rounds of clustering, empty ones included.
     converged_ : bool
         Whether ``tol`` was met.
