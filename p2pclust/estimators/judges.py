@@ -42,7 +42,7 @@ class Judges:
         Of each judge: what the rows are called that it judges best, and whose it is; -1: a community's.
     n_communities : int
     of_peer : sequence of int64 arrays
-        For each peer the labels that its rows have.
+        For each peer the communities whose models have rows of it.
     digests, holders : uint64 and int64 arrays, shape (N,)
         Of each different row of the fit, ascending: a digest of its values, and the first peer that holds it.
     """
@@ -84,7 +84,7 @@ class Judges:
         models = ModelStack.decode(architecture, [blobs[digest] for _, digest in named], encoding)
         judge = np.array([j for j, _ in named], np.int64)
         labels, owners = np.array([one[:2] for one in judges], np.int64).reshape(-1, 2).T
-        of_peer = [np.unique(end["labels"][end["labels"] != UNASSIGNED]) for end in ends]
+        of_peer = [np.array(end["shared"]) if "shared" in end else np.empty(0, np.int64) for end in ends]
         digests, first = np.unique(np.concatenate([digests_of_rows(X) for X in arrays]), return_index=True)
         holders = np.repeat(np.arange(len(arrays)), [len(X) for X in arrays])[first]
         return cls(models, judge, labels, owners, len(communities), of_peer, digests, holders)
@@ -119,14 +119,11 @@ class Judges:
         return found
 
     def _columns(self, peer: int) -> Rows:
-        """Return the judges of a peer's rows, or where no peer is known: each community and own cluster once."""
+        """Return the judges of a peer's rows, or where no peer is known each community and own cluster once."""
         everybody = (self.owners == _NO_PEER) | (self.labels >= self.n_communities)
         own = np.zeros(len(self.labels), np.bool_)
         if peer != _NO_PEER:
-            mine = self.owners == peer
-            # A peer that kept its partition judges by the models of its own clusters, whatever community these are in.
-            shared = np.isin(self.labels, self.of_peer[peer]) & ~np.isin(self.labels, self.labels[mine])
-            own = mine | (shared & (self.owners == _NO_PEER))
+            own = (self.owners == peer) | ((self.owners == _NO_PEER) & np.isin(self.labels, self.of_peer[peer]))
         return np.flatnonzero(own if own.any() else everybody)
 
 

@@ -42,8 +42,7 @@ class OwnCluster:
     Parameters
     ----------
     label : int
-        What its rows are called: the community that it is in, where the peer kept the partition that it entered the exchange
-        with; else a number of its own behind those of the communities.
+        What its rows are called: the community that it is in, else a number of its own behind those of the communities.
     cluster : int
         Its number among the clusters that the peer entered in the last exchange; -1 for one of an earlier exchange.
     models : tuple of bytes
@@ -89,18 +88,19 @@ class Partition:
     def communities(self, agreed: Agreed) -> Ints:
         """Return for each of the names the community that it means in the end, -1 where it means none.
 
-        The communities of an earlier iteration mean nothing in this one. A cluster that was entered and not refined since is
-        called after the community that it was found to be in.
+        The communities of an earlier iteration mean nothing in this one. A cluster that was entered is called after the
+        community that it was found to be in, whether its rows were refined since or not: in mode "paper" its own model, the
+        twin, may keep some of them.
         """
         names = self.names
         if self.iteration != agreed.iteration:
             return np.full(names.shape, -1, np.int64)
         groups = np.where(names < self.n_groups, names, -1)
         counts = agreed.clusters.counts
-        if self.n_groups == 0 and self.peer < len(counts):
-            own = agreed.association.group_of[list(agreed.clusters.of(self.peer))]
-            entered = names < counts[self.peer]
-            groups[entered] = own[names[entered]]
+        if self.peer < len(counts):
+            of_own, clusters = agreed.association.group_of[list(agreed.clusters.of(self.peer))], names - self.n_groups
+            entered = (clusters >= 0) & (clusters < counts[self.peer])
+            groups[entered] = of_own[clusters[entered]]
         found: Ints = np.where(np.isin(groups, agreed.alive), groups, -1)
         return found
 
@@ -158,7 +158,7 @@ def concluded(agreed: Agreed, note: Arrays) -> Arrays:
     Arrays
         ``labels`` (n,): communities, then own clusters; UNASSIGNED stays. ``own`` (K, 2): label and number of each own
         cluster that has rows. ``own_models`` (K, 2, 32): their models' digests, zeros where there is none. See
-        :class:`OwnCluster` and :func:`own_clusters_of`.
+        :class:`OwnCluster` and :func:`own_clusters_of`. ``shared`` (S,): the communities whose models have rows here.
     """
     partition, own = Partition.noted(note), own_clusters(agreed, note)
     found = np.full(partition.labels.shape, UNASSIGNED, np.int64)
@@ -169,7 +169,9 @@ def concluded(agreed: Agreed, note: Arrays) -> Arrays:
         for place, digest in zip(row, one.models, strict=False):
             place[:] = np.frombuffer(digest, np.uint8)
     pairs = np.array([(one.label, one.cluster) for one in own], np.int64).reshape(-1, 2)
-    return Arrays(labels=found, own=pairs, own_models=models)
+    called = partition.called(agreed)
+    shared = called[(partition.names < partition.n_groups) & (called < len(agreed.alive))]
+    return Arrays(labels=found, own=pairs, own_models=models, shared=shared)
 
 
 def own_clusters_of(end: Arrays) -> tuple[OwnCluster, ...]:

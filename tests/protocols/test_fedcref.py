@@ -544,9 +544,9 @@ class TestNumbers:
         entered = Partition(0, np.array([0, 1, 2, 2, -1]), 0, agreed.iteration)
         assert entered.communities(agreed).tolist() == groups.tolist()
         assert entered.members(agreed).sum() == sum([1, 1, 2][q] for q in range(3) if groups[q] >= 0)
-        # A twin of a community's model, and communities of an iteration before, are clusters of the peer's own.
-        refined = Partition(0, np.array([0, agreed.n_groups]), agreed.n_groups, agreed.iteration)
-        assert refined.communities(agreed).tolist() == [0, -1]
+        # A twin of a community's model keeps rows for the community; of an iteration before, all is the peer's own.
+        refined = Partition(0, np.array([0, *agreed.n_groups + np.arange(3)]), agreed.n_groups, agreed.iteration)
+        assert refined.communities(agreed).tolist() == [0, *groups.tolist()]
         assert Partition(0, np.array([0, 1]), 2, agreed.iteration - 1).n_alone(agreed) == 2
 
 
