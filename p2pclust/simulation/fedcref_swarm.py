@@ -135,7 +135,7 @@ class FedCRefSwarm(Swarm):
         desk = Desk(index, Arrays.decode(note) if note else Arrays(), self._blob)
         labels = engine.conclude(self.job, state, peer.local, desk)["labels"]
         first, total = len(agreed.alive), int(agreed.alone.sum())
-        begin = first + int(agreed.alone[:index].sum())
+        begin = int(agreed.alone[:index].sum())
         own = range(begin, begin + int(agreed.alone[index : index + 1].sum()))
         assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
         told = [label - first for label in np.unique(labels).tolist() if first <= label < first + total]
