@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p2pclust import metrics
     from p2pclust.choose.choice import ChoiceOfClusters
     from p2pclust.choose.trials import choose_clusters
     from p2pclust.errors import DataError, FleetError, P2PClustError, UsageError, WireError
@@ -48,6 +49,7 @@ __all__ = [
     "WireError",
     "__version__",
     "choose_clusters",
+    "metrics",
 ]
 
 _HOMES = {
@@ -78,6 +80,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # noqa: PLC0415 (it imports an e-mail parser)
 
         return version("p2pclust")
+    if name == "metrics":
+        return importlib.import_module("p2pclust.metrics")
     if name not in _HOMES:
         raise AttributeError(f"module 'p2pclust' has no attribute {name!r}")
     return getattr(importlib.import_module(f"p2pclust.{_HOMES[name]}"), name)

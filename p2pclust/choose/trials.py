@@ -44,16 +44,17 @@ Floats = NDArray[np.float64]
 
 # Far apart, so that neighbouring seeds of a person have no restart in common.
 _NEXT_SEED = 2**32
-# One peer's picks miss the clusters that it has no rows of, and k-means does not get over it: of fifteen generated sets of 2
-# to 7 clear clusters, half of them at each peer, llf-cm finds the number in 8 from three draws of "k-means++", and in 13
-# from one of "careful". docs/protocols/measure.md has the table.
+# One peer's picks miss the clusters that it has no rows of, and k-means does not get over it; docs/protocols/stages.md has
+# how often each way to first centers is right.
 _INIT = "split-merge"
+_PROTOCOL = "llf-fcm"
+_CLUSTERS = range(2, 11)
 
 
 def choose_clusters(
     X: Sequence[ArrayLike],
-    protocol: str = "llf-fcm",
-    clusters: Iterable[int] = range(2, 11),
+    protocol: str | Iterable[int] = _PROTOCOL,
+    clusters: Iterable[int] | str | None = None,
     *,
     restarts: int = 3,
     random_state: int | None = None,
@@ -69,8 +70,9 @@ def choose_clusters(
         One array per peer.
     protocol : str
         Of peers that hold different rows.
-    clusters : iterable of int
-        The numbers to try, at least two different ones. Begin at 1 if an elbow at 2 should be found.
+    clusters : iterable of int, default range(2, 11)
+        The numbers to try, at least two different ones. Begin at 1 if an elbow at 2 should be found. They may be given in
+        the second place too: ``choose_clusters(peers, range(2, 7))`` tries 2, 3, 4, 5 and 6.
     restarts : int
         How many jobs per number; the one with the best objective counts.
     random_state : int, optional
@@ -105,6 +107,7 @@ def choose_clusters(
     >>> found.recommended, found.reason
     (3, 'All four measures are best at 3 clusters.')
     """
+    protocol, clusters = _either_way(protocol, clusters)
     arrays = _per_peer(X)
     wanted = numbers_of_clusters(clusters, sum(len(rows) for rows in arrays))
     if not isinstance(options.get("init") or "", str):
@@ -116,6 +119,17 @@ def choose_clusters(
         for number, own in trials(wanted, restarts, seed)
     ]
     return choice(jobs, _run(jobs, arrays, fleet))
+
+
+def _either_way(first: str | Iterable[int], second: Iterable[int] | str | None) -> tuple[str, Iterable[int]]:
+    """Return the protocol and the numbers, whichever was given first."""
+    if isinstance(first, str):
+        if isinstance(second, str):
+            raise UsageError(f"clusters = {second!r}: expected whole numbers, such as range(2, 11)")
+        return first, _CLUSTERS if second is None else second
+    if second is not None and not isinstance(second, str):
+        raise UsageError("clusters: the numbers were given twice, in the second place and as `clusters`: leave one out")
+    return second or _PROTOCOL, first
 
 
 def numbers_of_clusters(clusters: Iterable[int], n_rows: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pclust.clustering import Points, memberships, nearest, objective
@@ -95,6 +96,7 @@ class LabellingEstimator(
         self._check(arrays)
         locals = [Local(rows) for rows in arrays]
         self._learn(job, run_job(job, locals, self.fleet), locals, parts)
+        self._warn_of_no_end(job)
         return self
 
     def _job(self, seed: int, n_features: int) -> Job:
@@ -146,7 +148,7 @@ class LabellingEstimator(
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         rounds = [record for record in state.log if record.stage == job.main]
         self.seed_ = job.seed
-        self.n_rounds_ = len(rounds)
+        self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
         self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
         self.contributors_ = [record.contributors for record in rounds]
@@ -157,6 +159,17 @@ class LabellingEstimator(
         self._warn_of_absent(state, job.main)
         for doubt in self.doubts_:
             warnings.warn(doubt, SuspectResultWarning, stacklevel=_to_the_caller())
+
+    def _warn_of_no_end(self, job: Job) -> None:
+        """Say that the rounds were used up; with ``tol=0`` that is what was asked for."""
+        protocol = job.protocols[job.main]
+        most = getattr(protocol, "max_rounds", None)
+        if most is not None and getattr(protocol, "tol", 0.0) > 0 and not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} did not converge in max_rounds = {most} rounds: give it more, or a larger tol",
+                ConvergenceWarning,
+                stacklevel=_to_the_caller(),
+            )
 
     def _warn_of_absent(self, state: JobState, stage: int) -> None:
         """Say whose rows are in no part of the result: not everybody looks at ``abstained_``."""
@@ -250,6 +263,10 @@ class FuzzyEstimator(FederatedEstimator):
         points = self._points(X)
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
         return memberships(points, self._centers, self._fuzzifier)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return :meth:`memberships`, under the name that scikit-learn's tools ask for, shape (n, C)."""
+        return self.memberships(X)
 
 
 def _to_the_caller() -> int:

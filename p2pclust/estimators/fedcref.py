@@ -10,20 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.clustering.stacks import reconstruction_errors, refuse_device
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
 from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each, seed_from
+from p2pclust.estimators.judges import Judges
 from p2pclust.protocols import engine
+from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.extras import require_extras
 from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.fedcref_end import own_clusters_of, without_gaps
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, in_working_coordinates
 from p2pclust.protocols.office import Office
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.runner import one_thread, run_in_process
 from p2pclust.protocols.verbs import Desk
 
 __all__ = ["FedCRef"]
@@ -54,10 +56,14 @@ class FedCRef(LabellingEstimator):
         Widths of the autoencoders' hidden layers.
     output : {"sigmoid", "linear"}, default "sigmoid"
         What the autoencoders end in; a sigmoid wants rows that `scaling` puts into [0, 1].
-    epochs, batch, learning_rate : int, int, float, default 20, 64, 1e-3
-        Of the training of each local cluster's model.
+    epochs, batch : int, optional
+        Of the training of each local cluster's model. 20 and 64 in mode "paper". In mode "refined" they follow from the
+        peer's number of rows for each of its clusters, so that there are at least 120 gradient steps: 20 and 64 from 384
+        rows on, 60 and 16 for 24 rows.
+    learning_rate : float, default 1e-3
     rounds, local_epochs, federated_rate : int, int, float, optional
-        Of FedAvg in each community; 15, 1 and 1e-3 in mode "paper", 2, 3 and 2e-3 in mode "refined".
+        Of FedAvg in each community; 15, 1 and 1e-3 in mode "paper", 2, 3 and 2e-3 in mode "refined", where fewer rows have
+        more local epochs.
     encoding : {"float32", "float16", "int8"}, default "float32"
         As what models are sent.
     min_rows : int, default 10
@@ -75,17 +81,24 @@ class FedCRef(LabellingEstimator):
     Attributes
     ----------
     labels_ : list of int64 arrays, or one array
-        Below ``len(communities_)``: the community, with the same meaning at every peer. From there on: an own cluster of
-        the peer that belongs to no community. -1: a row of a cluster that was too small, and not yet assigned.
+        Numbered 0, 1, 2, ... over all peers. Below ``len(communities_)``: the community, with the same meaning at every
+        peer. From there on: a cluster of one peer that belongs to no community, see `own_clusters_`. -1: a row of a cluster
+        that was too small, and not yet assigned.
     communities_ : tuple of tuples of (peer, cluster)
         Which of the peers' clusters were found to be the same, in the last exchange; communities that no row belongs to in
         the end are not among them.
     isolated_ : tuple of (peer, cluster)
         Clusters of that exchange that belong to no community.
+    own_clusters_ : tuple of (peer, cluster)
+        What the labels from ``len(communities_)`` on are, in order: clusters of one peer that have rows in the end. The
+        cluster is numbered as in the last exchange; -1 for one of an earlier exchange.
     association_graph_ : networkx.Graph
         Of that exchange: nodes (peer, cluster).
     models_ : ModelStack
-        The communities' autoencoders, those that have one; `model_communities_` says which.
+        The autoencoders that are left: of communities and of peers' own clusters, in the order of labels.
+    model_labels_ : int64 array
+        Which label each model is of. A cluster that only one peer has may have two models: each has seen one half of its
+        rows. In mode "paper" peers that came to rest have models of their own of their clusters in a community.
     history_ : list of dict
         One per refinement: groups, isolated clusters, links, rows that changed, of how many.
     n_iterations_, n_rounds_, converged_, contributors_, abstained_, origin_, scale_, seed_
@@ -120,8 +133,8 @@ class FedCRef(LabellingEstimator):
         settled: float | None = None,
         hidden: Sequence[int] = (100, 64, 32, 64, 100),
         output: str = "sigmoid",
-        epochs: int = 20,
-        batch: int = 64,
+        epochs: int | None = None,
+        batch: int | None = None,
         learning_rate: float = 1e-3,
         rounds: int | None = None,
         local_epochs: int | None = None,
@@ -197,21 +210,46 @@ class FedCRef(LabellingEstimator):
         self._refuse_beyond_sigmoid()
         state, desks, blobs = self._run(job, locals)
         self._learn_rounds(job, state)
-        self._learn_communities(job, state, blobs)
-        found = [
-            np.array(engine.conclude(job, state, local, desk)["labels"])
-            for local, desk in zip(locals, desks, strict=True)
-        ]
+        n_communities = self._learn_communities(state)
+        with one_thread():
+            own = [engine.conclude(job, state, local, desk) for local, desk in zip(locals, desks, strict=True)]
+        ends = without_gaps(n_communities, own)
+        self._learn_models(job, state, ends, blobs, arrays)
+        found = [np.array(end["labels"]) for end in ends]
         self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the community whose model reconstructs each row best, shape (n,); -1 where no community was found."""
-        errors = self.reconstruction_errors(X)
-        if not errors.shape[1]:
-            return np.full(len(errors), -1, np.int64)
-        found: NDArray[np.int64] = self.model_communities_[errors.argmin(axis=1)]
-        return found
+    def predict(self, X: ArrayLike, peer: int | None = None) -> NDArray[np.int64]:
+        """Return what each row is called: the label whose model reconstructs it best.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, F)
+        peer : int, optional
+            Whose rows these are, as its place in the list that was fitted. A peer judges by the models of the communities
+            and own clusters that it has rows of. By default a row that the fit saw is judged as the peer judges that held
+            it, and any other row by all models, those of clusters that only one peer has among them.
+
+        Returns
+        -------
+        int64 array, shape (n,)
+            -1 where there is no model.
+
+        Raises
+        ------
+        UsageError
+            If there is no such peer.
+        """
+        check_is_fitted(self)
+        errors, rows = self.reconstruction_errors(X), self._fitting(X)
+        if peer is None:
+            return self._judges.call(errors, self._judges.holders_of(rows))
+        n_peers = len(self._judges.of_peer)
+        if not _is_whole(peer) or not 0 <= peer < n_peers:
+            raise UsageError(
+                f"peer = {peer!r}: expected a whole number from 0 to {n_peers - 1}: the fit had {n_peers} peers"
+            )
+        return self._judges.call(errors, np.full(len(rows), peer, np.int64))
 
     def reconstruction_errors(self, X: ArrayLike) -> Floats:
         """Return the mean squared error of each row under each model of `models_`, shape (n, M), in working units."""
@@ -296,9 +334,8 @@ class FedCRef(LabellingEstimator):
             raise FleetError(state.reason or f"the job ended as {state.status!r}")
         return state, desks, blobs
 
-    def _learn_communities(self, job: Job, state: JobState, blobs: Mapping[bytes, bytes]) -> None:
-        protocol = job.protocols[-1]
-        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
+    def _learn_communities(self, state: JobState) -> int:
+        """Learn what was agreed on, and return how many communities there are."""
         agreed = Agreed.of(state.arrays)
         association = agreed.association
         nodes = association.clusters.nodes
@@ -309,11 +346,20 @@ class FedCRef(LabellingEstimator):
         self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
         self.n_iterations_ = agreed.iteration
         self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
-        digests = [agreed.group_model(group) for group in agreed.alive.tolist()]
-        self.model_communities_ = np.flatnonzero([digest in blobs for digest in digests])
-        data = [blobs[digest] for digest in digests if digest in blobs]
-        # Those of the job: a parameter that is set after the fit is for the next one.
-        self.models_ = ModelStack.decode(protocol.architecture(state.arrays), data, protocol.encoding)
+        return len(groups)
+
+    def _learn_models(
+        self, job: Job, state: JobState, ends: list[Arrays], blobs: Mapping[bytes, bytes], arrays: list[Floats]
+    ) -> None:
+        protocol = job.protocols[-1]
+        assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
+        own = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
+        self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in own if label >= len(self.communities_))
+        agreed, architecture = Agreed.of(state.arrays), protocol.architecture(state.arrays)
+        communities = [agreed.group_model(group) for group in agreed.alive.tolist()]
+        self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
+        self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]
+        # That of the job: a parameter that is set after the fit is for the next one.
         self._device = protocol.device
 
 

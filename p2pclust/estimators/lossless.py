@@ -62,7 +62,7 @@ class LosslessCMeans(FederatedEstimator):
         working coordinates. NaN if every peer abstained from that.
     doubts_ : tuple of str
         Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
-    n_rounds_ : int
+    n_rounds_, n_iter_ : int
         Rounds of clustering, empty ones included.
     converged_ : bool
         Whether ``tol`` was met.

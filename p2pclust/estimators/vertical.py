@@ -78,6 +78,7 @@ class _VerticalEstimator(FederatedEstimator):
             )
         locals = [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
         self._learn_columns(job, run_job(job, locals, self.fleet), locals)
+        self._warn_of_no_end(job)
         return self
 
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:

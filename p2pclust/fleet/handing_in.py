@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
 import numpy as np
 
-from p2pclust.errors import FleetError, WireError
+from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.fleet.asking import Door
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols import engine, readings
@@ -166,6 +167,9 @@ def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
         state = engine.decode_state(job, fetch(door, job_id, "state", told["digest"]))
         blobs = {digest: fetch(door, job_id, "blob", digest) for digest in engine.results(job, state)}
         note = Arrays.decode(fetch(door, job_id, "note") or Arrays().encode()) if own and job.at_desk else Arrays()
+        for digest in job.protocols[-1].own_results(state.arrays, note) if note else ():
+            with suppress(UsageError):  # its disk has it no more: the peer concludes without it, too
+                blobs[digest] = fetch(door, job_id, "blob", digest)
     except WireError as error:
         raise FleetError(f"{job_id}: its result cannot be read here: {error}") from None
     return Finished(job_id, told, job, state, blobs, note)

@@ -43,7 +43,10 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             state = run_in_process(request.job, [peer.local() for peer in peers], told, office)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(office.notes.items())}
-        blobs = {digest: office.blobs[digest] for digest in engine.results(request.job, state)}
+        protocol = request.job.protocols[state.stage]
+        own = [digest for note in notes.values() for digest in protocol.own_results(state.arrays, note)]
+        wanted = (*engine.results(request.job, state), *(own if state.status == "done" else ()))
+        blobs = {digest: office.blobs[digest] for digest in wanted}
         results.append(
             JobResult(
                 job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, request.tolerance or None,

@@ -278,7 +278,12 @@ class ProcessFleet:
         job.state = JobState.decode(self._states[name, job.job_id])
         if mathematics is not None and mathematics.at_desk:
             await self._collect_notes(job)
-            await self._collect_blobs(job, engine.results(mathematics, job.state))
+            await self._collect_blobs(job, engine.results(mathematics, job.state), sorted(job.digests))
+            if job.state.status == "done":
+                for name, note in sorted(job.notes.items()):
+                    await self._collect_blobs(
+                        job, mathematics.protocols[-1].own_results(job.state.arrays, note), [name]
+                    )
         return ""
 
     async def _collect_notes(self, job: JobRecord) -> None:
@@ -293,10 +298,10 @@ class ProcessFleet:
             if note := self._notes.get((name, job.job_id)):
                 job.notes[name] = Arrays.decode(note)
 
-    async def _collect_blobs(self, job: JobRecord, digests: tuple[bytes, ...]) -> None:
-        """Ask peers that finished for the blobs of the result, one after the other until one has it."""
+    async def _collect_blobs(self, job: JobRecord, digests: tuple[bytes, ...], names: list[str]) -> None:
+        """Ask these peers, which finished, for blobs, one after the other until one has it."""
         for digest in digests:
-            for name in sorted(job.digests):
+            for name in names:
                 if digest in job.blobs or not self._will_answer(name):
                     continue
                 file = self._directory / name / f"{digest.hex()[:16]}.blob"

@@ -202,6 +202,11 @@ class _SimulatedFleet:
         for digest in engine.results(mathematics, job.state):
             found = (b"".join(world.peers[name].disk.blob(digest)) for name in sorted(job.digests))
             job.blobs[digest] = next((data for data in found if data), b"")
+        if job.state.status == "done":
+            for name, kept in job.notes.items():
+                for digest in mathematics.protocols[-1].own_results(job.state.arrays, kept):
+                    if data := b"".join(world.peers[name].disk.blob(digest)):
+                        job.blobs[digest] = data
         return ""
 
     @staticmethod

@@ -179,7 +179,8 @@ class JobResult:
     digests: Mapping[str, str]  # of the final state, by the peers that finished
     seconds: float  # from handing in to the last peer's end
     notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what peers kept for themselves, by name
-    blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)  # that are part of the result, by digest
+    #: By digest: those that are part of the result, and those that only the peers with these notes had.
+    blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
     # Where nobody aggregated:
     tolerance: float | None = None  # within which all estimates of each sum agreed before anybody took one
     reached: float | None = None  # how far any peer's own estimate was from the one taken, at most

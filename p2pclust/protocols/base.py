@@ -211,11 +211,15 @@ class Protocol(ABC):
         return Arrays()
 
     def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
-        """Return what the peer keeps of the job, from its note and the blobs of :meth:`results`."""
+        """Return what the peer keeps of the job, from its note and the blobs of :meth:`results` and :meth:`own_results`."""
         return Arrays()
 
     def results(self, state: State) -> tuple[bytes, ...]:
         """Return the digests of the blobs that are part of the job's result."""
+        return ()
+
+    def own_results(self, state: State, note: Arrays) -> tuple[bytes, ...]:
+        """Return the digests of the blobs that the peer with this note concludes with and that no other peer has."""
         return ()
 
 
@@ -251,6 +255,11 @@ class Labelling(Protocol):
     side_by_side: ClassVar[bool] = False
     inits: ClassVar[tuple[str, ...]] = ()
     stops: ClassVar[str]
+
+    @classmethod
+    def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters that a new job has where the person gave none, beside the defaults of older documents."""
+        return {}
 
 
 class Clustering(Labelling):

@@ -105,7 +105,7 @@ def cluster_job(
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
     stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
-    parameters = {**number, **_limits(kind, tol, max_rounds), **parameters}
+    parameters = {**number, **_limits(kind, tol, max_rounds), **parameters, **kind.spelled_out(parameters)}
     if parameters.get("accelerate") and _scalar(participation) != 1.0:
         raise UsageError(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "

@@ -53,6 +53,7 @@ from p2pclust.protocols.association import Association, first_aggregators
 from p2pclust.protocols.base import AtDesk, Labelling, Slot
 from p2pclust.protocols.fedavg import architecture_of
 from p2pclust.protocols.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
+from p2pclust.protocols.fedcref_end import own_clusters
 from p2pclust.protocols.fedcref_news import news
 from p2pclust.protocols.fedcref_parameters import INITIALS, MODES, MOST_OF_A_PEER, FedCRefParameters
 from p2pclust.protocols.fedcref_peer import AtWork, kept_models
@@ -108,10 +109,12 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
             if self.mode == "paper":
                 members = [association.clusters.nodes[m] for m in association.groups[group]]
                 clusters = [[q for p, q in members if p == peer] for peer in roster]
+            # Agreed on, so all of them train alike.
+            pace = self.pace(float(np.median(agreed.members[list(roster), group])))
             parameters = {
                 "n_features": int(state["origin"].size), "clusters": clusters, "hidden": list(self.hidden),
-                "output": self.output, "rounds": self.rounds, "epochs": self.local_epochs,
-                "batch": self.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
+                "output": self.output, "rounds": self.rounds, "epochs": pace.local_epochs,
+                "batch": pace.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
                 "start": agreed.group_model(group).hex(), "device": self.device,
             }  # fmt: skip
             name = f"{agreed.iteration}.{agreed.refinement}.{group}"
@@ -242,7 +245,7 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
                 of_all, members = int(part["rows"]), part["members"]
                 if not 0 <= int(part["changed"]) <= of_all <= MOST_ROWS or ((members < 0) | (members > of_all)).any():
                     raise WireError("its counts are none")
-                if not 0 <= int(part["alone"]) <= of_all:
+                if not 0 <= int(part["alone"]) <= min(of_all, MOST_CLUSTERS):
                     raise WireError("its counts are none")
             case "graph":
                 pass
@@ -266,18 +269,20 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
 
     def _refined(self, agreed: Agreed, contributions: Sequence[tuple[int, Contribution]]) -> Agreed:
         """Count what the refinement came to, and say what comes next."""
+        peers = [peer for peer, _ in contributions]
         if self.mode == "refined":
             alone = sum(int(part["alone"]) for _, part in contributions)
             counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
-            return replace(counted.without_unneeded(agreed), phase="train", refinement=agreed.refinement + 1)
+            left = counted.without_unneeded(agreed, peers).left_counted()
+            return replace(left, phase="train", refinement=agreed.refinement + 1)
         # Lines 29 to 31; who once came to rest stays so.
-        peers = [peer for peer, _ in contributions]
         resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
         resting[: len(agreed.resting)] = agreed.resting
         resting[[peer for peer, part in contributions if part["stable"]]] = True
         isolated = len(agreed.association.isolated)
         counted = agreed.counted(contributions, n_active=int((~resting[peers]).sum()), n_isolated=isolated)
-        return replace(counted, phase="models", resting=resting)
+        # The stop rule looks at the groups that were found, so history counts all of them here.
+        return replace(counted.without_unneeded(agreed, peers), phase="models", resting=resting)
 
     @property
     def round_limit(self) -> int:
@@ -327,7 +332,18 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
         agreed = Agreed.of(state)
         return tuple(digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group)))
 
+    def own_results(self, state: State, note: Arrays) -> tuple[bytes, ...]:
+        """Return the digests of the own models that a peer concludes with: those of its own clusters.
+
+        A peer that missed the last refinement has yet to find out which of its clusters have rows: then all.
+        """
+        agreed = Agreed.of(state)
+        if "labels" not in note:
+            return ()
+        if int(note["refinements"]) != len(agreed.history):
+            return tuple(kept_models(note))
+        return tuple(digest for own in own_clusters(agreed, note) for digest in own.models)
+
     def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
-        """Return ``labels`` (n,) of the peer's rows: communities, then own clusters; see :func:`final_labels`."""
-        work = AtWork(self, self.architecture(state), state, Agreed.of(state), local, desk)
-        return Arrays(labels=work.conclude(rng))
+        """Return ``labels`` (n,) of the peer's rows, and what its own clusters are; see :func:`fedcref_end.concluded`."""
+        return AtWork(self, self.architecture(state), state, Agreed.of(state), local, desk).conclude(rng)

@@ -45,7 +45,7 @@ _FIELDS: Final = (
     "resting", "history",
 )  # fmt: skip
 ARRAYS: Final = ("stream", "cref_phase", "cref_iteration", "cref_refinement", *(f"cref_{name}" for name in _FIELDS))
-"""The names of the arrays in the state."""
+"""The names of the arrays that every state has. ``cref_alone`` is left out where no peer has any: older versions lack it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,9 @@ class Agreed:
         For each peer up to the last one at rest, whether it is.
     history : float64 array, shape (T, 8)
         See :data:`HISTORY`.
+    alone : int64 array, shape (E,)
+        For each peer up to the last one that refined its rows in this iteration, how many own clusters, of no community,
+        have rows: what numbers them without gaps.
     """
 
     phase: Phase = "models"
@@ -108,19 +111,23 @@ class Agreed:
     differs: Ints = field(default_factory=lambda: _NO_INTS)
     resting: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     history: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(HISTORY))))
+    alone: Ints = field(default_factory=lambda: _NO_INTS)
 
     @classmethod
     def of(cls, state: State) -> Agreed:
         """Read the arrays of a state."""
-        return cls(
+        agreed = cls(
             PHASES[int(state["cref_phase"])], int(state["stream"]), int(state["cref_iteration"]),
             int(state["cref_refinement"]), *(state[f"cref_{name}"] for name in _FIELDS),
         )  # fmt: skip
+        return replace(agreed, alone=state["cref_alone"]) if "cref_alone" in state else agreed
 
     def into(self, state: State) -> State:
         """Put them into a state."""
         arrays = {f"cref_{name}": getattr(self, name) for name in _FIELDS}
-        return state.replace(
+        if self.alone.any():
+            arrays["cref_alone"] = self.alone
+        return state.without("cref_alone").replace(
             stream=np.int64(self.stream), cref_phase=np.int64(PHASES.index(self.phase)),
             cref_iteration=np.int64(self.iteration), cref_refinement=np.int64(self.refinement), **arrays,
         )  # fmt: skip
@@ -241,28 +248,36 @@ class Agreed:
         return replace(self, phase="refine", group_models=models, holders=holders)
 
     def counted(self, parts: Sequence[tuple[int, Arrays]], *, n_active: int, n_isolated: int) -> Agreed:
-        """Return the state with one more row of history, and who has how many rows in each group."""
+        """Return the state with one more row of history, and who has how many rows in each group, and own clusters."""
         members = np.zeros((parts[-1][0] + 1, self.n_groups), np.int64)
         for peer, part in parts:
             members[peer] = part["members"]
+        # Of a peer that is away now what it said last.
+        alone = np.zeros(max(len(self.alone), parts[-1][0] + 1), np.int64)
+        alone[: len(self.alone)] = self.alone
+        alone[[peer for peer, _ in parts]] = [int(part["alone"]) for _, part in parts]
         changed, rows = (sum(int(part[name]) for _, part in parts) for name in ("changed", "rows"))
         row = [self.iteration, self.refinement, self.n_groups, n_isolated, len(self.links), changed, rows, n_active]
-        return replace(self, members=members, history=np.concatenate([self.history, np.array([row], np.float64)]))
+        history = np.concatenate([self.history, np.array([row], np.float64)])
+        return replace(self, members=members, alone=alone, history=history)
 
-    def without_unneeded(self, before: Agreed) -> Agreed:
-        """Drop the models of groups that no row belongs to any more, and count what is left.
+    def without_unneeded(self, before: Agreed, refined: Sequence[int]) -> Agreed:
+        """Drop the models of groups that no row belongs to any more.
 
         A kind of rows may begin as two groups; one of them soon serves the rows of both better. A group stays as long as
-        somebody is away who had rows in it.
+        a peer is away that had rows in it; `refined` are the peers that are not.
         """
-        missed = [
-            peer for peer in range(len(before.members)) if peer >= len(self.members) or not self.members[peer].any()
-        ]
+        missed = [peer for peer in range(len(before.members)) if peer not in refined]
         needed = np.logical_or(self.members.sum(axis=0) > 0, before.members[missed].sum(axis=0) > 0)
-        models, history = self.group_models.copy(), self.history.copy()
+        models = self.group_models.copy()
         models[~needed] = 0
-        history[-1, HISTORY.index("groups")] = np.count_nonzero(models.any(axis=1))
-        return replace(self, group_models=models, history=history)
+        return replace(self, group_models=models)
+
+    def left_counted(self) -> Agreed:
+        """Return the state whose last row of history counts the groups that are left."""
+        history = self.history.copy()
+        history[-1, HISTORY.index("groups")] = len(self.alive)
+        return replace(self, history=history)
 
     def flaw(self) -> str:
         """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
@@ -289,3 +304,5 @@ def _check(agreed: Agreed) -> None:
         raise WireError("there are not as many groups as models of groups")
     if (agreed.members < 0).any():
         raise WireError("the members of groups are none")
+    if ((agreed.alone < 0) | (agreed.alone > MOST_CLUSTERS)).any():
+        raise WireError("the numbers of own clusters are none")

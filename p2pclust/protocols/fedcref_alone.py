@@ -58,8 +58,9 @@ def _sides(work: AtWork) -> NDArray[np.int64]:
 
 
 def train_halves(
-    work: AtWork, rows: Mapping[int, NDArray[np.int64]], rng: np.random.Generator, *, epochs: int, learning_rate: float
-) -> Halves:
+    work: AtWork, rows: Mapping[int, NDArray[np.int64]], rng: np.random.Generator, *, epochs: int, batch: int,
+    learning_rate: float,
+) -> Halves:  # fmt: skip
     """Train the two models of each of these own clusters, from where they are, or from random weights.
 
     Parameters
@@ -68,7 +69,7 @@ def train_halves(
     rows : mapping of int to int64 array
         For each cluster its rows.
     rng : numpy.random.Generator
-    epochs : int
+    epochs, batch : int
     learning_rate : float
 
     Returns
@@ -86,7 +87,7 @@ def train_halves(
         starts.append(ModelStack.random(work.architecture, [own]) if before is None else before)
         parts.append(work.X[rows[q][sides[rows[q]] == half]])
     trained = train(
-        ModelStack.concatenate(starts), parts, rngs=rngs, epochs=epochs, batch=work.job.batch,
+        ModelStack.concatenate(starts), parts, rngs=rngs, epochs=epochs, batch=batch,
         learning_rate=learning_rate, device=work.job.device,
     )  # fmt: skip
     found = {}

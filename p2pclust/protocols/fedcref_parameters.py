@@ -10,8 +10,9 @@ from p2pclust.clustering.encodings import Encoding
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, mutual_test
 from p2pclust.protocols.fedavg import ENCODINGS, architecture_of
+from p2pclust.protocols.fedcref_pace import AUTO, Pace, usual_pace
 
-__all__ = ["INITIALS", "MODES", "MOST_OF_A_PEER", "FedCRefParameters"]
+__all__ = ["INITIALS", "MODES", "MOST_OF_A_PEER", "PACED", "FedCRefParameters"]
 
 MODES = ("refined", "paper")
 INITIALS = ("mixture", "kmeans", "dec", "given")
@@ -24,6 +25,8 @@ _OF_BOTH: Mapping[str, Mapping[str, Any]] = {
     "refined": {"rounds": 2, "local_epochs": 3, "federated_rate": 2e-3},
 }
 _MOST = 2**20
+PACED = ("epochs", "batch", "local_epochs")
+"""The parameters that may follow from the number of rows."""
 MOST_OF_A_PEER = 256
 
 
@@ -51,7 +54,9 @@ class FedCRefParameters:
     hidden, output
         The autoencoders' architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
     epochs, batch, learning_rate
-        Of the training of local clusters; the batch of FedAvg as well.
+        Of the training of local clusters; the batch of FedAvg as well. In mode "refined" `epochs`, `batch` and
+        `local_epochs` may be "auto": what :func:`p2pclust.protocols.fedcref_pace.usual_pace` says of the rows. A job
+        document without them, such as one of an older version, has 20, 64 and 3.
     rounds, local_epochs, federated_rate : int, int, float
         Of FedAvg: 15, 1 and 1e-3 in mode "paper"; 2, 3 and 2e-3 in mode "refined", whose groups never begin anew.
     encoding : {"float32", "float16", "int8"}
@@ -83,11 +88,11 @@ class FedCRefParameters:
     settled: float | None = None
     hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
     output: str = "sigmoid"
-    epochs: int = 20
-    batch: int = 64
+    epochs: int | str = 20
+    batch: int | str = 64
     learning_rate: float = 1e-3
     rounds: int | None = None
-    local_epochs: int | None = None
+    local_epochs: int | str | None = None
     federated_rate: float | None = None
     encoding: Encoding = "float32"
     min_rows: int = 10
@@ -107,7 +112,11 @@ class FedCRefParameters:
             put(self, name, usual if getattr(self, name) is None else getattr(self, name))
         if self.n_local_clusters is not None:
             checks.whole("fedcref: n_local_clusters", self.n_local_clusters, least=1, most=MOST_OF_A_PEER)
+        if self.mode == "paper" and AUTO in (self.epochs, self.batch, self.local_epochs):
+            raise UsageError(f"fedcref: {AUTO!r} belongs to mode = 'refined': mode = 'paper' trains as the paper does")
         for name in ("epochs", "batch", "rounds", "local_epochs", "min_rows"):
+            if name in PACED and getattr(self, name) == AUTO:
+                continue
             checks.whole(f"fedcref: {name}", getattr(self, name), least=1, most=_MOST)
         checks.whole("fedcref: most_local_clusters", self.most_local_clusters, least=2, most=MOST_OF_A_PEER)
         for name in ("learning_rate", "federated_rate"):
@@ -115,6 +124,26 @@ class FedCRefParameters:
         checks.one_of("fedcref: encoding", self.encoding, ENCODINGS)
         put(self, "hidden", architecture_of("fedcref", 1, self.hidden, self.output).hidden)
         self._check_mode()
+
+    def pace(self, rows: float) -> Pace:
+        """Return how a model of so many rows is trained: what was given, and for the rest what the rows want.
+
+        Examples
+        --------
+        >>> FedCRefParameters(epochs="auto", batch=8).pace(24)
+        Pace(batch=8, epochs=40, local_epochs=3)
+        """
+        given = [None if value == AUTO else value for value in (self.batch, self.epochs, self.local_epochs)]
+        batch, epochs, local_epochs = (None if value is None else int(value) for value in given)
+        usual = usual_pace(rows, batch)
+        return Pace(usual.batch, epochs or usual.epochs, local_epochs or usual.local_epochs)
+
+    @classmethod
+    def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a new job says where a person said nothing."""
+        if parameters.get("mode", "refined") != "refined":
+            return {}
+        return {name: AUTO for name in PACED if parameters.get(name) is None}
 
     def _check_mode(self) -> None:
         put = object.__setattr__

@@ -27,6 +27,8 @@ from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.fedavg import refuse_beyond
 from p2pclust.protocols.fedcref_agreed import MOST_CLUSTERS, Agreed
 from p2pclust.protocols.fedcref_alone import Halves, halves_of, packed, train_halves, unseen_errors
+from p2pclust.protocols.fedcref_end import UNASSIGNED, Partition, concluded
+from p2pclust.protocols.fedcref_pace import Pace
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.reasons import HELD
 from p2pclust.protocols.refinement import competing, refine_by_best_models, refine_by_popularity
@@ -36,9 +38,8 @@ from p2pclust.protocols.verbs import DIGEST_BYTES, Desk, Run
 if TYPE_CHECKING:
     from p2pclust.protocols.fedcref import FedCRefProtocol
 
-__all__ = ["UNASSIGNED", "AtWork", "final_labels", "kept_models"]
+__all__ = ["AtWork", "kept_models"]
 
-UNASSIGNED: Final = -1
 _MAX_SEED: Final = 2**62
 # Models of others are decoded so many at a time: all of them would be some hundred megabytes.
 _MODELS_AT_ONCE: Final = 16
@@ -51,32 +52,6 @@ def kept_models(note: Arrays) -> list[bytes]:
     """Return the digests of the peer's own models, which it must not lose."""
     published = [digest.tobytes() for digest in note["models"]] if "models" in note else []
     return [*published, *(digest for pair in halves_of(note).values() for digest in pair)]
-
-
-def final_labels(agreed: Agreed, note: Arrays) -> Ints:
-    """Return a peer's labels with one meaning for the whole fleet.
-
-    Below the number of communities: the community, those that nobody needed any more not counted. Above: that number and
-    the index of one of the peer's own clusters among all clusters of the last exchange. Further above: a cluster of a peer
-    that had no part in the last exchange, as a number that no other peer has. UNASSIGNED stays.
-    """
-    labels, n_groups, peer = note["labels"], int(note["n_groups"]), int(note["peer"])
-    clusters, alive = agreed.clusters, agreed.alive
-    found = np.full(labels.shape, UNASSIGNED, np.int64)
-    # The communities of an earlier iteration mean nothing in this one.
-    current = int(note["iteration"]) == agreed.iteration
-    grouped = (
-        (labels >= 0) & (labels < n_groups) & np.isin(labels, alive) if current else np.zeros(labels.shape, np.bool_)
-    )
-    found[grouped] = np.searchsorted(alive, labels[grouped])
-    alone = (labels != UNASSIGNED) & ~grouped
-    if current and peer < clusters.n_peers and clusters.counts[peer] == len(note["models"]) > 0:
-        own = alone & (labels >= n_groups)
-        found[own] = labels[own] - n_groups + len(alive) + clusters.of(peer).start
-        alone &= ~own
-    numbers = np.unique(labels[alone], return_inverse=True)[1]
-    found[alone] = len(alive) + clusters.total + peer * MOST_CLUSTERS + numbers
-    return found
 
 
 @dataclass(frozen=True)
@@ -166,6 +141,10 @@ class AtWork:
             )
         )
 
+    def pace(self, wanted: int) -> Pace:
+        """How this peer trains models of its own, from its rows for each of the clusters that it is to have."""
+        return self.job.pace(self.local.n_samples / max(1, wanted))
+
     @staticmethod
     def _digests(models: Sequence[bytes]) -> NDArray[np.uint8]:
         return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
@@ -206,9 +185,10 @@ class AtWork:
         if not members:
             raise Abstain(f"{HELD}: no cluster has the {self.job.min_rows} rows that a model needs (min_rows)")
         rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(members))]
+        pace = self.pace(wanted)
         trained = train(
             ModelStack.random(self.architecture, rngs), [self.X[rows] for rows in members], rngs=rngs,
-            epochs=self.job.epochs, batch=self.job.batch, learning_rate=self.job.learning_rate, device=self.job.device,
+            epochs=pace.epochs, batch=pace.batch, learning_rate=self.job.learning_rate, device=self.job.device,
         )  # fmt: skip
         sound = np.flatnonzero(trained.finite).tolist()
         if not sound:
@@ -284,10 +264,10 @@ class AtWork:
         if not rows:
             return
         assert self.job.rounds is not None
-        assert self.job.local_epochs is not None
         assert self.job.federated_rate is not None
-        epochs, rate = self.job.rounds * self.job.local_epochs, self.job.federated_rate
-        after = {**halves, **train_halves(self, rows, rng, epochs=epochs, learning_rate=rate)}
+        pace = self.pace(wanted)
+        epochs, rate = self.job.rounds * pace.local_epochs, self.job.federated_rate
+        after = {**halves, **train_halves(self, rows, rng, epochs=epochs, batch=pace.batch, learning_rate=rate)}
         self._note(
             labels, n_groups, wanted, self._models, trained=False, iteration=self.agreed.iteration, halves=after
         )  # fmt: skip
@@ -301,7 +281,8 @@ class AtWork:
         models, halves = self._models, halves_of(self.desk.note)
         if job.mode == "refined" and agreed.refinement == 0 and self._current:
             alone = {q: np.flatnonzero(before == q) for q in self._competing(models)}
-            halves = train_halves(self, alone, rng, epochs=job.epochs, learning_rate=job.learning_rate)
+            pace, rate = self.pace(wanted), job.learning_rate
+            halves = train_halves(self, alone, rng, epochs=pace.epochs, batch=pace.batch, learning_rate=rate)
         found = None if self._rests else self._refined(models, halves, wanted)
         # Without a new partition the old one stays, and so does what its numbers mean.
         after, n_groups = (before, n_before) if found is None else (found, agreed.n_groups)
@@ -313,14 +294,15 @@ class AtWork:
         self._note(
             after, n_groups, wanted, models, trained=trained, iteration=iteration, refines=True, halves=halves
         )  # fmt: skip
-        members = np.zeros(agreed.n_groups, np.int64)
-        if iteration == agreed.iteration and n_groups == agreed.n_groups:
-            members += np.bincount(after[(after >= 0) & (after < n_groups)], minlength=n_groups)
+        partition = Partition(self.desk.peer, after, n_groups, iteration)
+        # In mode "refined" they are trained next: rows that still have the numbers of the exchange are not.
+        count = job.mode == "paper" or n_groups == agreed.n_groups
+        members = partition.members(agreed) if count else np.zeros(agreed.n_groups, np.int64)
         # All that this peer reveals.
         return Arrays(
             changed=np.int64(round((1.0 - kept) * len(after))), rows=np.int64(len(after)),
             stable=np.bool_(job.tau is not None and agreement(before, after) >= job.tau), members=members,
-            alone=np.int64(np.unique(after[after >= n_groups]).size),
+            alone=np.int64(min(partition.n_alone(agreed), MOST_CLUSTERS)),
         )  # fmt: skip
 
     @property
@@ -328,15 +310,17 @@ class AtWork:
         resting = self.agreed.resting
         return self.desk.peer < len(resting) and bool(resting[self.desk.peer])
 
-    def conclude(self, rng: np.random.Generator) -> Ints:
-        """Return this peer's labels at the end, as :func:`final_labels` tells them.
+    def conclude(self, rng: np.random.Generator) -> Arrays:
+        """Return what this peer has in the end; see :func:`p2pclust.protocols.fedcref_end.concluded`.
 
-        Who missed the last refinement partitions its rows now: the models of the communities are part of the result.
+        A peer that missed the last refinement partitions its rows now: the models of the communities are part of the result.
         """
         note, agreed = self.desk.note, self.agreed
         if not self._known or int(note["refinements"]) != len(agreed.history):
             note = self._afterwards(rng)
-        return final_labels(agreed, note) if "labels" in note else np.full(self.local.n_samples, UNASSIGNED, np.int64)
+        if "labels" not in note:
+            return Arrays(labels=np.full(self.local.n_samples, UNASSIGNED, np.int64))
+        return concluded(agreed, note)
 
     def _afterwards(self, rng: np.random.Generator) -> Arrays:
         """Return the note of a refinement by what was agreed on at last; the note that there is, if there can be none."""
@@ -350,7 +334,7 @@ class AtWork:
         if found is None:
             return note if self._known else Arrays()
         now = {"n_groups": agreed.n_groups, "iteration": agreed.iteration, "peer": self.desk.peer}
-        return Arrays(labels=found, models=self._digests(models), **now)
+        return Arrays(labels=found, models=self._digests(models), halves=packed(halves, len(models)), **now)
 
     def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
         """Return labels: communities first, then own clusters; None without any model that could be had."""

@@ -93,8 +93,9 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cref_differs": ("int64", ("D",)),
     "cref_resting": ("bool", ("R",)),
     "cref_history": ("float64", ("T'", "8")),
+    "cref_alone": ("int64", ("E",)),
 }
-_MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'"})
+_MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'", "E"})
 _DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
 
 

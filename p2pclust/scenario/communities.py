@@ -18,14 +18,25 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy
 from p2pclust.protocols import engine
+from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.association import Association
+from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.fedcref_end import own_clusters_of, without_gaps
 from p2pclust.protocols.job import Job
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.streams import dirt
 from p2pclust.scenario.job_keys import JobSpec
 
-__all__ = ["cluster_classes", "first_labels", "labels_of_peers", "measured_communities", "own_numbers", "wrong_links"]
+__all__ = [
+    "cluster_classes",
+    "ends_of_peers",
+    "first_labels",
+    "labels_of_peers",
+    "measured_communities",
+    "own_numbers",
+    "wrong_links",
+]
 
 Ints = NDArray[np.int64]
 
@@ -81,9 +92,9 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
     Returns
     -------
     dict
-        ``communities``: for each its members as [peer, cluster]; ``isolated`` likewise; ``history`` of the refinements;
-        ``metrics``: mean ``accuracy`` over peers, and ``wrong_links``, the share of links between clusters of different
-        classes.
+        ``communities``: for each its members as [peer, cluster]; ``isolated`` likewise; ``own_clusters``: what each label
+        behind the communities' is, as [peer, cluster]; ``refinements``: their history; ``metrics``: mean ``accuracy`` over
+        peers, and ``wrong_links``, the share of links between clusters of different classes.
     """
     assert found.state is not None
     agreed = Agreed.of(found.state.arrays)
@@ -91,13 +102,16 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
     called = [[found.roster[peer], cluster] for peer, cluster in association.clusters.nodes]
     truth = {name: share.y for name, share in shares.items() if share.y is not None and name in found.digests}
     metrics: dict[str, float] = {}
+    ends, alive = ends_of_peers(job, found, shares), agreed.alive.tolist()
+    all_own = [(one.label, name, one.cluster) for name, end in ends.items() for one in own_clusters_of(end)]
+    own = sorted(one for one in all_own if one[0] >= len(alive))
     if truth:
-        labels = labels_of_peers(job, found, shares)
-        metrics["accuracy"] = float(np.mean([accuracy(y, labels[name]) for name, y in truth.items()]))
+        metrics["accuracy"] = float(np.mean([accuracy(y, ends[name]["labels"]) for name, y in truth.items()]))
         metrics["wrong_links"] = wrong_links(association, cluster_classes(association, found, truth))
     return {
-        "communities": [[called[m] for m in association.groups[group]] for group in agreed.alive.tolist()],
+        "communities": [[called[m] for m in association.groups[group]] for group in alive],
         "isolated": [called[m] for m in association.isolated],
+        "own_clusters": [[name, cluster] for _, name, cluster in own],
         "links": len(association.links),
         "refinements": [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history],
         "n_rows": sum(shares[name].n_rows for name in found.digests),
@@ -107,12 +121,18 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
 
 
 def labels_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
-    """Return what the peers that finished call their rows, shape (n,) each, by name."""
+    """Return what the peers that finished call their rows, shape (n,) each, by name; see :func:`ends_of_peers`."""
+    return {name: end["labels"] for name, end in ends_of_peers(job, found, shares).items()}
+
+
+def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Arrays]:
+    """Return what each peer that finished has in the end, by name; labels count 0, 1, 2, ... over all of them."""
     assert found.state is not None
-    return {
-        name: engine.conclude(job, found.state, Local(shares[name].X), found.desk(name))["labels"]
-        for name in sorted(found.digests)
-    }
+    names = sorted(found.digests)
+    ends = [engine.conclude(job, found.state, Local(shares[name].X), found.desk(name)) for name in names]
+    if not isinstance(job.protocols[-1], FedCRefProtocol):
+        return dict(zip(names, ends, strict=True))
+    return dict(zip(names, without_gaps(len(Agreed.of(found.state.arrays).alive), ends), strict=True))
 
 
 def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:

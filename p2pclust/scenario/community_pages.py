@@ -26,7 +26,7 @@ from p2pclust.scenario.communities import cluster_classes, labels_of_peers, wron
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_figures
-from p2pclust.scenario.pictures.graph import association_figure, community_names
+from p2pclust.scenario.pictures.graph import association_figure, names_of_groups
 from p2pclust.scenario.pictures.inline import inline_svg
 from p2pclust.scenario.pictures.models import reconstruction_figure
 from p2pclust.scenario.pictures.palette import cluster_hues
@@ -119,6 +119,16 @@ class Story:
         left = dict(zip(self.agreed.alive.tolist(), self.hues, strict=True))
         return cluster_hues([left.get(group) for group in range(self.agreed.n_groups)], max(self.hues) + 1)
 
+    @property
+    def gone(self) -> list[int]:
+        """The communities of the last exchange that were dropped, for no row belongs to them in the end."""
+        return sorted(set(range(self.agreed.n_groups)) - set(self.agreed.alive.tolist()))
+
+    @property
+    def names(self) -> list[str]:
+        """The letter of each community of the last exchange; those that are left have the first ones, as their labels."""
+        return names_of_groups(self.agreed.n_groups, self.gone)
+
     @cached_property
     def labels(self) -> dict[str, Ints]:
         """What the peers that finished call their rows."""
@@ -201,9 +211,8 @@ def _graphs(story: Story, name: str) -> Section:
         )
         if story.truth and not last:
             caption += " Which links are wrong is known of the last iteration only."
-        dropped = set(range(len(graph.groups))) - set(story.agreed.alive.tolist())
-        gone = sorted(dropped) if last and story.protocol.mode == "refined" else []
-        if gone:
+        gone = story.gone if last else []
+        if gone and story.protocol.mode == "refined":
             caption += (
                 " A kind of rows may begin as several communities; training leaves one of them, and the others are "
             )
@@ -242,7 +251,7 @@ def _models(story: Story, name: str) -> Section | None:
     from p2pclust.clustering.stacks import reconstructions  # noqa: PLC0415 - torch is an extra
 
     X = np.stack([row for _, row in samples])
-    letters = community_names(agreed.n_groups)
+    letters = story.names
     headings = [letters[g] + _of_class(story, g) for g in shown]
     figure = reconstruction_figure(X, [text for text, _ in samples], reconstructions(stack, X), headings)
     what = "class" if story.truth else "community"
@@ -278,7 +287,7 @@ def _samples(story: Story, shown: Sequence[int]) -> list[tuple[str, NDArray[np.f
         for kind in np.unique(kinds).tolist():
             if kind not in found and (story.truth or kind in numbers):
                 found[kind] = X[int(np.flatnonzero(kinds == kind)[0])]
-    arrays, letters = story.found.state.arrays, community_names(story.agreed.n_groups)
+    arrays, letters = story.found.state.arrays, story.names
     working = {kind: (row - arrays["origin"]) / arrays["scale"] for kind, row in found.items()}
     ordered = sorted(working.items(), key=lambda item: str(item[0]).zfill(9))[:_MOST_ROWS]
     return [(f"class {str(kind)[:12]}" if story.truth else letters[numbers[kind]], row) for kind, row in ordered]

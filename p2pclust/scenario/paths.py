@@ -58,6 +58,7 @@ _KNOWN: dict[str, Any] = {
             "failure": None,
             "communities": None,
             "isolated": None,
+            "own_clusters": None,
             "links": None,
             "refinements": None,
         }

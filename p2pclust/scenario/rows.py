@@ -248,11 +248,10 @@ def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobR
     assert found.state is not None
     agreed = Agreed.of(found.state.arrays)
     alive = agreed.alive.tolist()
-    letters = community_names(agreed.n_groups)
     own = labels_of_peers(job, found, shares)
     if not own:
         return None
     held = {name: shares[name] for name in own}
     labels = [np.where(of_peer < len(alive), of_peer, -1) for of_peer in own.values()]
     drawn = _spread(sum(share.n_rows for share in held.values()))
-    return _gathered(held, labels, drawn, tuple(letters[group] for group in alive), None)
+    return _gathered(held, labels, drawn, tuple(community_names(len(alive))), None)

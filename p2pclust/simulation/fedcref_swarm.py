@@ -134,10 +134,11 @@ class FedCRefSwarm(Swarm):
         index = self.names.index(peer.name)
         desk = Desk(index, Arrays.decode(note) if note else Arrays(), self._blob)
         labels = engine.conclude(self.job, state, peer.local, desk)["labels"]
-        clusters, first = agreed.clusters, len(agreed.alive)
-        own = clusters.of(index) if index < clusters.n_peers else range(0)
+        first, total = len(agreed.alive), int(agreed.alone.sum())
+        begin = int(agreed.alone[:index].sum())
+        own = range(begin, begin + int(agreed.alone[index : index + 1].sum()))
         assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
-        told = [label - first for label in np.unique(labels).tolist() if first <= label < first + clusters.total]
+        told = [label - first for label in np.unique(labels).tolist() if first <= label < first + total]
         assert labels.min() >= -1, f"{peer.name} has labels that mean nothing"
         assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
 

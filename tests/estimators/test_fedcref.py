@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "protocols"))
+
+from communities import planted
 
 from p2pclust import FedCRef
 from p2pclust.errors import DataError, FleetError, UsageError
@@ -123,14 +130,72 @@ def test_bad_parameters(options: dict[str, Any], error: type[Exception], line: s
         fitted(**options)
 
 
-def test_without_a_community_no_row_has_one() -> None:
+def test_without_a_community_rows_have_clusters_of_their_own_peer() -> None:
     X, _ = peers()
     alone = FedCRef(n_local_clusters=2, random_state=0, **SMALL).fit(X[:1])
     assert alone.communities_ == ()
-    assert len(alone.isolated_) == 2
-    assert set(alone.predict(X[0]).tolist()) == {-1}
-    assert alone.score(X[0]) == -np.inf
-    assert len(set(alone.labels_[0].tolist())) == 2
+    assert alone.isolated_ == alone.own_clusters_ == ((0, 0), (0, 1))
+    assert alone.predict(X[0]).tolist() == alone.labels_[0].tolist()
+    assert np.isfinite(alone.score(X[0]))
+    assert sorted(set(alone.labels_[0].tolist())) == [0, 1]
+
+
+# Kinds 4 and 5 are of peer 1 only.
+LONELY = planted(((0, 1, 2), (0, 1, 2, 4, 5), (0, 1, 2), (1, 2, 0)))
+
+
+def lonely(fleet: str | None = None, mode: str = "refined") -> FedCRef:
+    own = {"max_iterations": 2, "theta": 0.4} if mode == "paper" else {}
+    model = FedCRef(
+        initial=[peer.labels for peer in LONELY], bounds=(0.0, 1.0), random_state=0, mode=mode, fleet=fleet, hidden=(4,),
+        output="linear", epochs=40, batch=8, rounds=3, local_epochs=3, learning_rate=0.02, federated_rate=0.02, **own,
+    )  # fmt: skip
+    return model.fit([peer.X for peer in LONELY])
+
+
+@pytest.mark.parametrize("mode", ["refined", "paper"])
+def test_predict_of_the_training_rows_is_what_they_are_called(mode: str) -> None:
+    model = lonely(mode=mode)
+    found, labels = np.concatenate([model.predict(p.X) for p in LONELY]), np.concatenate(model.labels_)
+    assert np.mean(found == labels) >= 0.97
+    assert len(model.own_clusters_) >= 2
+    assert np.unique(found).tolist() == np.unique(labels).tolist() == list(range(labels.max() + 1))
+    assert labels.max() + 1 == len(model.communities_) + len(model.own_clusters_)
+    assert sorted(set(model.model_labels_.tolist())) == np.unique(labels).tolist()
+
+
+def test_a_row_near_the_model_of_a_lonely_cluster_is_called_after_it() -> None:
+    model = lonely()
+    rows = np.array([LONELY[1].X[LONELY[1].truth == kind].mean(axis=0) for kind in (4, 5, 0)])  # no peer has them
+    alone, other, shared = model.predict(rows).tolist()
+    assert model.own_clusters_ == ((1, 3), (1, 4))
+    assert (alone, other) == (len(model.communities_), len(model.communities_) + 1)
+    assert shared < len(model.communities_)
+    of_peer_2 = model.predict(rows, peer=2)
+    assert set(of_peer_2.tolist()) <= set(model.labels_[2].tolist()), "that peer has rows of no other kinds"
+    assert model.predict(rows, peer=1)[0] == alone
+    assert [model.predict(row[np.newaxis])[0] for row in rows] == [alone, other, shared]
+
+
+@cache
+def small() -> FedCRef:
+    return fitted(max_refinements=1)
+
+
+@pytest.mark.parametrize("peer", [4, -1, 0.5, True])
+def test_a_peer_that_there_is_not(peer: Any) -> None:
+    X, _ = peers()
+    with pytest.raises(UsageError, match=r"^peer = .*: expected a whole number from 0 to 3"):
+        small().predict(X[0], peer=peer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fleet", ["simulated", pytest.param("processes", marks=pytest.mark.processes)])
+def test_a_fleet_brings_the_models_of_lonely_clusters(fleet: str) -> None:
+    here, there = lonely(), lonely(fleet)
+    same(here, there)
+    assert here.own_clusters_ == there.own_clusters_ != ()
+    assert [here.predict(p.X).tolist() for p in LONELY] == [there.predict(p.X).tolist() for p in LONELY]
 
 
 @pytest.mark.parametrize("fleet", [None, "simulated"])

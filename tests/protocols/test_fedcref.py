@@ -24,6 +24,7 @@ from p2pclust.protocols.association import Association
 from p2pclust.protocols.base import Abstain
 from p2pclust.protocols.fedcref import FedCRefProtocol
 from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.fedcref_end import Partition, without_gaps
 from p2pclust.protocols.office import Office
 from p2pclust.protocols.stability import agreement
 from p2pclust.protocols.verbs import Desk, digest_of
@@ -435,7 +436,7 @@ class TestRefine:
 
     @pytest.mark.parametrize("mode", ["refined", "paper"])
     def test_without_any_model_the_partition_stays_and_so_does_its_meaning(self, mode: str) -> None:
-        """Own cluster 0 must not become community 0."""
+        """Own cluster 0 must not become community 0, but the community that it was found to be in."""
         h = at("refine", mode)
         note = h.office.notes[0]
         desk = Desk(0, note)
@@ -444,16 +445,18 @@ class TestRefine:
         assert desk.kept is not None
         assert desk.kept["labels"].tolist() == note["labels"].tolist()
         assert int(desk.kept["n_groups"]) == 0
-        assert not told["members"].any()
+        assert not told["members"].any() or mode == "paper"
         assert int(told["changed"]) == 0
+        assert int(told["alone"]) == (h.agreed.association.group_of[list(h.agreed.clusters.of(0))] < 0).sum()
         h.office.notes[0] = desk.kept
         answers = h.answers()
         h.office.notes[0] = desk.kept
         answers[0] = told
         h.close(answers)
-        at_last = h.labels(0)
-        first = h.agreed.clusters.of(0).start
-        assert at_last.tolist() == (note["labels"] + len(h.agreed.alive) + first).tolist()
+        groups = h.agreed.association.group_of[list(h.agreed.clusters.of(0))]
+        called = np.searchsorted(h.agreed.alive, groups)
+        called[groups < 0] = len(h.agreed.alive) + np.arange((groups < 0).sum())
+        assert h.labels(0).tolist() == called[note["labels"]].tolist()
 
     def test_planted_kinds_are_found(self) -> None:
         last = run_of("refined")[-1]
@@ -489,6 +492,64 @@ class TestRefine:
         assert h.agreed.alive.tolist() == [0, 1, 2, 3]
 
 
+class TestNumbers:
+    """Labels count 0, 1, 2, ... over the whole fleet."""
+
+    LONELY = ((0, 1, 2), (0, 1, 2, 4, 5), (0, 1, 2), (1, 2, 0))
+
+    @pytest.mark.parametrize("mode", ["refined", "paper"])
+    def test_each_peer_numbers_its_own_clusters_from_what_was_agreed_on(self, mode: str) -> None:
+        h = hand(self.LONELY, mode, epochs=40)
+        h.end()
+        found = [h.labels(peer) for peer in range(4)]
+        alive = len(h.agreed.alive)
+        own = [np.unique(labels[labels >= alive]).tolist() for labels in found]
+        assert [len(names) for names in own] == h.agreed.alone.tolist()
+        assert [name for names in own for name in names] == list(range(alive, alive + sum(map(len, own)))), (
+            "peer by peer, each number once"
+        )
+        assert len(own[1]) >= 2, "kinds 4 and 5 are of one peer only"
+        assert np.unique(np.concatenate(found)).tolist() == list(range(alive + sum(map(len, own))))
+
+    def test_a_state_of_an_older_version_has_none_agreed_on_and_numbers_differ_all_the_same(self) -> None:
+        h = hand(self.LONELY, epochs=40)
+        h.end()
+        before = [h.labels(peer) for peer in range(4)]
+        assert h.agreed.alone.tolist() == [0, 2, 0, 0]
+        h.state = replace(h.state, arrays=h.state.arrays.without("cref_alone"))
+        assert engine.decode_state(h.job, h.state.encode()) == h.state
+        after = [h.labels(peer) for peer in range(4)]
+        assert len(np.unique(np.concatenate(after))) == len(np.unique(np.concatenate(before)))
+        closed = without_gaps(len(h.agreed.alive), [Arrays(labels=labels) for labels in after])
+        assert [end["labels"].tolist() for end in closed] == [labels.tolist() for labels in before]
+
+    def test_a_community_whose_rows_all_went_elsewhere_is_dropped_though_nobody_is_away(self) -> None:
+        h = at("refine", turn=1)
+        answers = h.answers()
+        first = answers[0]
+        assert isinstance(first, Arrays)
+        held = np.flatnonzero(first["members"])
+        for peer, part in answers.items():
+            assert isinstance(part, Arrays)
+            # Peer 0 has rows in no community any more; what only it had is needed no more.
+            members = np.zeros(4, np.int64) if peer == 0 else part["members"] * ~np.isin(np.arange(4), held[:1])
+            answers[peer] = part.replace(members=members)
+        h.close(answers)
+        assert held[0] not in h.agreed.alive
+
+    def test_a_cluster_that_was_entered_and_not_refined_is_called_after_its_community(self) -> None:
+        agreed = at("refine", "paper").agreed
+        groups = agreed.association.group_of[list(agreed.clusters.of(0))]
+        assert (groups >= 0).any()
+        entered = Partition(0, np.array([0, 1, 2, 2, -1]), 0, agreed.iteration)
+        assert entered.communities(agreed).tolist() == groups.tolist()
+        assert entered.members(agreed).sum() == sum([1, 1, 2][q] for q in range(3) if groups[q] >= 0)
+        # A twin of a community's model keeps rows for the community; of an iteration before, all is the peer's own.
+        refined = Partition(0, np.array([0, *agreed.n_groups + np.arange(3)]), agreed.n_groups, agreed.iteration)
+        assert refined.communities(agreed).tolist() == [0, *groups.tolist()]
+        assert Partition(0, np.array([0, 1]), 2, agreed.iteration - 1).n_alone(agreed) == 2
+
+
 class TestIsolated:
     """A kind that only one peer has: peer 0's last cluster, of kind 4."""
 
@@ -515,7 +576,8 @@ class TestIsolated:
         assert accuracy(np.concatenate(truth), np.concatenate(found)) == 1.0
         assert len(h.agreed.alive) == 3
         (own,) = np.unique(found[0][truth[0] == 4]).tolist()
-        assert own == 3 + h.agreed.clusters.index(0, 3), "above the communities, by its index in the exchange"
+        assert own == 3, "the first number behind the communities"
+        assert h.agreed.alone.tolist() == [1, 0, 0, 0]
         assert [row["isolated"] for row in history(h)] == [1] * len(h.agreed.history)
 
     def test_its_models_are_told_to_nobody_and_kept(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from p2pclust.protocols.association import Association
 
-__all__ = ["association_figure", "community_names"]
+__all__ = ["association_figure", "community_names", "names_of_groups"]
 
 
 def community_names(n_groups: int) -> list[str]:
@@ -31,6 +31,19 @@ def community_names(n_groups: int) -> list[str]:
     """
     letters = [chr(ord("A") + number) for number in range(26)]
     return [letters[n % 26] + (str(n // 26 + 1) if n >= 26 else "") for n in range(n_groups)]
+
+
+def names_of_groups(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
+    """Return the name of each community: first those that are left, in the order of their labels, then those that are gone.
+
+    Examples
+    --------
+    >>> names_of_groups(4, gone=[1])
+    ['A', 'D', 'B', 'C']
+    """
+    order = sorted(range(n_groups), key=lambda group: (group in gone, group))
+    called = dict(zip(order, community_names(n_groups), strict=True))
+    return [called[group] for group in range(n_groups)]
 
 
 def association_figure(
@@ -67,8 +80,9 @@ def association_figure(
     main = [_mode([known[m] for m in members]) for members in association.groups]
     _draw_links(axes, association, known, layout)
     _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
+    names = names_of_groups(len(main), gone)
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
-        text = f"{community_names(number + 1)[-1]}: {len(members)} clusters"
+        text = f"{names[number]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""
         text += _of_class(kind, [known[m] for m in members])
         x, y = layout.captions[number]

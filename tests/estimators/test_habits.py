@@ -1,0 +1,59 @@
+"""What users of scikit-learn are used to: n_iter_, ConvergenceWarning, predict_proba."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from p2pclust import FFCM, FederatedKMeans, LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans, VerticalFuzzyCMeans
+from p2pclust.choose.trials import _either_way
+from p2pclust.errors import UsageError
+
+
+def peers() -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
+    return [np.concatenate([rng.normal(at, 1.0, (30, 2)) for at in (0.0, 3.0, 6.0)]) for _ in range(2)]
+
+
+@pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans, FFCM, FederatedKMeans, VerticalFuzzyCMeans])
+def test_n_iter_is_the_number_of_rounds(kind: Any) -> None:
+    model = kind(n_clusters=3, random_state=0, max_rounds=60, tol=1e-2).fit(peers())
+    assert model.n_iter_ == model.n_rounds_ >= 1
+
+
+@pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans, VerticalCMeans])
+def test_rounds_that_were_used_up_are_told(kind: Any) -> None:
+    options: dict[str, Any] = {"n_clusters": 3, "random_state": 0, "max_rounds": 1}
+    with pytest.warns(ConvergenceWarning, match=r"did not converge in max_rounds = 1 rounds: give it more") as caught:
+        model = kind(tol=1e-12, **options).fit(peers())
+    assert not model.converged_
+    assert caught[0].filename == __file__, "where the estimator was called"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kind(tol=0.0, **options).fit(peers())
+        assert kind(n_clusters=3, random_state=0, max_rounds=200, tol=1e-2).fit(peers()).converged_
+
+
+@pytest.mark.parametrize("kind", [LosslessFuzzyCMeans, FFCM, VerticalFuzzyCMeans])
+def test_predict_proba_is_how_much_a_row_belongs_to_each_cluster(kind: Any) -> None:
+    model, X = kind(n_clusters=3, random_state=0).fit(peers()), peers()[0]
+    rows = np.concatenate([X, X], axis=1) if kind is VerticalFuzzyCMeans else X
+    found = model.predict_proba(rows)
+    assert found.tobytes() == model.memberships(rows).tobytes()
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert found.argmax(axis=1).tolist() == model.predict(rows).tolist()
+    assert not hasattr(LosslessCMeans(), "predict_proba")
+
+
+def test_choosing_takes_the_numbers_in_either_place() -> None:
+    assert _either_way("llf-cm", None) == ("llf-cm", range(2, 11))
+    assert _either_way("llf-cm", range(2, 7)) == ("llf-cm", range(2, 7))
+    assert _either_way(range(2, 7), None) == ("llf-fcm", range(2, 7))
+    assert _either_way(range(2, 7), "llf-cm") == ("llf-cm", range(2, 7))
+    for wrong in ((range(2, 7), range(2, 5)), ("llf-cm", "2-7")):
+        with pytest.raises(UsageError, match=r"^clusters"):
+            _either_way(*wrong)
