@@ -22,6 +22,7 @@ from p2pclust.peer.messages import Message, Synced
 from p2pclust.peer.quorum import has_majority
 from p2pclust.peer.series import PREFIX as SERIES
 from p2pclust.peer.series import Series
+from p2pclust.peer.tombstones import Tombstones
 from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 __all__ = ["Jobs"]
@@ -52,7 +53,8 @@ class Jobs:
             tuple[str, str], Message
         ] = {}  # the last word of each peer on a job that is not known here yet
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
-        self.series = Series(context, membership, facts, self)
+        self._tombstones = Tombstones(context, stored)
+        self.series = Series(context, membership, facts, self, self._tombstones)
         #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
         self.jobs: dict[str, Job | LeaderlessJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
@@ -176,6 +178,8 @@ class Jobs:
 
     def _keep(self, document: Document, data: bytes) -> None:
         job_id, takes_part = document.id, self._ctx.me in document
+        if job_id not in self._documents and self._tombstones.forbids(document):
+            return
         if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
             self._documents[job_id] = document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
@@ -190,6 +194,7 @@ class Jobs:
             self._ctx.send(document.submitter, Synced(job_id))
 
     def _begin(self, document: Document) -> None:
+        assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
         self._ctx.report("job", roster=list(document.roster), **document.told)
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
@@ -273,6 +278,7 @@ class Jobs:
 
     def forget(self, job_id: str) -> None:
         """Drop a job and its document."""
+        self._tombstones.bury(self._documents[job_id])
         job = self.jobs.pop(job_id, None)
         self._abstains.pop(job_id, None)
         if job is not None:

@@ -23,6 +23,7 @@ from p2pclust.peer.events import Ref
 from p2pclust.peer.facts import Facts
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.quorum import majority
+from p2pclust.peer.tombstones import Tombstones
 
 __all__ = ["OVER", "PREFIX", "Documents", "Series", "census_of"]
 
@@ -74,12 +75,14 @@ def census_of(document: Document) -> Document:
 class Series:
     """The machine of all series at one peer."""
 
-    def __init__(self, context: Context, membership: Membership, facts: Facts, documents: Documents) -> None:
+    def __init__(
+        self, context: Context, membership: Membership, facts: Facts, documents: Documents, tombstones: Tombstones
+    ) -> None:
         self._ctx = context
         self._membership = membership
         self._facts = facts
         self._documents = documents
-        self._newest: dict[str, int] = {}
+        self._tombstones = tombstones
         self._expected: dict[str, Document] = {}  # by the id of the census that will follow: the turn before it
         self._complained: dict[str, str] = {}
         self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census, at the latest
@@ -88,11 +91,10 @@ class Series:
         """Go on after a restart."""
         for series in names:
             turns = self._documents.turns(series)
-            self._newest[series] = max(
-                [document.turn.number for document in turns if document.turn and not document.census]
-            )
+            numbers = [document.turn.number for document in turns if document.turn and not document.census]
+            self._tombstones.advance(series, max(numbers))  # older stores have documents only
             for document in turns:
-                if document.turn and document.turn.number == self._newest[series]:
+                if document.turn and document.turn.number == self._tombstones.newest(series):
                     self.tell(document)
                 if self._documents.state_of(document.id)[1]:
                     self.ended(document)
@@ -113,7 +115,7 @@ class Series:
             return
         if document.census:
             self._decided(document)
-        elif turn.number >= self._newest.get(turn.series, 0) and not self._documents.series_cancelled_by(turn.series):
+        elif not self._tombstones.forbids(document) and not self._documents.series_cancelled_by(turn.series):
             self._expected[census_of(document).id] = document
             self.waits_until[document.id] = self._ctx.now + turn.every_s
             self._ctx.set_timer(("series", document.id), turn.every_s)
@@ -227,9 +229,9 @@ class Series:
     def learn(self, document: Document) -> None:
         """A document of a series is known here, by a census or by gossip."""
         turn = document.turn
-        if turn is None or turn.number < self._newest.get(turn.series, 0):
+        if turn is None or self._tombstones.forbids(document):
             return
-        self._newest[turn.series] = turn.number
+        self._tombstones.advance(turn.series, turn.number)  # before anything older is deleted
         for older in self._documents.turns(turn.series):
             assert older.turn is not None
             if older.turn.number < turn.number - (0 if older.census else 1):

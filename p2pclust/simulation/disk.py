@@ -43,6 +43,11 @@ class Disk:
         """What a restart would find."""
         return self._synced.get((table, key))
 
+    def read(self, table: str, key: str) -> bytes | None:
+        """What the running peer wrote last, synced or not."""
+        row = (table, key)
+        return self._written[row] if row in self._written else self._synced.get(row)
+
     def unsynced(self, table: str, key: str) -> bool:
         """Whether the row was written, and a crash would take it back."""
         return (table, key) in self._written
