@@ -99,6 +99,7 @@ class Jobs:
         """The document of a job that a person wants is made: keep it, and tell everybody."""
         self._synced[document.id] = {}
         told = {"asked": asked} if asked else {}
+        told |= {} if document.turn is None else {"series": document.turn.series}
         self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
         self._keep(document, document.encode())
         self._tell(document.id)
