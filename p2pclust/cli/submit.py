@@ -67,8 +67,8 @@ def submit(
     """Hand in a job, and return when a majority of its roster has it on disk: from then on no crash loses it.
 
     Prints the job's id; of a job that is repeated that of its series, by which every command knows it. Any other parameter
-    of [[jobs]] in a scenario is an option of the same name and has the same checks: --fuzzifier 1.5, --max-rounds 50, --init careful, --bounds "[[0, 1], [0, 5]]". Who is offline learns of the job when it
-    returns.
+    of [[jobs]] in a scenario is an option of the same name and has the same checks: --fuzzifier 1.5, --max-rounds 50,
+    --init careful, --bounds "[[0, 1], [0, 5]]". Who is offline learns of the job when it returns.
 
     \b
     Examples:

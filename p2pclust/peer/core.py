@@ -128,7 +128,7 @@ class Core:
             "blob": self.blobs,
             "job": self.jobs,
             "submit": self.jobs,
-            "series": self.jobs,
+            "pause": self.jobs,
         }
 
     @property

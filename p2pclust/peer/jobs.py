@@ -20,8 +20,8 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, Synced
 from p2pclust.peer.quorum import has_majority
+from p2pclust.peer.series import PAUSES, Series
 from p2pclust.peer.series import PREFIX as SERIES
-from p2pclust.peer.series import Series
 from p2pclust.peer.tombstones import Tombstones
 from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
@@ -54,7 +54,7 @@ class Jobs:
         ] = {}  # the last word of each peer on a job that is not known here yet
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
-        self.series = Series(context, membership, facts, self, self._tombstones)
+        self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
         #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
         self.jobs: dict[str, Job | LeaderlessJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
@@ -343,7 +343,7 @@ class Jobs:
             self._desk.fire()
         elif key[0] == "submit":
             self._tell(key[1])
-        elif key[0] == "series":
+        elif key[0] == PAUSES:
             self.series.fire(key[1])
         elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)

@@ -129,13 +129,14 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
     -------
     dict
         ``job``, ``name`` (what commands show: of a job that is repeated ``SERIES/TURN``), ``protocol``, ``clusters`` (or
-        None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within`` (the job in one of whose rounds it is wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none
-        is known), ``waits_for`` (names), ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot
-        go on); and ``series``, ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in
-        how many seconds this peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or
-        empty. ``phase``: ``electing``, ``describing``,
-        ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``, ``computing`` and ``following`` at the
-        others; ``joining`` and ``mixing`` where nobody aggregates; and in the end ``done``, ``failed`` or ``cancelled``.
+        None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within`` (the job in one of whose rounds it is
+        wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none is known), ``waits_for`` (names),
+        ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot go on); and ``series``,
+        ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in how many seconds this
+        peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or empty. ``phase``:
+        ``electing``, ``describing``, ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``,
+        ``computing`` and ``following`` at the others; ``joining`` and ``mixing`` where nobody aggregates; and in the
+        end ``done``, ``failed`` or ``cancelled``.
     """
     job = shell.core.jobs.jobs[job_id]
     document, register = job.document, job.ledger.register
