@@ -284,9 +284,9 @@ class Asked:
                 asker.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
 
     def _part(self) -> None:
-        """Tell whoever waits for a job that is not here any more: a newer turn of its series took its place."""
+        """Tell those that wait for a job that is not here any more: newer turns of its series, or newer jobs, came."""
         jobs = self._shell.core.jobs.jobs
-        gone = {"outcome": "unknown", "reason": "this peer went on to a newer turn of the series", "late": True}
+        gone = {"outcome": "unknown", "reason": "this peer does not keep that job any more", "late": True}
         for waiting in (self._watching, self._ending):
             for job_id in [job_id for job_id in waiting if job_id not in jobs]:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}

@@ -129,6 +129,7 @@ class Core:
             "job": self.jobs,
             "submit": self.jobs,
             "pause": self.jobs,
+            "told": self.jobs,
         }
 
     @property

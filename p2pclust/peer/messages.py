@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 __all__ = [
-    "MOST_HOPS", "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
-    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "MemberSync", "Message", "Mix",
-    "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "RosterCopy",
-    "RosterOffer", "RosterRequest", "StaleTerm", "Synced", "Update", "VoteReply",
+    "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "Ended",
+    "FactDelta", "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "MOST_HOPS",
+    "MemberSync", "Message", "Mix", "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal",
+    "Relay", "RequestVote", "RosterCopy", "RosterOffer", "RosterRequest", "StaleTerm", "Synced", "Update", "VoteReply",
 ]  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
@@ -168,6 +168,14 @@ class Synced(Message):
     """The sender has the job's document on disk."""
 
     kind = "synced"
+    job: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Message):
+    """That job has ended, and I have forgotten what came of it."""
+
+    kind = "ended"
     job: Name
 
 

@@ -241,6 +241,9 @@ class Series:
         if turn is None or self._tombstones.forbids(document):
             return
         self._tombstones.advance(turn.series, turn.number)  # before anything older is deleted
+        said = self._facts.get(self._ctx.me, PREFIX + turn.series)
+        if said is not None and said.value != document.encode():
+            self.tell(document)  # or others would repeat an old turn in this peer's name for ever
         for older in self._documents.turns(turn.series):
             assert older.turn is not None
             if older.turn.number < turn.number - (0 if older.census else 1):
