@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.abstentions import Abstentions
+from p2pclust.peer.acceptance import Acceptance
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.cancels import PREFIX as CANCEL
 from p2pclust.peer.cancels import Cancels
@@ -21,7 +22,6 @@ from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Ended, Join, Message, PreVote, Synced
-from p2pclust.peer.quorum import has_majority
 from p2pclust.peer.series import PAUSES, Series
 from p2pclust.peer.series import PREFIX as SERIES
 from p2pclust.peer.telling import JOB, TOLD, Telling
@@ -43,10 +43,11 @@ class Jobs:
         self._blobs = blobs
         self._fitness = fitness
         self._desk = HandingIn(context, membership, self)
-        self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
+        self._acceptance = Acceptance(context)
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
         self._abstentions = Abstentions(context)
         self._early = Early()
+        self._gone: dict[str, dict[str, None]] = {}  # jobs that go on here, and who has forgotten them after their end
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
@@ -86,7 +87,7 @@ class Jobs:
 
     def hand_in(self, document: Document, asked: str) -> None:
         """The document of a job that a person wants is made: keep it, and tell everybody."""
-        self._synced[document.id] = {}
+        self._acceptance.await_(document)
         told = {"asked": asked} if asked else {}
         told |= {} if document.turn is None else {"series": document.turn.series}
         self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
@@ -96,12 +97,11 @@ class Jobs:
 
     def _tell(self, job_id: str) -> None:
         """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
-        if job_id in self._synced:
-            if self._documents[job_id].turn is not None:
-                self.series.tell(self._documents[job_id])
-            else:
-                self._telling.tell(self._documents[job_id])
-            self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
+        document = self._acceptance.repeat(job_id)
+        if document is not None and document.turn is not None:
+            self.series.tell(document)
+        elif document is not None:
+            self._telling.tell(document)
 
     def cancel(self, event: Cancel) -> None:
         """A person wants a job ended, and the series that it is one of."""
@@ -180,7 +180,7 @@ class Jobs:
             return
         if job_id not in self.jobs:
             self._begin(document)
-        self._on_synced(self._ctx.me, job_id)
+        self._acceptance.synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
 
@@ -276,7 +276,8 @@ class Jobs:
             job.forget()
         else:
             self._ctx.persist("job", job_id, None, sync=False)
-        self._synced.pop(job_id, None)
+        self._acceptance.forget(job_id)
+        self._gone.pop(job_id, None)
         self._telling.forgotten(job_id)
         del self._documents[job_id]
         if self._numbers.pop(job_id, None):
@@ -319,7 +320,7 @@ class Jobs:
         """A message of some job came."""
         job_id: str = message.job  # type: ignore[attr-defined]
         if isinstance(message, Synced):
-            self._on_synced(source, job_id)
+            self._acceptance.synced(source, job_id)
             return
         if isinstance(message, Ended):
             self._on_ended(source, job_id)
@@ -338,19 +339,16 @@ class Jobs:
             job.receive(source, message)
 
     def _on_ended(self, source: str, job_id: str) -> None:
-        """A roster peer has seen the end of that job, and has forgotten it: this peer comes too late."""
+        """A roster peer has forgotten that job after its end; where all that are here say so, this peer comes too late."""
         job = self.jobs.get(job_id)
         if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
             return
-        self._ctx.report("job-gone", job=job_id, peer=source)
-        self.forget(job_id)
-
-    def _on_synced(self, name: str, job_id: str) -> None:
-        if job_id in self._synced:
-            self._synced[job_id][name] = None
-            if has_majority(self._synced[job_id], self._documents[job_id].roster):
-                del self._synced[job_id]
-                self._ctx.report("accepted", job=job_id)
+        said = self._gone.setdefault(job_id, {})
+        said[source] = None
+        others = [name for name in job.document.roster if self._membership.present(name)]
+        if all(name in said for name in others if name != self._ctx.me):
+            self._ctx.report("job-gone", job=job_id, peers=list(said))
+            self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
         """A timer of some job is due."""
@@ -388,14 +386,19 @@ class Jobs:
     def revoked(self, name: str) -> None:
         """A peer was revoked: its word on any job counts no more, and what it handed in is told by others from now on."""
         self._early.forget(name)
-        for synced in self._synced.values():
-            synced.pop(name, None)
+        self._acceptance.revoked(name)
         for document in list(self._documents.values()):
             if document.submitter == name and document.turn is None:
                 self._telling.tell(document)
         for job in list(self.jobs.values()):
             if isinstance(job, Job) and name in job.document:
                 job.revoked(name)
+
+    def store_lost(self) -> None:
+        """This peer's store is another one from now on."""
+        for job in self.jobs.values():
+            if isinstance(job, Job) and not job.ledger.finished:
+                job.election.store_lost()
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about somebody."""

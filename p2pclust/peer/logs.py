@@ -31,6 +31,8 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "no-next": "warning",
     "not-reloaded": "warning",
     "series-ended": "info",
+    "store-forgot": "error",
+    "term-leap": "warning",
     "circle": "debug",
     "combined": "info",
     "contradiction": "warning",

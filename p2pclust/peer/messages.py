@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 __all__ = [
-    "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "Ended",
-    "FactDelta", "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "MOST_HOPS",
+    "MOST_HOPS", "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply",
+    "Ended", "FactDelta", "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join",
     "MemberSync", "Message", "Mix", "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal",
-    "Relay", "RequestVote", "RosterCopy", "RosterOffer", "RosterRequest", "StaleTerm", "Synced", "Update", "VoteReply",
-]  # fmt: skip
+    "Relay", "Reminder", "RequestVote", "RosterCopy", "RosterOffer", "RosterRequest", "StaleTerm", "Synced",
+    "Update", "VoteReply",
+]  # fmt: skip  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
 Frame = Annotated[bytes, "frame"]
@@ -312,6 +313,17 @@ class HeartbeatReply(Message):
     register_round: int
     store_id: str
     busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reminder(Message):
+    """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
+
+    kind = "reminder"
+    job: Name
+    term: int
+    round: int
+    store_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class Disk:
         """Bring the rows that were written onto the platter, and every blob that is whole."""
         self._synced.update(self._written)
         self._written.clear()
+        renamed = self._synced.get(("self", "store_id"))
+        self.store_id = renamed.decode() if renamed is not None else self.store_id
         for digest in list(self._unsynced):
             n_chunks, chunks = self._chunks[digest]
             if len(chunks) == n_chunks:

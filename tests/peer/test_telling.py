@@ -156,6 +156,9 @@ def test_what_another_has_forgotten_ends_nothing_that_ended_or_is_not_its_affair
     net.arrive("p2", "p1", Ended(job))
     assert job in net.core("p1").jobs.jobs
     net.hold_work = lambda name, effect: True
+    honest = net.submit("p1", toy(1), roster=("p1", "p2", "p3"))
+    net.arrive("p2", "p1", Ended(honest))
+    assert honest in net.core("p1").jobs.jobs, "p3 is here, and has not said so"
     running = net.submit("p1", toy(1), roster=("p1", "p2", "p3"))
     net.arrive("p4", "p1", Ended(running))
     assert running in net.core("p1").jobs.jobs, "p4 is not in it"
