@@ -47,7 +47,6 @@ class Jobs:
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
         self._abstentions = Abstentions(context)
         self._early = Early()
-        self._gone: dict[str, dict[str, None]] = {}  # jobs that go on here, and who has forgotten them after their end
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
@@ -123,11 +122,8 @@ class Jobs:
     def _cancelled(self, named: str) -> None:
         """It is known here now that a job, or a series, shall end."""
         self._ctx.report("cancel", job=named, by=self._cancels.by(named))
-        for job in (
-            [self.jobs[named]]
-            if named in self.jobs
-            else [self.jobs[d.id] for d in self.turns(named) if d.id in self.jobs]
-        ):
+        ended = [named, *(document.id for document in self.turns(named))]
+        for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
         self.series.cancelled(named)
 
@@ -218,11 +214,8 @@ class Jobs:
 
     def running(self, parent: str) -> list[Job]:
         """The jobs within that job that this peer has."""
-        return [
-            job
-            for job in self.jobs.values()
-            if isinstance(job, Job) and job.document.parent == parent and not job.document.census
-        ]
+        within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
+        return [job for job in within if isinstance(job, Job)]
 
     def drop(self, job_id: str) -> None:
         """Forget a job within another one."""
@@ -277,7 +270,6 @@ class Jobs:
         else:
             self._ctx.persist("job", job_id, None, sync=False)
         self._acceptance.forget(job_id)
-        self._gone.pop(job_id, None)
         self._telling.forgotten(job_id)
         del self._documents[job_id]
         if self._numbers.pop(job_id, None):
@@ -343,11 +335,8 @@ class Jobs:
         job = self.jobs.get(job_id)
         if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
             return
-        said = self._gone.setdefault(job_id, {})
-        said[source] = None
-        others = [name for name in job.document.roster if self._membership.present(name)]
-        if all(name in said for name in others if name != self._ctx.me):
-            self._ctx.report("job-gone", job=job_id, peers=list(said))
+        others = [name for name in job.document.roster if self._membership.present(name) and name != self._ctx.me]
+        if self._tombstones.told(job_id, source, others):
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:

@@ -3,10 +3,10 @@
 A file that SQLite, its structure check or a checksum finds damaged is set aside, never deleted, and an empty store with a
 new id takes its place: a peer with a new store id contributes but counts for no majority of the jobs it was part of.
 Guessing which rows are good could make it vote twice. The same goes for a write-ahead log that is damaged in front of its
-last commit. Damage in that last commit itself, or a log that ends early, are what a power cut leaves; where such a commit was
-relied on, the number of commits beside the store says so (`commits.py`): the store keeps its rows and takes a new id.
-An older copy of all files of a store is noticed by other peers only. Of the blobs only those count that a register names: such a one
-was whole and synced before its row was written, so one that is not as its digest says is damage as well.
+last commit. Damage in that last commit itself, or a log that ends early, are what a power cut leaves; where such a commit
+was relied on, the number of commits beside the store says so (`commits.py`): the store keeps its rows and takes a new id.
+An older copy of all files of a store is noticed by other peers only. Of the blobs only those count that a register names:
+such a one was whole and synced before its row was written, so one that is not as its digest says is damage as well.
 """
 
 from __future__ import annotations

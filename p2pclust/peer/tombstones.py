@@ -13,7 +13,7 @@ forgotten job may come at any time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from p2pclust.peer.context import Context
 from p2pclust.peer.document import Document
@@ -33,6 +33,7 @@ class Tombstones:
         self._ctx = context
         self._newest = {name: int(number) for name, number in stored.get(SERIES, {}).items()}
         self._ended = dict.fromkeys(stored.get(ENDED, {}))
+        self._told: dict[str, dict[str, None]] = {}  # of jobs that go on here: which peers have forgotten them
 
     def newest(self, series: str) -> int:
         """The newest turn of a series that this peer ever knew; -1 if it knows none."""
@@ -48,8 +49,18 @@ class Tombstones:
         """Whether that job was forgotten here after its end."""
         return job_id in self._ended
 
+    def told(self, job_id: str, source: str, others: Sequence[str]) -> bool:
+        """A peer has forgotten that job after its end; returns whether all these have."""
+        said = self._told.setdefault(job_id, {})
+        said[source] = None
+        if not all(name in said for name in others):
+            return False
+        self._ctx.report("job-gone", job=job_id, peers=list(said))
+        return True
+
     def bury(self, document: Document) -> None:
         """The rows of this job are deleted next."""
+        self._told.pop(document.id, None)
         if document.turn is None and not document.parent:
             self._ended[document.id] = None
             self._ctx.persist(ENDED, document.id, b"")
