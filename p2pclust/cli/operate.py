@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from p2pclust.fleet.asking import Door
 
 __all__ = [
-    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "peers",
-    "status", "table_of",
+    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "name_of",
+    "peers", "status", "table_of",
 ]  # fmt: skip
 
 _OVER = ("done", "failed", "cancelled")
@@ -39,7 +39,10 @@ RosterOption = Annotated[
     typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or as much of it as is unique.")]
+_JOB = (
+    "The job's id, or as much of it as is unique; of a repeated job that of its series, or SERIES/3 for its third turn."
+)
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 
 def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
@@ -128,6 +131,7 @@ def peers(
 
 
 def jobs(
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only this one: its id, or its series.")] = None,
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
@@ -136,9 +140,12 @@ def jobs(
 ) -> None:
     """List the jobs that a running peer takes part in: where each stands, for whom it waits, how it ended.
 
+    Of a repeated job the last two turns are listed, as SERIES/TURN.
+
     \b
     Examples:
       p2pclust jobs
+      p2pclust jobs series-3f2a
       p2pclust jobs --peer meter-02@10.0.0.2:7400 --bundle me.bundle
     """
     from p2pclust.fleet.handing_in import drift, result_of  # noqa: PLC0415
@@ -146,10 +153,12 @@ def jobs(
     with door_of(peer, bundle, roster) as door:
         told = door.ask("status")
         listed = told["jobs"] if every else _own(told["jobs"])
-        for job in listed:
-            if job["series"] and job["number"] and job["phase"] == "done":
+        if job is not None:
+            listed = _named(listed, job, told["peer"])
+        for one in listed:
+            if one["series"] and one["number"] and one["phase"] == "done":
                 with contextlib.suppress(UsageError):  # forgotten meanwhile: a newer turn has taken its place
-                    job["drift"] = drift(result_of(door, job["job"]))
+                    one["drift"] = drift(result_of(door, one["job"]))
     if as_json:
         put_json({"peer": told["peer"], "jobs": listed})
     else:
@@ -158,6 +167,15 @@ def jobs(
 
 def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [job for job in listed if not job["within"]]
+
+
+def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict[str, Any]]:
+    """Return the jobs of that name: one, or the turns of a series."""
+    names = (named, f"job-{named}", f"series-{named}")
+    found = [job for job in listed if job["job"].startswith(names) or name_of(job).startswith(names)]
+    if not found:
+        raise UsageError(f"{peer} does not know the job: {named!r:.80}: `p2pclust jobs` lists what it knows")
+    return found
 
 
 def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
@@ -192,7 +210,12 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
     elif job["next_s"] is not None:
         turn += f", the next in {duration_of(job['next_s'])}"
     why = "; ".join(filter(None, [job["reason"] or waits, turn, drift_of(job)]))
-    return [job["job"], job["protocol"], str(job["round"]), job["phase"], job["aggregator"], why]
+    return [name_of(job), job["protocol"], str(job["round"]), job["phase"], job["aggregator"], why]
+
+
+def name_of(job: Mapping[str, Any]) -> str:
+    """What commands show and take: a job's id, or the series of a repeated one and its turn."""
+    return f"{job['series']}/{job['number'] + 1}" if job["series"] else str(job["job"])
 
 
 def drift_of(job: Mapping[str, Any]) -> str:

@@ -39,12 +39,14 @@ def result(
 ) -> None:
     """Show what came of a job: the centers in the data's own units, who contributed, the terms, what was kept back.
 
-    The file has the same centers with all digits; a CSV file is written as `p2pclust run` writes centers.csv.
+    Of a series it is the newest turn that has ended; SERIES/3 is its third. The file has the same centers with all digits; a
+    CSV file is written as `p2pclust run` writes centers.csv.
 
     \b
     Examples:
       p2pclust result job-3f2a
       p2pclust result job-3f2a -o centers.csv
+      p2pclust result series-3f2a/3
     """
     from p2pclust.fleet.handing_in import result_of  # noqa: PLC0415
 
@@ -74,7 +76,8 @@ def _told(found: Finished) -> dict[str, Any]:
     rounds = [record for record in state.log if record.stage == found.job.main]
     asked_for = found.job.stages[found.job.main]
     told: dict[str, Any] = {
-        "job": found.job_id, "protocol": asked_for.protocol, "parameters": asked_for.parameters,
+        "job": found.job_id, "name": found.told.get("name", found.job_id),
+        "protocol": asked_for.protocol, "parameters": asked_for.parameters,
         "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
         "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
@@ -98,7 +101,7 @@ def _show(told: Mapping[str, Any]) -> None:
     # The other rounds are of scaling, say, and of first centers: `jobs` and `watch` count them all.
     before = told["rounds_in_all"] - told["rounds"]
     of = f"{told['rounds_in_all']} rounds, {told['rounds']} of them its own" if before else f"{told['rounds']} rounds"
-    console.print(f"{told['job']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
+    console.print(f"{told['name']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
     console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
     if told["objective"] is not None:
         console.print(f"objective: {told['objective']:.6g}, in squared working coordinates", soft_wrap=True)

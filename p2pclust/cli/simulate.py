@@ -121,9 +121,9 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, or nothing")
     if mutant is None:
         return
-    from p2pclust.simulation.mutants import DESK_MUTANTS, MUTANTS  # noqa: PLC0415
+    from p2pclust.simulation.mutants import DESK_MUTANTS, MUTANTS, SERIES_MUTANTS  # noqa: PLC0415
 
-    known = MUTANTS if protocol is None else MUTANTS | DESK_MUTANTS
+    known = MUTANTS if protocol is None else MUTANTS | DESK_MUTANTS | SERIES_MUTANTS
     if mutant not in known:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 

@@ -66,9 +66,9 @@ def submit(
 ) -> None:
     """Hand in a job, and return when a majority of its roster has it on disk: from then on no crash loses it.
 
-    Prints the job's id. Any other parameter of [[jobs]] in a scenario is an option of the same name and has the same checks:
-    --fuzzifier 1.5, --max-rounds 50, --init careful, --bounds "[[0, 1], [0, 5]]". Who is offline learns of the job when it
-    returns.
+    Prints the job's id; of a job that is repeated that of its series, by which every command knows it. Any other parameter
+    of [[jobs]] in a scenario is an option of the same name and has the same checks: --fuzzifier 1.5, --max-rounds 50,
+    --init careful, --bounds "[[0, 1], [0, 5]]". Who is offline learns of the job when it returns.
 
     \b
     Examples:
@@ -94,16 +94,17 @@ def submit(
     console = stderr()
     with door_of(peer, bundle, fleet_roster) as door:
 
-        def submitted(job_id: str, names: Sequence[str]) -> None:
-            console.print(f"handed in {job_id} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
+        def submitted(named: str, names: Sequence[str]) -> None:
+            console.print(f"handed in {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
 
-        job_id = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
+        named = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
-        ended = _watched(door, job_id, None, None if as_json else console) if wait else None
+        first = f"{named}/1" if spec.every else named
+        ended = _watched(door, first, None, None if as_json else console) if wait else None
     if as_json:
-        put_json({"job": job_id, **({} if ended is None else ended)})
+        put_json({**({} if ended is None else ended), "job": named})
     else:
-        typer.echo(job_id)
+        typer.echo(named)
     if ended is not None:
         raise typer.Exit(_code(ended))
 
@@ -153,12 +154,15 @@ def watch(
 ) -> None:
     """Show what happens to a job, as one peer sees it, until it ends.
 
+    Of a series it is the turn that goes on, or the newest if none does.
+
     Exits with 0 if the job was done, with 3 if it failed, was cancelled, or is still going on when --within has passed.
 
     \b
     Examples:
       p2pclust watch job-3f2a
       p2pclust watch job-3f2a --within 60 --json
+      p2pclust watch series-3f2a
     """
     with door_of(peer, bundle, roster) as door:
         ended = _watched(door, job, within, None if as_json else stdout())
@@ -255,7 +259,8 @@ def _standing(event: Mapping[str, Any]) -> str:
     waits = f", waits for {', '.join(event['waits_for'][:4])}" if event["waits_for"] else ""
     reason = f": {event['reason']}" if event["reason"] else ""
     who = f", aggregated by {event['aggregator']}" if event["aggregator"] else ""
-    return f"{event['job']}: {event['protocol']}, round {event['round']}, {event['phase']}{who}{waits}{reason}"
+    named, at = event.get("name", event["job"]), f"round {event['round']}, {event['phase']}"
+    return f"{named}: {event['protocol']}, {at}{who}{waits}{reason}"
 
 
 def _finished(event: Mapping[str, Any]) -> str:
@@ -305,23 +310,25 @@ def cancel(
     the peers keep the wish, and end the job when a majority is back. Of a job that is repeated it ends the whole series.
 
     \b
-    Example:
+    Examples:
       p2pclust cancel job-3f2a
+      p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
     with door_of(peer, bundle, roster) as door:
         for told in door.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)
+    named = answer.get("series") or answer["job"]
     if as_json:
         put_json(answer)
     elif answer["outcome"] == "unknown":
         raise FleetError(
-            f"{answer['job']}: told, but after {within:g} s the fleet has not agreed on the end: it will when a majority of "
-            f"its roster is there; `p2pclust watch {answer['job']}` waits for it"
+            f"{named}: told, but after {within:g} s the fleet has not agreed on the end: it will when a majority of "
+            f"its roster is there; `p2pclust watch {named}` waits for it"
         )
     elif late:
-        raise FleetError(f"{answer['job']}: too late, it ended before: {answer['reason'] or answer['outcome']}")
+        raise FleetError(f"{named}: too late, it ended before: {answer['reason'] or answer['outcome']}")
     else:
-        stdout().print(f"{answer['job']}: {answer['reason']}", soft_wrap=True)
+        stdout().print(f"{named}: {answer['reason']}", soft_wrap=True)
     raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

@@ -23,9 +23,9 @@ __all__ = ["Finished", "drift", "fetch", "result_of", "submit"]
 
 def submit(
     door: Door, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
-    on_submitted: Callable[[str, list[str]], None] = lambda job_id, roster: None, *, every_s: float = 0.0,
+    on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None, *, every_s: float = 0.0,
 ) -> str:  # fmt: skip
-    """Hand in a job and return its id when a majority of its roster has the document on disk.
+    """Hand in a job and return its id, or that of its series if it is repeated, when a majority has the document on disk.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def submit(
     }  # fmt: skip
     job_id = ""
     for answer in door.follow("submit", within_s=within_s, **fields):
-        job_id = answer["job"]
+        job_id = str(job_id or answer.get("series") or answer["job"])  # only the first answer has both
         if answer["accepted"]:
-            return str(job_id)
+            return job_id
         on_submitted(job_id, answer["roster"])
     if not job_id:
         raise FleetError(
@@ -155,13 +155,13 @@ def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
         If the peer does not know it.
     """
     told = door.ask("job", job=job_id)
-    job_id = told["job"]
+    job_id, named = told["job"], told.get("name", told["job"])
     if not told["finished"]:
         raise FleetError(
-            f"{job_id} has not ended: {told['phase']}, round {told['round']}; `p2pclust watch {job_id}` waits"
+            f"{named} has not ended: {told['phase']}, round {told['round']}; `p2pclust watch {named}` waits"
         )
     if told["phase"] != "done":
-        raise FleetError(f"{job_id}: {told['reason'] or told['phase']}")
+        raise FleetError(f"{named}: {told['reason'] or told['phase']}")
     try:
         job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
         state = engine.decode_state(job, fetch(door, job_id, "state", told["digest"]))

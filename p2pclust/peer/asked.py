@@ -15,6 +15,7 @@ from p2pclust.peer.door import HERE, Asker
 from p2pclust.peer.events import Cancel, Submit
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
+from p2pclust.peer.names import find
 from p2pclust.peer.shell import Shell
 from p2pclust.peer.status import job_snapshot, snapshot
 from p2pclust.peer.tasks import job_of
@@ -64,8 +65,8 @@ VERBS: Final[dict[str, Verb]] = {
             "deadline_s": (float, 0.0), "aggregator": (str, ""), "collect": (str, ""), "tolerance": (float, 0.0),
             "mixing": (str, ""), "ticks": (int, 0), "every_s": (float, 0.0),
         },
-        "Hand in a job. Two answers: its id and roster; then, when a majority of the roster has its document on disk, "
-        "`accepted`",
+        "Hand in a job. Two answers: its id and roster, and of one that is repeated its `series`; then, when a majority of "
+        "the roster has its document on disk, `accepted`",
     ),
     "job": Verb(_JOB, "All about one job but its state: where it stands, its mathematics, the state's digest and size"),
     "read": Verb(
@@ -117,18 +118,9 @@ class Asked:
 
     # -- jobs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, named: str) -> Job | LeaderlessJob:
-        """The job of that id, or of the only one that begins so."""
-        jobs = self._shell.core.jobs.jobs
-        found = [job_id for job_id in jobs if job_id == named] or [
-            job_id for job_id in jobs if named and job_id.removeprefix("job-").startswith(named.removeprefix("job-"))
-        ]
-        if len(found) != 1:
-            why = "knows several jobs of that name" if found else "does not know the job"
-            raise UsageError(
-                f"{self._shell.core.identity.name} {why}: {named!r:.80}: `p2pclust jobs` lists what it knows"
-            )
-        return jobs[found[0]]
+    def _find(self, named: str, *, ended: bool = False) -> Job | LeaderlessJob:
+        core = self._shell.core
+        return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
     def _status(self, asker: Asker, fields: dict[str, Any]) -> None:
         asker.answer(snapshot(self._shell))
@@ -165,7 +157,7 @@ class Asked:
         running = self._running(job)
         if turn is not None and running is None and (before := self._shell.core.jobs.series_cancelled_by(turn.series)):
             reason = f"the series was cancelled by {before}"
-            asker.answer({"job": job.id, "outcome": "cancelled", "reason": reason, "late": True})
+            asker.answer({"job": job.id, **self._named(job), "outcome": "cancelled", "reason": reason, "late": True})
             return
         self._room()
         by = self._shell.core.identity.name if asker.name == HERE else asker.name
@@ -174,15 +166,22 @@ class Asked:
         self._submitting[tag] = asker
         if running is not None:
             self._ending.setdefault(running.id, []).append(asker)
-        asker.answer({"job": job.id if running is None else running.id, "by": by}, last=False)
+        named = self._named(job)
+        asker.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
         self._shell.step(Cancel(job.id, by, tag))
         if running is None:
             reason = f"cancelled by {by}: no further job of {turn.series if turn else job.id} begins"
-            asker.answer({"job": job.id, "outcome": "cancelled", "reason": reason, "late": False})
+            asker.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": False})
             self._submitting.pop(tag, None)
             return
         if self._submitting.pop(tag, None) is None:  # refused
             self._ending[running.id].remove(asker)
+
+    @staticmethod
+    def _named(job: Job | LeaderlessJob) -> dict[str, str]:
+        """The series that a cancel of that job ends, if it is repeated."""
+        turn = job.document.turn
+        return {} if turn is None else {"series": turn.series}
 
     def _running(self, job: Job | LeaderlessJob) -> Job | LeaderlessJob | None:
         """What a cancel ends: the job itself, or the newest of its series if it has not ended."""
@@ -191,7 +190,7 @@ class Asked:
         return next((one for one in turns if not one.ledger.finished and not one.document.census), None)
 
     def _job(self, asker: Asker, fields: dict[str, Any]) -> None:
-        job = self._find(fields["job"])
+        job = self._find(fields["job"], ended=True)
         ref = job.ledger.register.ref
         asker.answer({
             **job_snapshot(self._shell, job.id), "finished": job.ledger.finished, "mathematics": job.document.job,
@@ -201,7 +200,7 @@ class Asked:
         })  # fmt: skip
 
     def _read(self, asker: Asker, fields: dict[str, Any]) -> None:
-        job, part = self._find(fields["job"]), fields["part"]
+        job, part = self._find(fields["job"], ended=True), fields["part"]
         if part < 0:
             raise UsageError("read: part: expected 0 or more")
         match fields["what"]:
@@ -255,7 +254,10 @@ class Asked:
                 if len(self._accepting) >= _MOST_WAITING // 2:  # jobs that no majority ever took: whoever asked is gone
                     del self._accepting[next(iter(self._accepting))]
                 self._accepting[fields["job"]] = asker
-                asker.answer({"job": fields["job"], "roster": fields["roster"], "accepted": False}, last=False)
+                series = {"series": fields["series"]} if fields.get("series") else {}
+                asker.answer(
+                    {"job": fields["job"], **series, "roster": fields["roster"], "accepted": False}, last=False
+                )
         elif verb == "accepted" and fields["job"] in self._accepting:
             self._accepting.pop(fields["job"]).answer({"job": fields["job"], "accepted": True})
         job_id = fields.get("job", "")
@@ -282,9 +284,9 @@ class Asked:
                 asker.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
 
     def _part(self) -> None:
-        """Tell whoever waits for a job that is not here any more: a newer turn of its series took its place."""
+        """Tell those that wait for a job that is not here any more: newer turns of its series, or newer jobs, came."""
         jobs = self._shell.core.jobs.jobs
-        gone = {"outcome": "unknown", "reason": "this peer went on to a newer turn of the series", "late": True}
+        gone = {"outcome": "unknown", "reason": "this peer does not keep that job any more", "late": True}
         for waiting in (self._watching, self._ending):
             for job_id in [job_id for job_id in waiting if job_id not in jobs]:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}

@@ -83,7 +83,6 @@ class Circles:
         self._ledger = ledger
         self._hooks = hooks
         self._me = document.index(context.me)
-        self._store = crc32(f"{context.me} {context.store_id}".encode())
         self._all = document.peers_links
         self.circle: Circle | None = None
         self.links: Links | None = None  # among the circle's members
@@ -224,7 +223,8 @@ class Circles:
     # -- changing circles -------------------------------------------------------------------------------------------
 
     def _propose(self, members: tuple[int, ...]) -> None:
-        epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + self._store
+        store = crc32(f"{self._ctx.me} {self._ctx.store_id}".encode())
+        epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
         self._proposed_at = self._ctx.now
         told = [self._document.roster[member] for member in members]
         self._ctx.report("circle", **self._document.told, epoch=epoch, members=told)

@@ -128,7 +128,8 @@ class Core:
             "blob": self.blobs,
             "job": self.jobs,
             "submit": self.jobs,
-            "series": self.jobs,
+            "pause": self.jobs,
+            "told": self.jobs,
         }
 
     @property
@@ -266,7 +267,9 @@ class Core:
             self._machines[key[0]].fire(key)
 
     def _settle(self) -> None:
-        """Let what one machine learnt reach the others: changed members, new facts."""
+        """Let what one machine learnt reach the others: a store that forgot, changed members, new facts."""
+        if self.membership.take_forgot():
+            self.jobs.store_lost()
         for name, before in self.membership.take_changes():
             status = self.membership.status(name)
             gone = self.membership.gone(name)

@@ -16,7 +16,7 @@ from p2pclust.peer.timing import PRESETS
 from p2pclust.protocols.averaging import tolerance_flaw
 from p2pclust.protocols.push_sum import Links
 
-__all__ = ["CENSUS", "COLLECT", "MISSING", "Document", "Turn", "every_flaw", "pack_links"]
+__all__ = ["CENSUS", "COLLECT", "LEAST_PATIENCE_S", "MISSING", "Document", "Turn", "every_flaw", "pack_links"]
 
 #: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -30,6 +30,10 @@ CENSUS: Final = b"census"
 #: Whoever follows hears with the next heartbeat at the latest that a turn is over: the slowest one of all presets, so that
 #: a document is good at every peer or at none. Turns in quicker succession would be a job without an end that nobody named.
 _LEAST_EVERY_S: Final = max(timing.heartbeat_s for timing in PRESETS.values())
+
+#: A person may not set less: a peer would be passed over before a message to it could be repeated once. Documents that are
+#: here already are read whatever they say.
+LEAST_PATIENCE_S: Final = 0.1
 
 _MAX_PEERS: Final = 4096
 _FOREVER_S: Final = 1e9

@@ -116,6 +116,13 @@ class Election:
         self._stands = False
         self.resign()
 
+    def store_lost(self) -> None:
+        """This peer's word counts for no majority of this job any more."""
+        if self.role is Role.FOLLOWER:
+            self._stands = False
+        else:
+            self.withdraw()
+
     def aggregator_lost(self) -> None:
         """Membership holds the aggregator dead: do not wait the whole time-out."""
         if self.role is Role.FOLLOWER:

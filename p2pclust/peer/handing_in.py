@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.context import Context
-from p2pclust.peer.document import Document, Turn, pack_links
+from p2pclust.peer.document import LEAST_PATIENCE_S, Document, Turn, pack_links
 from p2pclust.peer.events import Submit
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.quorum import majority
@@ -100,6 +100,8 @@ class HandingIn:
 
     def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
         ctx = self._ctx
+        if event.patience_s and not event.patience_s >= LEAST_PATIENCE_S:
+            raise UsageError(f"patience_s = {event.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
         document = Document(
             event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
             float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,

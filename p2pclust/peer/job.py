@@ -26,6 +26,7 @@ from p2pclust.peer.messages import (
     Partial,
     PreVote,
     PreVoteReply,
+    Reminder,
     RequestVote,
     StaleTerm,
     VoteReply,
@@ -37,6 +38,8 @@ __all__ = ["Job"]
 
 #: How often a finished aggregator repeats its word to those that did not confirm; later they learn it by asking.
 _CLOSE_REPEATS = 5
+#: No fleet elects so often while a peer is away. One word of a liar would otherwise take all terms that there are.
+_MOST_LEAP = 2**32
 
 
 class Job:
@@ -62,6 +65,8 @@ class Job:
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
+        self._leapt: dict[str, None] = {}  # who told a term far above all that can be
+        self._adopted: dict[str, Adopted] = {}  # the newest adoption that each peer told in this term
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
@@ -73,6 +78,8 @@ class Job:
 
     def receive(self, source: str, message: Message) -> None:
         """A message of this job came from a roster peer."""
+        if self._leaps(source, message):
+            return
         match message:
             case Close():
                 self._on_close(source, message)
@@ -91,6 +98,25 @@ class Job:
                 self._from_follower(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
+            case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
+                if (message.term, message.round) > self.ledger.register.position:
+                    self._membership.forgot("a peer holds a later promise of it")
+
+    def _leaps(self, source: str, message: Message) -> bool:
+        """Whether the message tells of a term that no elections can have led to.
+
+        Then this peer goes up by what is possible at once, and asks that peer again: one that a liar led there is reached
+        in as many steps as the liar took.
+        """
+        term = message.own_term if isinstance(message, PreVoteReply) else getattr(message, "term", 0)
+        if self.ledger.finished or isinstance(message, Close) or term - self.ledger.term <= _MOST_LEAP:
+            return False
+        if source not in self._leapt:
+            self._leapt[source] = None
+            self._ctx.report("term-leap", **self.document.told, peer=source, term=term, own_term=self.ledger.term)
+        self.election.step_down(self.ledger.term + _MOST_LEAP)
+        self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
+        return True
 
     def _asker(self, source: str, message: Message) -> str:
         """Who asks: peers of a tree hand on what the aggregator opens."""
@@ -120,9 +146,21 @@ class Job:
         if self._term is None or message.term != self.ledger.term:
             self._ctx.report("late-answer", **self.document.told, peer=source, term=message.term)
         elif isinstance(message, Adopted):
+            before = self._adopted.get(source)
+            if before is None or (before.term, before.round) <= (message.term, message.round):
+                self._adopted[source] = message
             self._term.on_adopted(source, message)
         else:
+            self._remind(source, message)
             self._term.on_heartbeat_reply(source, message)
+
+    def _remind(self, source: str, message: HeartbeatReply) -> None:
+        """Remind a peer of what it adopted where its register seems to have fallen; an old message does no harm."""
+        told = self._adopted.get(source)
+        if told is None or told.term != message.term or told.store_id != message.store_id:
+            return
+        if (message.register_term, message.register_round) < (told.term, told.round):
+            self._ctx.send(source, Reminder(self.id, told.term, told.round, told.store_id))
 
     def _on_partial(self, source: str, message: Partial) -> None:
         try:

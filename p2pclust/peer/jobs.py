@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.abstentions import Abstentions
+from p2pclust.peer.acceptance import Acceptance
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.cancels import PREFIX as CANCEL
 from p2pclust.peer.cancels import Cancels
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
+from p2pclust.peer.early import Early
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Cancel, Computed, Ref, Submit
 from p2pclust.peer.facts import Fact, Facts
@@ -18,18 +21,13 @@ from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
-from p2pclust.peer.messages import Message, Synced
-from p2pclust.peer.quorum import has_majority
+from p2pclust.peer.messages import Ended, Join, Message, PreVote, Synced
+from p2pclust.peer.series import PAUSES, Series
 from p2pclust.peer.series import PREFIX as SERIES
-from p2pclust.peer.series import Series
-from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+from p2pclust.peer.telling import JOB, TOLD, Telling
+from p2pclust.peer.tombstones import Tombstones
 
 __all__ = ["Jobs"]
-
-_PREFIX = "job/"
-_MOST_EARLY = 256
-#: Why a peer that could contribute does not.
-_NO_EVENT = (NOT_ASKED, NOT_DRAWN)
 
 
 class Jobs:
@@ -45,14 +43,14 @@ class Jobs:
         self._blobs = blobs
         self._fitness = fitness
         self._desk = HandingIn(context, membership, self)
-        self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
+        self._acceptance = Acceptance(context)
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
-        self._abstains: dict[str, None] = {}  # jobs to which this peer said that it contributes nothing
-        self._early: dict[
-            tuple[str, str], Message
-        ] = {}  # the last word of each peer on a job that is not known here yet
+        self._abstentions = Abstentions(context)
+        self._early = Early()
         self._cancels = Cancels(context, facts, stored.get("cancel", {}))
-        self.series = Series(context, membership, facts, self)
+        self._tombstones = Tombstones(context, stored)
+        self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
+        self._telling = Telling(context, facts, self._tombstones, self, stored.get(TOLD, {}))
         #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
         self.jobs: dict[str, Job | LeaderlessJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
@@ -67,22 +65,15 @@ class Jobs:
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note)
 
     def start(self) -> None:
-        """Go on with the stored jobs.
-
-        Facts are not on disk, so everybody that comes back says again what it knows of jobs: the submitter, and whoever
-        else had heard of a document, may have lost it. A document names itself, so it does not matter who tells it.
-        """
+        """Go on with the stored jobs."""
         for job_id, document in list(self._documents.items()):
             parent = self.jobs.get(document.parent)
-            if document.turn is not None:
-                pass  # see `Series.start`
-            elif not document.parent:
-                self._facts.publish(_PREFIX + job_id, document.encode())
-            elif parent is None or parent.ledger.finished:
+            if document.turn is None and document.parent and (parent is None or parent.ledger.finished):
                 self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
         for job_id in [job_id for job_id in self._numbers if job_id not in self._documents]:
             del self._numbers[job_id]  # this peer ended while it forgot that job
             self._ctx.persist("order", job_id, None, sync=False)
+        self._telling.start()
         self._cancels.start(self._may_be_cancelled)
         for job in list(self.jobs.values()):
             job.start(fresh=False)
@@ -95,20 +86,21 @@ class Jobs:
 
     def hand_in(self, document: Document, asked: str) -> None:
         """The document of a job that a person wants is made: keep it, and tell everybody."""
-        self._synced[document.id] = {}
+        self._acceptance.await_(document)
         told = {"asked": asked} if asked else {}
+        told |= {} if document.turn is None else {"series": document.turn.series}
         self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
         self._keep(document, document.encode())
         self._tell(document.id)
+        self._telling.look_at(document)
 
     def _tell(self, job_id: str) -> None:
         """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
-        if job_id in self._synced:
-            if self._documents[job_id].turn is not None:
-                self.series.tell(self._documents[job_id])
-            else:
-                self._facts.publish(_PREFIX + job_id, self._documents[job_id].encode())
-            self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
+        document = self._acceptance.repeat(job_id)
+        if document is not None and document.turn is not None:
+            self.series.tell(document)
+        elif document is not None:
+            self._telling.tell(document)
 
     def cancel(self, event: Cancel) -> None:
         """A person wants a job ended, and the series that it is one of."""
@@ -130,11 +122,8 @@ class Jobs:
     def _cancelled(self, named: str) -> None:
         """It is known here now that a job, or a series, shall end."""
         self._ctx.report("cancel", job=named, by=self._cancels.by(named))
-        for job in (
-            [self.jobs[named]]
-            if named in self.jobs
-            else [self.jobs[d.id] for d in self.turns(named) if d.id in self.jobs]
-        ):
+        ended = [named, *(document.id for document in self.turns(named))]
+        for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
         self.series.cancelled(named)
 
@@ -160,7 +149,7 @@ class Jobs:
             named = fact.key.removeprefix(CANCEL)
             if self._cancels.learn(fact, known=named in self._documents or bool(self.turns(named))):
                 self._cancelled(named)
-        if not fact.key.startswith((_PREFIX, SERIES)):
+        if not fact.key.startswith((JOB, SERIES)):
             return
         try:
             document = Document.decode(fact.value)
@@ -169,13 +158,15 @@ class Jobs:
             self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
             return
         # A document without a submitter is derived from what was agreed on, and never told.
-        if fact.key == _PREFIX + named and document.submitter and document.turn is None:
+        if fact.key == JOB + named and document.submitter and document.turn is None:
             self._keep(document, fact.value)
         elif document.turn is not None and fact.key == SERIES + document.turn.series and document.submitter:
             self.series.learn(document)
 
     def _keep(self, document: Document, data: bytes) -> None:
         job_id, takes_part = document.id, self._ctx.me in document
+        if job_id not in self._documents and self._tombstones.forbids(document):
+            return
         if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
             self._documents[job_id] = document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
@@ -185,11 +176,12 @@ class Jobs:
             return
         if job_id not in self.jobs:
             self._begin(document)
-        self._on_synced(self._ctx.me, job_id)
+        self._acceptance.synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
 
     def _begin(self, document: Document) -> None:
+        assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
         self._ctx.report("job", roster=list(document.roster), **document.told)
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
@@ -199,7 +191,7 @@ class Jobs:
         self.series.begins(document)
         job.start(fresh=True)
         for name in document.roster:
-            early = self._early.pop((document.id, name), None)
+            early = self._early.take(document.id, name)
             if early is not None:
                 job.receive(name, early)
 
@@ -222,11 +214,8 @@ class Jobs:
 
     def running(self, parent: str) -> list[Job]:
         """The jobs within that job that this peer has."""
-        return [
-            job
-            for job in self.jobs.values()
-            if isinstance(job, Job) and job.document.parent == parent and not job.document.census
-        ]
+        within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
+        return [job for job in within if isinstance(job, Job)]
 
     def drop(self, job_id: str) -> None:
         """Forget a job within another one."""
@@ -273,13 +262,15 @@ class Jobs:
 
     def forget(self, job_id: str) -> None:
         """Drop a job and its document."""
+        self._tombstones.bury(self._documents[job_id])
         job = self.jobs.pop(job_id, None)
-        self._abstains.pop(job_id, None)
+        self._abstentions.forget(job_id)
         if job is not None:
             job.forget()
         else:
             self._ctx.persist("job", job_id, None, sync=False)
-        self._synced.pop(job_id, None)
+        self._acceptance.forget(job_id)
+        self._telling.forgotten(job_id)
         del self._documents[job_id]
         if self._numbers.pop(job_id, None):
             self._ctx.persist("order", job_id, None, sync=False)
@@ -303,6 +294,17 @@ class Jobs:
     def ended(self, job_id: str) -> None:
         """A job has finished here."""
         self.series.ended(self._documents[job_id])
+        self._telling.ended(self._documents[job_id])
+
+    # -- what is told and kept (Kept) -----------------------------------------------------------------------------------
+
+    def handed_in(self) -> list[Document]:
+        """The documents that people handed in and that are not repeated, oldest first."""
+        return [d for d in self._documents.values() if d.turn is None and not d.parent]
+
+    def goes_on(self, document: Document) -> bool:
+        """Whether this peer takes part in the job, and the job has not ended here."""
+        return document.id in self.jobs and not self.jobs[document.id].ledger.finished
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -310,25 +312,32 @@ class Jobs:
         """A message of some job came."""
         job_id: str = message.job  # type: ignore[attr-defined]
         if isinstance(message, Synced):
-            self._on_synced(source, job_id)
+            self._acceptance.synced(source, job_id)
+            return
+        if isinstance(message, Ended):
+            self._on_ended(source, job_id)
+            return
+        if self._tombstones.ended(job_id):
+            if isinstance(message, PreVote | Join):  # what a peer asks that has been away since
+                self._ctx.send(source, Ended(job_id))
             return
         if job_id not in self.jobs:
             self.series.expects(job_id)
         job = self.jobs.get(job_id)
         if job is None:
             self._facts.greet(source)  # it speaks of a job whose document has not reached us yet
-            self._early[job_id, source] = message
-            if len(self._early) > _MOST_EARLY:
-                del self._early[next(iter(self._early))]
+            self._early.keep(job_id, source, message)
         elif source in job.document:
             job.receive(source, message)
 
-    def _on_synced(self, name: str, job_id: str) -> None:
-        if job_id in self._synced:
-            self._synced[job_id][name] = None
-            if has_majority(self._synced[job_id], self._documents[job_id].roster):
-                del self._synced[job_id]
-                self._ctx.report("accepted", job=job_id)
+    def _on_ended(self, source: str, job_id: str) -> None:
+        """A roster peer has forgotten that job after its end; where all that are here say so, this peer comes too late."""
+        job = self.jobs.get(job_id)
+        if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
+            return
+        others = [name for name in job.document.roster if self._membership.present(name) and name != self._ctx.me]
+        if self._tombstones.told(job_id, source, others):
+            self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
         """A timer of some job is due."""
@@ -336,7 +345,9 @@ class Jobs:
             self._desk.fire()
         elif key[0] == "submit":
             self._tell(key[1])
-        elif key[0] == "series":
+        elif key[0] == TOLD:
+            self._telling.fire(key[1])
+        elif key[0] == PAUSES:
             self.series.fire(key[1])
         elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)
@@ -352,21 +363,8 @@ class Jobs:
     def computed(self, event: Computed) -> None:
         """A task of some job ended."""
         if event.token[1] in self.jobs:  # it may have been forgotten meanwhile
-            self._tell_abstention(event)
+            self._abstentions.computed(self._documents[event.token[1]], event)
             self.jobs[event.token[1]].computed(event)
-
-    def _tell_abstention(self, event: Computed) -> None:
-        """Say once a job why this peer contributes nothing: whoever looks after the device may mend it.
-
-        Not of jobs within others: there it is no event that somebody has nothing to bring.
-        """
-        job_id, offer = event.token[1], event.info.get("offer")
-        if event.token[2] != "contribute" or job_id in self._abstains or self._documents[job_id].parent:
-            return
-        reason = event.abstains if offer is None else offer.answer.abstains
-        if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
-            self._abstains[job_id] = None
-            self._ctx.report("abstains", **self._documents[job_id].told, reason=reason)
 
     def blob_ready(self, digest: bytes) -> None:
         """A blob is complete."""
@@ -376,16 +374,20 @@ class Jobs:
 
     def revoked(self, name: str) -> None:
         """A peer was revoked: its word on any job counts no more, and what it handed in is told by others from now on."""
-        for key in [key for key in self._early if key[1] == name]:
-            del self._early[key]
-        for synced in self._synced.values():
-            synced.pop(name, None)
-        for job_id, document in list(self._documents.items()):
-            if document.submitter == name:
-                self._facts.publish(_PREFIX + job_id, document.encode())
+        self._early.forget(name)
+        self._acceptance.revoked(name)
+        for document in list(self._documents.values()):
+            if document.submitter == name and document.turn is None:
+                self._telling.tell(document)
         for job in list(self.jobs.values()):
             if isinstance(job, Job) and name in job.document:
                 job.revoked(name)
+
+    def store_lost(self) -> None:
+        """This peer's store is another one from now on."""
+        for job in self.jobs.values():
+            if isinstance(job, Job) and not job.ledger.finished:
+                job.election.store_lost()
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about somebody."""

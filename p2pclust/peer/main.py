@@ -160,6 +160,8 @@ def _open_store(config: Mapping[str, Any], watch: Any) -> Store:
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
         watch("store-damaged", {"set_aside": str(store.set_aside)})
+    if store.forgot:
+        watch("store-forgot", {"reason": "its newest commits are lost", "store": store.forgot})
     return store
 
 

@@ -54,7 +54,8 @@ class Membership:
         self._probes = Probes(context, self)
         self._suspicions = Suspicions(context, self)
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
-        self._left = False
+        self._left = self._forgot = False
+        self._began_at = 0.0
         self._changes: list[tuple[str, str]] = []
 
     @property
@@ -114,6 +115,7 @@ class Membership:
 
     def start(self, addresses: dict[str, str]) -> None:
         """Link to the addresses that the configuration names, and begin to probe."""
+        self._began_at = self._ctx.now
         for name, address in sorted(addresses.items()):
             if name in self.members:
                 self.members[name].address = address
@@ -334,11 +336,36 @@ class Membership:
         other_store = update.store_id not in ("", self._ctx.store_id)
         if self._left or update.incarnation < self._me.incarnation:
             return
+        if update.store_id == self._ctx.store_id and update.incarnation > self._me.incarnation:
+            self.forgot("others have heard of a later life of it")
         if worse or other_store or update.incarnation > self._me.incarnation:
             self._me.incarnation = update.incarnation + 1
             self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
             self._ctx.report("refuted", incarnation=self._me.incarnation)
             self._spread(self._me.update())
+
+    def forgot(self, why: str) -> None:
+        """This store once held more than it does: an older image of it was put back, or a disk lost its newest rows.
+
+        What it promised since is not known, so from now on it is another store, which counts for no majority of the jobs
+        that go on. Others are believed that only while a life is young: an image is put back between two lives, and a liar
+        could otherwise take a healthy store's votes at any time.
+        """
+        if self._ctx.now - self._began_at > self._ctx.timing.patience_s:
+            return
+        store_id = "".join(f"{int(self._ctx.rng.integers(2**32)):08x}" for _ in range(4))
+        self._ctx.report("store-forgot", reason=why, store=self._ctx.store_id)
+        self._ctx.persist("self", "store_id", store_id.encode())
+        self._ctx.store_id = self._me.store_id = store_id
+        self._me.incarnation += 1
+        self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
+        self._spread(self._me.update())
+        self._forgot = True
+
+    def take_forgot(self) -> bool:
+        """Whether the store became another one since the last call."""
+        forgot, self._forgot = self._forgot, False
+        return forgot
 
     def _accept(self, update: Update, *, passed_on: bool = False) -> None:
         member = self.members[update.name]

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 __all__ = [
-    "MOST_HOPS", "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply", "FactDelta",
-    "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "MemberSync", "Message", "Mix",
-    "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal", "Relay", "RequestVote", "RosterCopy",
-    "RosterOffer", "RosterRequest", "StaleTerm", "Synced", "Update", "VoteReply",
-]  # fmt: skip
+    "MOST_HOPS", "Ack", "Adopted", "AskState", "BlobChunk", "BlobMissing", "BlobRequest", "Close", "CloseReply",
+    "Ended", "FactDelta", "FactDigest", "Frame", "Gossip", "Heartbeat", "HeartbeatReply", "HeldState", "Join",
+    "MemberSync", "Message", "Mix", "Open", "Partial", "Ping", "PingRequest", "PreVote", "PreVoteReply", "Refusal",
+    "Relay", "Reminder", "RequestVote", "RosterCopy", "RosterOffer", "RosterRequest", "StaleTerm", "Synced",
+    "Update", "VoteReply",
+]  # fmt: skip  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
 Frame = Annotated[bytes, "frame"]
@@ -172,6 +173,14 @@ class Synced(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Ended(Message):
+    """That job has ended, and I have forgotten what came of it."""
+
+    kind = "ended"
+    job: Name
+
+
+@dataclass(frozen=True, slots=True)
 class PreVote(Message):
     """Would you vote for me in `term`? Changes nothing at the receiver."""
 
@@ -304,6 +313,17 @@ class HeartbeatReply(Message):
     register_round: int
     store_id: str
     busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reminder(Message):
+    """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
+
+    kind = "reminder"
+    job: Name
+    term: int
+    round: int
+    store_id: str
 
 
 @dataclass(frozen=True, slots=True)

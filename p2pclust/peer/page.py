@@ -84,7 +84,7 @@ def status_page(told: Mapping[str, Any], kind: str = "") -> str:
 def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         (
-            f"<code>{escape(job['job'][:12])}</code>",
+            f"<code>{escape(_short(job))}</code>",
             escape(job["protocol"]) + (f", {job['clusters']} clusters" if job["clusters"] else ""),
             _dot(job["phase"], "warn" if job["reason"] else "good"),
             str(job["round"]),
@@ -95,6 +95,11 @@ def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
         for job in jobs
     ]
     return _table("Jobs", ("job", "what", "phase", "#round", "#term", "aggregator", ""), rows, "No job yet.")
+
+
+def _short(job: Mapping[str, Any]) -> str:
+    series = job.get("series", "")
+    return f"{series[:15]}/{job['number'] + 1}" if series else str(job["job"][:12])
 
 
 def _waits(job: Mapping[str, Any]) -> str:

@@ -6,12 +6,14 @@ with one state only. Whoever is elected to aggregate it proposes the next docume
 mathematics made from the last result; the proposal is adopted by a majority like any final state. So there is one next
 document, whoever dies, and however many hands reach for it. A census may also agree that the series is over.
 
-The core knows durations only. A peer that restarts waits the whole time again, or until another one begins.
+The core knows durations only. What counts is the time that a peer was up: how much of the pause is over is on disk, in
+sixteenths, so a peer that restarts waits for the rest, or until another one begins.
 Of a series a peer keeps the present turn, the one before, and the census between them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -19,15 +21,19 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.context import Context
 from p2pclust.peer.document import CENSUS, Document, Turn
 from p2pclust.peer.effects import Reload, Task
+from p2pclust.peer.elapsed import Elapsed
 from p2pclust.peer.events import Ref
 from p2pclust.peer.facts import Facts
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.quorum import majority
+from p2pclust.peer.tombstones import Tombstones
 
-__all__ = ["OVER", "PREFIX", "Documents", "Series", "census_of"]
+__all__ = ["OVER", "PAUSES", "PREFIX", "Documents", "Series", "census_of"]
 
 #: Of the fact that tells the newest document of a series; the series' name follows.
 PREFIX: Final = "series/"
+#: The table of how much of each pause is over, and the kind of its timers.
+PAUSES: Final = "pause"
 #: What a census agrees on when the series is over.
 OVER: Final = b"\xc0"
 _TELLERS: Final = 3  # roster peers that tell a new document at once, beside whoever aggregates it
@@ -74,25 +80,29 @@ def census_of(document: Document) -> Document:
 class Series:
     """The machine of all series at one peer."""
 
-    def __init__(self, context: Context, membership: Membership, facts: Facts, documents: Documents) -> None:
+    def __init__(
+        self, context: Context, membership: Membership, facts: Facts, documents: Documents, tombstones: Tombstones,
+        waited: Mapping[str, bytes],
+    ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._facts = facts
         self._documents = documents
-        self._newest: dict[str, int] = {}
+        self._tombstones = tombstones
+        self._pauses = Elapsed(context, PAUSES, waited)  # by job: after the end of that turn
         self._expected: dict[str, Document] = {}  # by the id of the census that will follow: the turn before it
         self._complained: dict[str, str] = {}
         self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census, at the latest
 
     def start(self, names: list[str]) -> None:
         """Go on after a restart."""
+        self._pauses.keep_only(document.id for series in names for document in self._documents.turns(series))
         for series in names:
             turns = self._documents.turns(series)
-            self._newest[series] = max(
-                [document.turn.number for document in turns if document.turn and not document.census]
-            )
+            numbers = [document.turn.number for document in turns if document.turn and not document.census]
+            self._tombstones.advance(series, max(numbers))  # older stores have documents only
             for document in turns:
-                if document.turn and document.turn.number == self._newest[series]:
+                if document.turn and document.turn.number == self._tombstones.newest(series):
                     self.tell(document)
                 if self._documents.state_of(document.id)[1]:
                     self.ended(document)
@@ -113,13 +123,14 @@ class Series:
             return
         if document.census:
             self._decided(document)
-        elif turn.number >= self._newest.get(turn.series, 0) and not self._documents.series_cancelled_by(turn.series):
+        elif not self._tombstones.forbids(document) and not self._documents.series_cancelled_by(turn.series):
             self._expected[census_of(document).id] = document
-            self.waits_until[document.id] = self._ctx.now + turn.every_s
-            self._ctx.set_timer(("series", document.id), turn.every_s)
+            self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, turn.every_s)
 
     def fire(self, job_id: str) -> None:
-        """So long ago that turn ended."""
+        """A part of the pause after that turn is over."""
+        if not self._pauses.fire(job_id):
+            return
         self.waits_until.pop(job_id, None)
         for census_id, document in list(self._expected.items()):
             if (
@@ -138,7 +149,7 @@ class Series:
 
     def _take(self, census_id: str) -> None:
         document = self._expected.pop(census_id)
-        self._ctx.timers.cancel(("series", document.id))
+        self._pauses.end(document.id)
         self.waits_until.pop(document.id, None)
         self._documents.hold_census(census_of(document))
 
@@ -227,9 +238,12 @@ class Series:
     def learn(self, document: Document) -> None:
         """A document of a series is known here, by a census or by gossip."""
         turn = document.turn
-        if turn is None or turn.number < self._newest.get(turn.series, 0):
+        if turn is None or self._tombstones.forbids(document):
             return
-        self._newest[turn.series] = turn.number
+        self._tombstones.advance(turn.series, turn.number)  # before anything older is deleted
+        said = self._facts.get(self._ctx.me, PREFIX + turn.series)
+        if said is not None and said.value != document.encode():
+            self.tell(document)  # or others would repeat an old turn in this peer's name for ever
         for older in self._documents.turns(turn.series):
             assert older.turn is not None
             if older.turn.number < turn.number - (0 if older.census else 1):
@@ -245,7 +259,7 @@ class Series:
 
     def _settle(self, job_id: str) -> None:
         """No census follows that turn here any more."""
-        self._ctx.timers.cancel(("series", job_id))
+        self._pauses.end(job_id)
         self.waits_until.pop(job_id, None)
         for census_id in [census_id for census_id, d in self._expected.items() if d.id == job_id]:
             del self._expected[census_id]
@@ -253,5 +267,5 @@ class Series:
     def cancelled(self, series: str) -> None:
         """Somebody ended the series: this peer begins nothing more by itself."""
         for document in self._documents.turns(series):
-            self._ctx.timers.cancel(("series", document.id))
+            self._pauses.end(document.id)
             self.waits_until.pop(document.id, None)

@@ -15,6 +15,7 @@ import msgpack
 
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.events import Ref
+from p2pclust.peer.names import name_of
 from p2pclust.peer.quorum import majority
 from p2pclust.peer.suspicions import Member
 from p2pclust.protocols.job import JobState
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from p2pclust.peer.leaderless import LeaderlessJob
     from p2pclust.peer.shell import Shell
 
-__all__ = ["job_snapshot", "max_rss_mb", "outcome_of", "rss_mb", "snapshot"]
+__all__ = ["job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of", "rss_mb", "snapshot"]
 
 
 def snapshot(shell: Shell) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def snapshot(shell: Shell) -> dict[str, Any]:
         },
         "waiting": f"{len(alive)} of {n_enrolled} enrolled peers are here" if short else "",
         "members": [_member(shell, name) for name in membership.members],
-        "jobs": [job_snapshot(shell, job_id) for job_id in core.jobs.jobs],
+        "jobs": job_snapshots(shell),
         "data": {name: value for name, value in shell.worker.rows.items() if name != "features"},
         "counters": _counters(shell),
         "rss_mb": round(rss_mb(), 1),
@@ -117,20 +118,26 @@ def _why_not_alive(member: Member, since: str) -> str:
             return f"silent, held dead{since}"
 
 
+def job_snapshots(shell: Shell) -> list[dict[str, Any]]:
+    """Return what this peer knows of its jobs, without censuses: those only agree on what the next turn is."""
+    return [job_snapshot(shell, job_id) for job_id, job in shell.core.jobs.jobs.items() if not job.document.census]
+
+
 def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
     """Return what this peer knows of one of its jobs.
 
     Returns
     -------
     dict
-        ``job``, ``protocol``, ``clusters`` (or None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within``
-        (the job in one of whose rounds it is wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none
-        is known), ``waits_for`` (names), ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot
-        go on); and ``series``, ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in
-        how many seconds this peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or
-        empty. ``phase``: ``electing``, ``describing``,
-        ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``, ``computing`` and ``following`` at the
-        others; ``joining`` and ``mixing`` where nobody aggregates; and in the end ``done``, ``failed`` or ``cancelled``.
+        ``job``, ``name`` (what commands show: of a job that is repeated ``SERIES/TURN``), ``protocol``, ``clusters`` (or
+        None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within`` (the job in one of whose rounds it is
+        wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none is known), ``waits_for`` (names),
+        ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot go on); and ``series``,
+        ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in how many seconds this
+        peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or empty. ``phase``:
+        ``electing``, ``describing``, ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``,
+        ``computing`` and ``following`` at the others; ``joining`` and ``mixing`` where nobody aggregates; and in the
+        end ``done``, ``failed`` or ``cancelled``.
     """
     job = shell.core.jobs.jobs[job_id]
     document, register = job.document, job.ledger.register
@@ -145,7 +152,8 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
     elif n_roster - len(absent) < needed:
         reason = f"waiting: {n_roster - len(absent)} of {n_roster} peers are here, {needed} are needed"
     return {
-        "job": job_id, **_asked(document.job), "roster": list(document.roster), "submitter": document.submitter,
+        "job": job_id, "name": name_of(document), **_asked(document.job), "roster": list(document.roster),
+        "submitter": document.submitter,
         "missing": document.missing, "collect": document.collect, "within": document.parent, "term": job.ledger.term,
         "round": register.round, "phase": phase, "aggregator": aggregator, "waits_for": waits_for, "absent": absent,
         "reason": reason, **_turn(shell, job),

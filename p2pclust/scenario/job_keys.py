@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
+from p2pclust.peer.document import LEAST_PATIENCE_S
 from p2pclust.scenario import fields
 from p2pclust.scenario.fields import Centers, wrong_table
 from p2pclust.scenario.job_parameters import OwnParameters, Table
@@ -32,7 +33,7 @@ class _JobKeys(Table):
     #: What happens to a peer that stays silent: the round waits for all, waits patiently, or goes on at a deadline.
     missing: Literal["all", "wait", "drop"] = "wait"
     #: For missing = "wait", in place of the timing preset's.
-    patience_s: Annotated[float, Field(gt=0)] | None = None
+    patience_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
     #: For missing = "drop": how long a round may take.
     deadline_s: Annotated[float, Field(gt=0)] | None = None
     #: How contributions reach the aggregator: each by itself, or added up on the way. Left out: by itself on a full mesh.

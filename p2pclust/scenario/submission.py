@@ -32,13 +32,15 @@ def duration(text: str) -> float:
 
     Examples
     --------
-    >>> duration("1h"), duration("1.5m"), duration("90")
+    >>> duration("1h"), duration("1.5m"), duration("90s")
     (3600.0, 90.0, 90.0)
     """
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)", text.strip())
-    if match is None or (match[2] or "s") not in _UNITS:
-        raise UsageError(f"{text!r} is no duration: write it like 90s, 15m, 1h or 1d")
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    if match is not None and not match[2]:
+        raise UsageError(f"{text.strip()!r} has no unit: write {match[1]}s, {match[1]}m, {match[1]}h or {match[1]}d")
+    if match is None or match[2] not in _UNITS:
+        raise UsageError(f"{text!r} is not a duration: write it like 90s, 15m, 1h or 1d")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _every(value: object) -> object:

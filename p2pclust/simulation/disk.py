@@ -34,6 +34,8 @@ class Disk:
         """Bring the rows that were written onto the platter, and every blob that is whole."""
         self._synced.update(self._written)
         self._written.clear()
+        renamed = self._synced.get(("self", "store_id"))
+        self.store_id = renamed.decode() if renamed is not None else self.store_id
         for digest in list(self._unsynced):
             n_chunks, chunks = self._chunks[digest]
             if len(chunks) == n_chunks:
@@ -42,6 +44,11 @@ class Disk:
     def read_synced(self, table: str, key: str) -> bytes | None:
         """What a restart would find."""
         return self._synced.get((table, key))
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """What the running peer wrote last, synced or not."""
+        row = (table, key)
+        return self._written[row] if row in self._written else self._synced.get(row)
 
     def unsynced(self, table: str, key: str) -> bool:
         """Whether the row was written, and a crash would take it back."""

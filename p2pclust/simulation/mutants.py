@@ -15,8 +15,9 @@ from p2pclust.peer import rounds
 from p2pclust.peer.desk import Desk
 from p2pclust.peer.document import Document
 from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.tombstones import Tombstones
 
-__all__ = ["DESK_MUTANTS", "MUTANTS", "planted"]
+__all__ = ["DESK_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -56,6 +57,10 @@ def _keeps_none(desk: Desk, round_: int) -> list[Any]:
     return desk._children.running(desk._document.id)
 
 
+def _newest_in_memory_only(tombstones: Tombstones, series: str, number: int) -> None:
+    tombstones._newest[series] = max(number, tombstones.newest(series))
+
+
 _Patch = tuple[Any, str, Callable[..., Any]]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -74,6 +79,11 @@ DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "jobs-within-dropped-at-once": ((Desk, "_outlived", _keeps_none),),
 }
 
+#: The same for jobs that are repeated.
+SERIES_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "newest-turn-in-memory-only": ((Tombstones, "advance", _newest_in_memory_only),),
+}
+
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
@@ -89,7 +99,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | DESK_MUTANTS)[name]
+    patches = (MUTANTS | DESK_MUTANTS | SERIES_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

@@ -7,6 +7,7 @@ After everything healed the turns must go on, with everybody; and when somebody 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgpack
@@ -22,7 +23,7 @@ from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.plan import Plan, draw
+from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
 from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Swarm
 from p2pclust.simulation.world import World
 
@@ -32,6 +33,9 @@ _EVERY_S: Final = 4.0
 _MORE_TURNS: Final = 2  # after everything healed
 _MOST_ROWS: Final = 60
 _QUIET_S: Final = 12.0
+_MOST_LEAVES: Final = 9
+_LOOKS_IN_S: Final = (0.1, 0.6)  # long enough to hear of a turn, too short to take part
+_LOSSY_S: Final = (0.3, 2.0)
 
 
 class _Turns(Observer):
@@ -75,6 +79,42 @@ class SeriesSwarm(Swarm):
 
     def _request(self, data: bytes, named: str) -> Submit:
         return replace(super()._request(data, named), every_s=_EVERY_S)
+
+    def _misfortunes(self) -> None:
+        """Besides: peers leave politely, some together, and come back, some for a moment, some over a link that loses."""
+        rng, start = np.random.default_rng([self.plan.seed, 55]), self.world.now
+        for at in rng.uniform(0.0, FAULTS_UNTIL_S, int(rng.integers(0, _MOST_LEAVES))):
+            n = 2 if rng.random() < 0.3 else 1
+            away_s = float(rng.choice([0.5, 6.0, 12.0]) * rng.uniform(0.5, 1.5))
+            looks_in = rng.random() < 0.4
+            loss = float(rng.choice([0.0, 0.5, 0.95]))
+            for index in rng.permutation(len(self.names))[:n]:
+                # Drawn here, so that what happens later depends on nothing that happened before.
+                visit_s = float(rng.uniform(*_LOOKS_IN_S)) if looks_in else 0.0
+                lossy_s = float(rng.uniform(*_LOSSY_S))
+                name = self.names[index]
+                self.world.at(start + float(at), partial(self._away, name, away_s, visit_s, loss, lossy_s))
+        super()._misfortunes()
+
+    def _away(self, name: str, away_s: float, visit_s: float, loss: float, lossy_s: float) -> None:
+        if self.world.peers[name].core is None:
+            return
+        self.marks.counts["left"] += 1
+        self.world.leave(name)
+        self.world.at(self.world.now + away_s, partial(self._back, name, visit_s, loss, lossy_s))
+
+    def _back(self, name: str, visit_s: float, loss: float, lossy_s: float) -> None:
+        if loss and self.phase_crashes.active:
+            self.marks.counts["came back over a lossy link"] += 1
+            self.network.lose(name, loss)
+            self.world.at(self.world.now + lossy_s, partial(self._mend, name))
+        self.world.start(name)
+        if visit_s and self.phase_crashes.active:
+            self.marks.counts["looked in"] += 1
+            self.world.at(self.world.now + visit_s, partial(self._away, name, visit_s, 0.0, loss, lossy_s))
+
+    def _mend(self, name: str) -> None:
+        self.network.lose(name, 0.0)
 
     def _newest(self) -> int:
         return max(self.turns.documents, default=-1)

@@ -20,6 +20,7 @@ from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local
 from p2pclust.protocols.runner import replay
+from p2pclust.simulation.endings import Endings
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.marks import Marks, PhaseCrashes
 from p2pclust.simulation.network import Conditions, Network
@@ -58,7 +59,7 @@ class Swarm:
         self.marks, self.invariants = Marks(), Invariants()
         self.world = World(
             self.locals, self.network, plan.timing, plan.limits, np.random.default_rng([plan.seed, 3]),
-            (self.invariants, self.marks), {name: float(rng.random()) for name in self.names},
+            (self.invariants, Endings(), self.marks), {name: float(rng.random()) for name in self.names},
             self._overlay(), known=plan.known,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s

@@ -183,6 +183,8 @@ class World:
             return
         peer.frozen_until = self.now  # whoever stands still is woken up to leave
         self.step(peer, Leave())
+        peer.must_sync = True  # a shell syncs every batch of rows; only a crash comes between
+        self._sync(peer)
         peer.core = None
         peer.held = []
         self._mark(b"leave", name)

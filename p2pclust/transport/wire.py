@@ -24,7 +24,7 @@ __all__ = [
 #: The major version, in every header; changed when a peer of the old one could no longer be understood.
 WIRE_VERSION: Final = 1
 #: The minor version, told in digests of facts; raised with every new kind of message or optional field.
-WIRE_MINOR: Final = 1
+WIRE_MINOR: Final = 2
 #: Frames that may follow the header.
 MAX_FRAMES: Final = 8
 #: One megabyte of tiny maps would build a million objects, so a header stays far below that.

@@ -113,3 +113,35 @@ def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) ->
         "round 1 is over (term 1, a aggregates)",
         "done after 2 rounds",
     ]
+
+
+def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeDoor]) -> None:
+    door.answers["submit"] = [
+        {"job": "job-1", "series": "series-9", "roster": ["a", "b"], "accepted": False},
+        {"job": "job-1", "accepted": True},
+    ]
+    assert cli("submit", "llf-cm", "--clusters", "3", "--every", "1h").out == "series-9\n"
+    first, second = a_job(2, series="series-9", every_s=3600.0), a_job(3, series="series-9", phase="following")
+    door.jobs = [a_job(1), first, second | {"number": 1}]
+    listed = cli("jobs").out
+    assert "series-9/1" in listed
+    assert "series-9/2" in listed
+    for named in ("series-9", "9"):
+        of_series = cli("jobs", named).out
+        assert "job-1" not in of_series
+        assert "series-9/2" in of_series
+    assert "job-1" in cli("jobs", "job-1").out
+    ended = cli("jobs", "series-8")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: a does not know the job: 'series-8': `p2pclust jobs` lists what it knows\n",
+    )
+    door.answers["cancel"] = [
+        {"job": "job-3", "series": "series-9", "outcome": "cancelled", "reason": "cancelled by a", "late": False}
+    ]
+    assert cli("cancel", "series-9").out == "series-9: cancelled by a\n"
+
+
+def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, door: type[FakeDoor]) -> None:
+    ended = cli("submit", "llf-cm", "--clusters", "3", "--every", "1")
+    assert (ended.code, ended.err) == (2, "error: submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d\n")

@@ -184,14 +184,14 @@ class TestRun:
         net.do_work()  # its contribution to round 0
         net.until(lambda: any(name == "p1" for name, fields in net.verbs("elected") if fields["job"] != job))
         assert net.within("p3") == []
-        (key,) = [key for key in net.core("p3").jobs._early if key[0] != job]
-        assert isinstance(net.core("p3").jobs._early[key], Open | Heartbeat)
+        (key,) = [key for key in net.core("p3").jobs._early._words if key[0] != job]
+        assert isinstance(net.core("p3").jobs._early._words[key], Open | Heartbeat)
         net.hold_work = lambda name, effect: effect.task.job == CHILD
         before = net.now
         net.do_work()
         assert [j.ledger.register.term for j in net.within("p3")] == [1], "what came before it was known counts"
         assert net.now == before
-        assert all(key[0] == job for key in net.core("p3").jobs._early)
+        assert all(key[0] == job for key in net.core("p3").jobs._early._words)
         net.hold_work = lambda name, effect: False
         net.do_work()
         net.finish(job)
@@ -218,7 +218,7 @@ class TestRun:
         net.meet()
         for number in range(600):
             net.arrive("p2", "p1", Heartbeat(f"job-{number:032x}", 1, 0))
-        assert len(net.core("p1").jobs._early) == 256
+        assert len(net.core("p1").jobs._early._words) == 256
 
     def test_the_death_of_its_aggregator_is_the_affair_of_its_roster(self) -> None:
         net = DeskNet(5)

@@ -228,3 +228,37 @@ def test_who_handed_it_in_may_never_hear_that_a_majority_has_it() -> None:
     net.advance(3 * EVERY_S)
     assert net.verbs("accepted") == []
     assert "job" not in net.peers["p1"].disk.load().tables
+
+
+def test_a_pause_longer_than_any_life_goes_on_where_it_was() -> None:
+    """Each device restarts once a day, and the job is a weekly one: the time that a peer was up is on disk."""
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    for _ in range(6):
+        for name in net.names:
+            net.crash(name)
+        net.start()
+        net.advance(0.4 * EVERY_S)
+        if 1 in turns(net):
+            break
+    assert 1 in turns(net)
+    net.until(lambda: at(net, 1), 20.0)
+    assert all(len(ids) == 1 for ids in turns(net).values())
+
+
+def test_what_is_left_of_a_pause_is_told_after_a_restart() -> None:
+    net, job = repeated()
+    net.until(lambda: at(net, 0))
+    assert net.core("p2").jobs.series.waits_until[job] == pytest.approx(net.now + EVERY_S, abs=0.5)
+    net.advance(0.55 * EVERY_S)
+    net.crash("p2")
+    net.start("p2")
+    assert net.core("p2").jobs.series.waits_until[job] == pytest.approx(net.now + EVERY_S / 2, abs=0.01)
+
+
+def test_the_count_of_a_pause_goes_with_it() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 3), 120.0)
+    net.advance(0.3 * EVERY_S)
+    for peer in net.peers.values():
+        assert len(peer.disk.load().tables.get("pause", {})) <= 1

@@ -63,9 +63,10 @@ def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> No
     shell = SimpleNamespace(core=net.core("p2"), listen=lambda listener: None, step=lambda event: net.step("p2", event))
     asker = Answers()
     Asked(shell).take(asker, "cancel", {"job": job})  # type: ignore[arg-type]
-    assert asker.told == [
-        {"job": job, "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
-    ]
+    series = net.job("p2", job).document.turn
+    assert series is not None
+    late = {"outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
+    assert asker.told == [{"job": job, "series": series.series, **late}]
 
 
 def test_a_peer_that_has_its_keys_of_before_is_not_called_silent() -> None:

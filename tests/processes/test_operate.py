@@ -199,7 +199,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
 
     # A job that is repeated, on rows that grow, until somebody ends it. On a busy machine commands take seconds, and only
     # the last two turns are kept.
-    first = fleet.run(
+    series = fleet.run(
         "submit", "llf-cm", "--clusters", "3", "--every", "4s", "--max-rounds", "5", "--peer", "b"
     ).out.strip()
     with (fleet.home / "a.csv").open("a", encoding="utf-8") as rows:
@@ -212,9 +212,12 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     fleet.start("b")
     turn = fleet.until_turn(turn["number"] + 2)
     assert turn["roster"] == ["a", "b", "c"]
-    ended = fleet.json("cancel", turn["job"], "--peer", "c")
+    assert fleet.json("result", series)["name"].startswith(f"{series}/")
+    assert "failed" not in [told["phase"] for told in fleet.json("jobs", "--all")["jobs"]], "a census is not shown"
+    ended = fleet.json("cancel", series, "--peer", "c")
     assert ended["outcome"] == "cancelled"
-    assert first not in [told["job"] for told in fleet.json("jobs", "--all")["jobs"]]  # only the last turns are kept
+    assert {told["series"] for told in fleet.json("jobs", series)["jobs"]} == {series}
+    assert "is not kept any more" in fleet.run("result", f"{series}/1", code=2).err
 
     # A peer that was killed left its socket behind; its next life takes the place.
     fleet.end("a", signal.SIGKILL)

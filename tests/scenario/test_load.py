@@ -87,7 +87,8 @@ ONE_LINE: list[tuple[str, str]] = [
     (HEAD + FLEET + JOB + "participation = 1.5\n", "[jobs.0]: participation = 1.5: expected at most 1"),
     (HEAD + FLEET + JOB + "participation = 0\n", "[jobs.0]: participation = 0: expected more than 0"),
     (HEAD + FLEET + JOB + "fuzzifier = 1\n", "[jobs.0]: fuzzifier = 1: expected more than 1"),
-    (HEAD + FLEET + JOB + "patience_s = -2\n", "[jobs.0]: patience_s = -2: expected more than 0"),
+    (HEAD + FLEET + JOB + "patience_s = -2\n", "[jobs.0]: patience_s = -2: expected at least 0.1"),
+    (HEAD + FLEET + JOB + "patience_s = 1e-9\n", "[jobs.0]: patience_s = 1e-09: expected at least 0.1"),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { seconds = -1 }\ndo = "kill"\nwho = "peer-01"\n',
         "[faults.0.at]: seconds = -1: expected at least 0",

@@ -55,12 +55,15 @@ def test_how_the_fleet_treats_it() -> None:
         ({"clusters": 3, "tol": "small"}, 'submit: tol = "small": expected a number'),
         (
             {"clusters": 3, "every": "soon"},
-            "submit: every = \"soon\": 'soon' is no duration: write it like 90s, 15m, 1h or 1d",
+            "submit: every = \"soon\": 'soon' is not a duration: write it like 90s, 15m, 1h or 1d",
         ),
         (
             {"clusters": 3, "every": "0.5s"},
             'submit: every = "0.5s": expected at least 1 s, and less than 1e+09 s',
         ),
+        ({"clusters": 3, "every": "1"}, "submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d"),
+        ({"clusters": 3, "every": 1e-9}, "submit: every = 1e-09: expected at least 1 s, and less than 1e+09 s"),
+        ({"clusters": 3, "patience_s": 1e-9}, "submit: patience_s = 1e-09: expected at least 0.1"),
         ({"clusters": 3, "every": 1e9}, "submit: every = 1000000000.0: expected at least 1 s, and less than 1e+09 s"),
         ({"clusters": 2, "init": [[1.0]]}, "submit: init has 1 centers: expected clusters = 2"),
     ],
@@ -99,5 +102,5 @@ def test_words_that_are_no_parameters(words: list[str], reason: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "h", "1w", "-1h", "1h30m", "1e3s"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="no duration"):
+    with pytest.raises(UsageError, match="not a duration"):
         duration(text)
