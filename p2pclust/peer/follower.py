@@ -17,6 +17,7 @@ from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.election import Election
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.gathering import Gathering
+from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Adopted, Close, Heartbeat, HeartbeatReply, Open, Partial
@@ -32,7 +33,8 @@ class Follower:
 
     def __init__(
         self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
-        election: Election, desk: Desk, children: Children, own_term: Callable[[], Aggregating | None],
+        election: Election, desk: Desk, children: Children, headway: Headway,
+        own_term: Callable[[], Aggregating | None],
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
@@ -42,6 +44,7 @@ class Follower:
         self._election = election
         self._desk = desk
         self._children = children
+        self._headway = headway
         self._own_term = own_term
         self._me = document.index(context.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
@@ -197,6 +200,7 @@ class Follower:
         before = self._ledger.register.ref
         self._ctx.report("phase", phase="adopting", **self._document.told, term=term, round=round_)
         self._ledger.adopt(term, round_, ref, final=final)
+        self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
             self._desk.abandon()

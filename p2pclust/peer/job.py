@@ -13,6 +13,7 @@ from p2pclust.peer.effects import Task
 from p2pclust.peer.election import Election, Role
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.follower import Follower
+from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import (
@@ -56,8 +57,10 @@ class Job:
         self.desk = Desk(context, membership, blobs, document, children, note)
         self._children = children
         self._term: Aggregating | None = None
+        self._headway = Headway(context, document)
         self._follower = Follower(
-            context, membership, blobs, document, ledger, self.election, self.desk, children, lambda: self._term
+            context, membership, blobs, document, ledger, self.election, self.desk, children, self._headway,
+            lambda: self._term,
         )  # fmt: skip
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
@@ -109,6 +112,7 @@ class Job:
             return
         if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)
+            self._headway.begins(message.term)
         self._follower.new_term(message.term)
         if isinstance(message, Open):
             self._follower.take_place(message)
@@ -228,10 +232,11 @@ class Job:
 
     def elected(self) -> None:
         """This peer aggregates now."""
+        self._headway.begins(self.ledger.term)
         self._children.elected(self.document)
         self._follower.leave_place()
         self._term = Aggregating(
-            self._ctx, self._membership, self._blobs, self.document, self.ledger, self
+            self._ctx, self._membership, self._blobs, self.document, self.ledger, self._headway, self
         )  # fmt: skip
         self._term.begin()
 
@@ -269,6 +274,14 @@ class Job:
     def out_of_reach(self) -> None:
         """Let another aggregate, who may hear those that this peer does not."""
         self.election.hand_over()
+
+    def stands_still(self) -> None:
+        """Let another aggregate, whose worker and links may be better."""
+        self.election.hand_over()
+
+    def computes(self) -> bool:
+        """Whether the worker is at this peer's own answer."""
+        return self._follower.phase == "computing"
 
     def adopt_own(self, term: int, opened: Opened) -> None:
         """The aggregator is its own first follower."""

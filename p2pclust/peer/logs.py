@@ -82,6 +82,7 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "roster": "info",
     "roster-refused": "warning",
     "roster-unchanged": "info",
+    "stands-still": "warning",
     "started": "info",
     "store-damaged": "error",
     "submitted": "info",

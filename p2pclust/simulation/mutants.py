@@ -15,8 +15,9 @@ from p2pclust.peer import rounds
 from p2pclust.peer.desk import Desk
 from p2pclust.peer.document import Document
 from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.patience import Patience
 
-__all__ = ["DESK_MUTANTS", "MUTANTS", "planted"]
+__all__ = ["DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -44,7 +45,8 @@ def _every_store_counts_within(desk: Desk, document: Document, name: str) -> boo
     return True
 
 
-def _note_not_synced(desk: Desk) -> None:
+def _note_not_synced(desk: Desk, *, sync: bool = True) -> None:
+    desk._on_disk = True
     desk._ctx.persist("note", desk._document.id, desk._row(), sync=False)
 
 
@@ -54,6 +56,10 @@ def _keeps_all(desk: Desk, jobs: list[Any]) -> None:
 
 def _keeps_none(desk: Desk, round_: int) -> list[Any]:
     return desk._children.running(desk._document.id)
+
+
+def _never(machine: Any, *of: Any) -> bool:
+    return False
 
 
 _Patch = tuple[Any, str, Callable[..., Any]]
@@ -74,6 +80,12 @@ DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "jobs-within-dropped-at-once": ((Desk, "_outlived", _keeps_none),),
 }
 
+#: The same where only a majority is healed.
+LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "never-hands-over": ((rounds.Aggregating, "_stands_still", _never),),
+    "busy-for-ever": ((Patience, "_busy_too_long", _never),),
+}
+
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
@@ -89,7 +101,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | DESK_MUTANTS)[name]
+    patches = (MUTANTS | DESK_MUTANTS | LASTING_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)
