@@ -38,6 +38,9 @@ class Rule(Protocol):
     def deposed(self) -> None:
         """This peer no longer is."""
 
+    def offer(self, candidate: str) -> None:
+        """This candidate asks again and again with a register that is older than ours."""
+
 
 class Election:
     """The machine of one job at one peer.
@@ -57,6 +60,7 @@ class Election:
         self._timer: TimerKey = ("job", document.id, "election")
         self._votes: dict[str, None] = {}
         self._prevotes: dict[str, None] = {}
+        self._refused: dict[str, tuple[int, int]] = {}  # candidates, and the older registers that they stood with
         self._heard_at = float("-inf")  # when this term's aggregator was last heard
         self.role = Role.FOLLOWER
         self.aggregator = ""
@@ -80,6 +84,7 @@ class Election:
         """The aggregator of `term`, which is not below the ledger's, was heard."""
         self.step_down(term)
         self.aggregator = self.terms[term] = aggregator
+        self._refused.clear()
         self._heard_at = self._ctx.now
         self._arm()
 
@@ -121,6 +126,15 @@ class Election:
         if self.role is Role.FOLLOWER:
             self._heard_at = float("-inf")
             self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
+
+    def stand_again(self) -> None:
+        """This candidate's register is newer now: do not wait the whole time-out."""
+        self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
+
+    @property
+    def stands(self) -> bool:
+        """Whether this peer asks for votes at the moment."""
+        return self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
 
     def revoked(self, name: str) -> None:
         """A roster peer was revoked: its votes count no more, and an election that it won has ended."""
@@ -183,6 +197,20 @@ class Election:
         ) and not self._sticks()
         reply = PreVoteReply(self._document.id, message.term, granted, self._ledger.term, self._ctx.store_id)
         self._ctx.send(source, reply)
+        if not self._sticks():
+            self._offer(source, (message.register_term, message.register_round))
+
+    def _offer(self, candidate: str, position: tuple[int, int]) -> None:
+        """Let a candidate catch up that is refused for the same older register a second time.
+
+        It may be the only one that a majority hears. The first time a better one may be on its way.
+        """
+        if self._up_to_date(*position):
+            self._refused.pop(candidate, None)
+        elif self._refused.get(candidate) == position:
+            self._rule.offer(candidate)
+        else:
+            self._refused[candidate] = position
 
     def _on_request(self, source: str, message: RequestVote) -> None:
         if self._ledger.stale(message.term):

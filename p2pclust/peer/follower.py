@@ -20,7 +20,7 @@ from p2pclust.peer.gathering import Gathering
 from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
-from p2pclust.peer.messages import Adopted, Close, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
 from p2pclust.peer.opened import Opened
 from p2pclust.peer.rounds import Aggregating
 from p2pclust.peer.versions import state_of
@@ -163,10 +163,11 @@ class Follower:
             return
         self._proposer = message.proposer
         held = register.ref is not None and register.ref.digest == message.digest
-        if held and register.position == (message.term, message.round):
+        same = register.position == (message.term, message.round)
+        if held and same and register.final == message.final:
             self._answer()
             return
-        if register.position == (message.term, message.round) and register.ref is not None:
+        if same and not held and register.ref is not None:
             self._ctx.report(
                 "contradiction", **self._document.told, peer=source, term=message.term, round=message.round
             )
@@ -178,7 +179,7 @@ class Follower:
         self._pending = None
         self._adopt(message.term, message.round, ref, final=message.final)
 
-    def resolve(self, source: str, message: Open | Close) -> Ref | None:
+    def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
         """The state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
         register = self._ledger.register
         if register.ref is not None and register.ref.digest == message.digest:
@@ -195,6 +196,14 @@ class Follower:
             return False
         self._adopt(term, opened.round, opened.ref, final=opened.final)
         return True
+
+    def learn(self, term: int, round_: int, ref: Ref) -> None:
+        """Take over what another peer's register holds: this peer stands with it, and answers nobody for it."""
+        self.leave_place()
+        self._pending = None
+        self._answers.clear()
+        self._desk.abandon()
+        self._ledger.learn(term, round_, ref)
 
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         before = self._ledger.register.ref

@@ -22,6 +22,7 @@ from p2pclust.peer.messages import (
     CloseReply,
     Heartbeat,
     HeartbeatReply,
+    HeldState,
     Message,
     Open,
     Partial,
@@ -63,6 +64,7 @@ class Job:
             lambda: self._term,
         )  # fmt: skip
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
+        self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
 
@@ -94,6 +96,8 @@ class Job:
                 self._from_follower(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
+            case HeldState():
+                self._on_offer(source, message)
 
     def _asker(self, source: str, message: Message) -> str:
         """Who asks: peers of a tree hand on what the aggregator opens."""
@@ -137,6 +141,20 @@ class Job:
         except WireError as error:
             self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
 
+    def _on_offer(self, source: str, message: HeldState) -> None:
+        """A peer that refuses its vote because its register is newer lets this candidate catch up."""
+        position = (message.entry_epoch, message.entry_round)
+        self._offered = None
+        if not self.election.stands or position <= self.ledger.register.position:
+            return
+        ref = self._follower.resolve(source, message)
+        if ref is not None:
+            self._ctx.report("catches-up", **self.document.told, peer=source, term=position[0], round=position[1])
+            self._follower.learn(*position, ref)
+            self.election.stand_again()
+        elif self._blobs.fetching(message.digest):
+            self._offered = (source, message)
+
     def fire(self, key: TimerKey) -> None:
         """A timer of this job is due."""
         match key[2]:
@@ -163,6 +181,8 @@ class Job:
         """A blob that somebody here may have waited for is complete."""
         if self._final is not None and self._final[1].digest == digest:
             self._on_close(*self._final)
+        if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
+            self._on_offer(*self._offered)
         self._follower.blob_ready(digest)
         if self._term is not None:
             self._term.blob_ready(digest)
@@ -179,6 +199,8 @@ class Job:
         self._follower.revoked(name)
         if self._final is not None and self._final[0] == name:
             self._final = None
+        if self._offered is not None and self._offered[0] == name:
+            self._offered = None
         if not self.ledger.finished:
             self.election.revoked(name)
             if self._term is not None:
@@ -215,7 +237,7 @@ class Job:
     def blobs_in_use(self) -> list[bytes]:
         """What must be kept, or fetched, for this job; everything else that is large may go."""
         opened = [] if self._term is None else self._term.blobs_in_use()
-        final = [] if self._final is None else [self._final[1].digest]
+        final = [waits[1].digest for waits in (self._final, self._offered) if waits is not None]
         return self._follower.blobs_in_use() + final + opened + self.desk.blobs_in_use()
 
     def forget(self) -> None:
@@ -239,6 +261,19 @@ class Job:
             self._ctx, self._membership, self._blobs, self.document, self.ledger, self._headway, self
         )  # fmt: skip
         self._term.begin()
+
+    def offer(self, candidate: str) -> None:
+        """Send a candidate the state in this peer's register, which is newer than its own."""
+        register = self.ledger.register
+        if register.ref is not None:
+            state = () if register.ref.payload is None else (register.ref.payload,)
+            self._ctx.send(
+                candidate,
+                HeldState(
+                    self.id, self.ledger.term, register.term, register.round, register.ref.digest,
+                    register.ref.size_bytes, state,
+                ),
+            )  # fmt: skip
 
     def deposed(self) -> None:
         """This peer aggregates no longer."""
@@ -307,7 +342,7 @@ class Job:
         self._follower.end()
         self.deposed()
         self.desk.finish()
-        self._final = None
+        self._final = self._offered = None
         self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
         self._children.ended(self.id)
 

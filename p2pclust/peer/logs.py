@@ -31,6 +31,7 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "no-next": "warning",
     "not-reloaded": "warning",
     "series-ended": "info",
+    "catches-up": "info",
     "circle": "debug",
     "combined": "info",
     "contradiction": "warning",

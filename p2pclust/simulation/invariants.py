@@ -47,6 +47,7 @@ class Invariants(Observer):
         self._final: dict[str, bytes] = {}
         self._documents: dict[str, Document] = {}
         self._unsynced: dict[str, list[tuple[str, int, bytes]]] = {}
+        self._learns: dict[tuple[str, str], None] = {}  # who takes over the register of another peer in this step
         self._incarnations: dict[tuple[str, str], int] = {}
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
@@ -109,15 +110,23 @@ class Invariants(Observer):
             return  # the end may be learnt from a peer of any term
         # Where each peer goes on from a model of its own, the final state only is one.
         own = bool(self._documents[effect.key].ticks) and not final
-        if not own:
+        # What a candidate takes over from another peer's register in a later term is no adoption: it never says that it is.
+        learns = (peer.name, effect.key) in self._learns
+        self._learns.pop((peer.name, effect.key), None)
+        past = learns and term < self._terms.get(key, 0)
+        if not own and not past:
             self._unsynced.setdefault(peer.name, []).append((effect.key, term, digest))
         position = (term, round_)
         self._assert(position >= self._positions.get(key, (0, 0)), "S7", f"{peer.name}: register fell to {position}")
         self._positions[key] = position
         self._assert(
-            term >= self._terms.get(key, 0),
+            past or term >= self._terms.get(key, 0),
             "S7",
             f"{peer.name} adopts in term {term} after term {self._terms.get(key)}",
+        )
+        opened = not learns or (effect.key, *position) in self._states
+        self._assert(
+            opened, "S4", f"{peer.name} takes over a state that was never opened at term {term} round {round_}"
         )
         known = digest if own else self._states.setdefault((effect.key, *position), digest)
         self._assert(known == digest, "S4", f"{effect.key}: two states at term {term} round {round_}")
@@ -162,6 +171,8 @@ class Invariants(Observer):
             job = peer.core.jobs.jobs.get(str(fields["job"]))
             if job is not None:
                 self._documents[job.id] = job.document
+        elif effect.verb == "catches-up":
+            self._learns[peer.name, str(fields["job"])] = None
         elif effect.verb == "elected":
             self._elected(peer, str(fields["job"]), int(fields["term"]))
         elif effect.verb == "finished":
