@@ -12,6 +12,7 @@ from typing import Protocol
 
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
+from p2pclust.peer.fitness import Fitness
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
@@ -49,7 +50,7 @@ class Election:
     """
 
     def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: float
+        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: Fitness
     ) -> None:
         self._ctx = context
         self._membership = membership
@@ -125,11 +126,11 @@ class Election:
         """Membership holds the aggregator dead: do not wait the whole time-out."""
         if self.role is Role.FOLLOWER:
             self._heard_at = float("-inf")
-            self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
+            self._hurry()
 
     def stand_again(self) -> None:
         """This candidate's register is newer now: do not wait the whole time-out."""
-        self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
+        self._hurry()
 
     @property
     def stands(self) -> bool:
@@ -274,13 +275,26 @@ class Election:
 
     def _arm(self) -> None:
         timing = self._ctx.timing
-        self._ctx.set_timer(
-            self._timer, self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
-        )
+        drawn_s = self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
+        self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_max_s))
+
+    def _hurry(self) -> None:
+        timing = self._ctx.timing
+        drawn_s = self._ctx.uniform(0.0, timing.hurry_s) * self._handicap()
+        self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_min_s))
 
     def _handicap(self) -> float:
         """The fitter wait less: from 1.25 times down to 0.75 times the drawn time."""
-        return 1.25 - 0.5 * self._fitness
+        return 1.25 - 0.5 * self._fitness.own
+
+    def _courtesy_s(self, at_most_s: float) -> float:
+        """How much longer to wait while a clearly fitter peer is present, whose store is intact as far as known.
+
+        Draws overlap, and a clearly less fit peer could win the race. A fitter one that cannot be elected costs this much.
+        """
+        others = (name for name in self._document.roster if name != self._ctx.me)
+        able = (name for name in others if self._document.counts(name, self._membership.store_id(name)))
+        return at_most_s if self._fitness.clearly_fitter(able) else 0.0
 
     def _waiting(self) -> None:
         # Who lives where no way leads is present, and no help.

@@ -12,6 +12,7 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Task
 from p2pclust.peer.election import Election, Role
 from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.fitness import Fitness
 from p2pclust.peer.follower import Follower
 from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
@@ -45,7 +46,7 @@ class Job:
     """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
 
     def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: float,
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: Fitness,
         children: Children, note: bytes | None,
     ) -> None:  # fmt: skip
         self._ctx = context

@@ -13,6 +13,7 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Cancel, Computed, Ref, Submit
 from p2pclust.peer.facts import Fact, Facts
+from p2pclust.peer.fitness import Fitness
 from p2pclust.peer.handing_in import HandingIn, averaging_of
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
@@ -43,7 +44,7 @@ class Jobs:
         self._membership = membership
         self._facts = facts
         self._blobs = blobs
-        self._fitness = fitness
+        self._fitness = Fitness(fitness, facts, membership)
         self._desk = HandingIn(context, membership, self)
         self._synced: dict[str, dict[str, None]] = {}  # of jobs handed in here: who has the document on disk
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
@@ -72,6 +73,7 @@ class Jobs:
         Facts are not on disk, so everybody that comes back says again what it knows of jobs: the submitter, and whoever
         else had heard of a document, may have lost it. A document names itself, so it does not matter who tells it.
         """
+        self._fitness.tell()
         for job_id, document in list(self._documents.items()):
             parent = self.jobs.get(document.parent)
             if document.turn is not None:
