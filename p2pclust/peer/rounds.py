@@ -209,11 +209,16 @@ class Aggregating:
             parents[self._document.index(name)] = self._document.index(above)
         opened.tree = tree_of(tuple(parents), self._me)
         opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+        for name in self._ctx.barred:
+            if name in self._document:
+                opened.branches.drop(self._document.index(name))
 
     def _message(self, opened: Opened, name: str = "") -> Open:
         """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
-        branches = opened.branches
-        direct = branches is None or (name != "" and self._document.index(name) not in branches.children)
+        branches, tree, direct = opened.branches, opened.tree, opened.branches is None
+        if branches is not None and tree is not None and name:
+            index = self._document.index(name)
+            direct = index not in branches.children or bool(tree.below[index] & branches.barred)
         return opened.message(self._document.id, self.term, self._me, direct=direct)
 
     def _proposer(self, opened: Opened) -> int:
@@ -335,7 +340,8 @@ class Aggregating:
     def revoked(self, name: str) -> None:
         """A roster peer was revoked: what it acknowledged and contributed in this round counts no more.
 
-        What others have added up along a tree cannot be taken apart again, nor can a sum that is being combined.
+        A sum that others have added up along a tree cannot be taken apart: all others in it are asked themselves. What is
+        being combined already stays.
         """
         self._patience.revoked(name)
         opened = self._round
@@ -346,7 +352,19 @@ class Aggregating:
         opened.answered.pop(name, None)
         for kept in (opened.contributions, opened.abstained, opened.pulling):
             kept.pop(index, None)
+        for other in opened.branches.drop(index) if opened.branches is not None else ():
+            self._ask_itself(opened, other)
         opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
+
+    def _ask_itself(self, opened: Opened, index: int) -> None:
+        """What came of this peer along the tree counts no more."""
+        name = self._document.roster[index]
+        opened.adopted.pop(name, None)
+        if index not in opened.contributions:
+            opened.answered.pop(name, None)
+            opened.abstained.pop(index, None)
+        if not self._gone(name):
+            self._send_open(name)
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
