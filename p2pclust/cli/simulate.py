@@ -122,9 +122,15 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
     if mutant is None:
         return
-    from p2pclust.simulation.mutants import DESK_MUTANTS, LASTING_MUTANTS, MUTANTS  # noqa: PLC0415
+    from p2pclust.simulation.mutants import (  # noqa: PLC0415
+        CANCEL_MUTANTS,
+        DESK_MUTANTS,
+        LASTING_MUTANTS,
+        MUTANTS,
+    )
 
-    known = MUTANTS | (LASTING_MUTANTS if protocol == "lasting" else {} if protocol is None else DESK_MUTANTS)
+    own = {None: {}, "cancel": CANCEL_MUTANTS, "lasting": LASTING_MUTANTS}
+    known = MUTANTS | own.get(protocol, DESK_MUTANTS)
     if mutant not in known:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
 
 from p2pclust.peer import rounds
+from p2pclust.peer.cancels import Cancels
 from p2pclust.peer.desk import Desk
 from p2pclust.peer.document import Document
+from p2pclust.peer.effects import Persist
+from p2pclust.peer.election import Election, Role
+from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.membership import Membership
 from p2pclust.peer.patience import Patience
+from p2pclust.peer.quorum import has_majority
 
-__all__ = ["DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "planted"]
+__all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "ROSTER_MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -62,6 +69,45 @@ def _never(machine: Any, *of: Any) -> bool:
     return False
 
 
+def _not_synced(method: Callable[..., Any], table: str) -> Callable[..., Any]:
+    """The method, whose rows of that table are written and not synced."""
+
+    def lazy(machine: Any, *of: Any, **named: Any) -> Any:
+        result = method(machine, *of, **named)
+        effects = machine._ctx.effects
+        for number, effect in enumerate(effects):
+            if isinstance(effect, Persist) and effect.table == table:
+                effects[number] = replace(effect, sync=False)
+        return result
+
+    return lazy
+
+
+def _steps_down_for_good(election: Election, term: int) -> None:
+    aggregates = election.role is Role.AGGREGATOR
+    _STEP_DOWN(election, term)
+    if aggregates:
+        election._ctx.timers.cancel(election._timer)
+
+
+def _revoked_vote_counts(election: Election, name: str) -> None:
+    votes = dict(election._votes)
+    _REVOKED_IN_ELECTION(election, name)
+    election._votes = votes
+
+
+def _revoked_adoption_counts(term: rounds.Aggregating, name: str) -> None:
+    adopted = {} if term._round is None else dict(term._round.adopted)
+    _REVOKED_IN_ROUND(term, name)
+    if term._round is not None:
+        term._round.adopted.update(adopted)
+        term._round.adopted_by_majority = has_majority(term._round.adopted, term._document.roster)
+
+
+_STEP_DOWN: Final = Election.step_down
+_REVOKED_IN_ELECTION: Final = Election.revoked
+_REVOKED_IN_ROUND: Final = rounds.Aggregating.revoked
+
 _Patch = tuple[Any, str, Callable[..., Any]]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -70,6 +116,21 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "no-fence-by-term": ((Ledger, "stale", _no_fence), (Ledger, "may_adopt", _adopts_any_term)),
     "finished-before-a-majority": ((rounds, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
+    "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
+    "document-not-synced": ((Jobs, "_keep", _not_synced(Jobs._keep, "job")),),
+    "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
+    "refutation-not-synced": ((Membership, "_refute", _not_synced(Membership._refute, "self")),),
+}
+
+#: The same where a job is cancelled.
+CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
+}
+
+#: The same where peers are revoked: for the swarm of the tests whose rosters change.
+ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "revoked-vote-counts": ((Election, "revoked", _revoked_vote_counts),),
+    "revoked-adoption-counts": ((rounds.Aggregating, "revoked", _revoked_adoption_counts),),
 }
 
 #: The same for peers that work at a desk.
@@ -101,7 +162,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | DESK_MUTANTS | LASTING_MUTANTS)[name]
+    patches = (MUTANTS | CANCEL_MUTANTS | DESK_MUTANTS | LASTING_MUTANTS | ROSTER_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)
