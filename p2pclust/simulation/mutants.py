@@ -22,9 +22,8 @@ from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.patience import Patience
-from p2pclust.peer.quorum import has_majority
 
-__all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "ROSTER_MUTANTS", "planted"]
+__all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -90,23 +89,7 @@ def _steps_down_for_good(election: Election, term: int) -> None:
         election._ctx.timers.cancel(election._timer)
 
 
-def _revoked_vote_counts(election: Election, name: str) -> None:
-    votes = dict(election._votes)
-    _REVOKED_IN_ELECTION(election, name)
-    election._votes = votes
-
-
-def _revoked_adoption_counts(term: rounds.Aggregating, name: str) -> None:
-    adopted = {} if term._round is None else dict(term._round.adopted)
-    _REVOKED_IN_ROUND(term, name)
-    if term._round is not None:
-        term._round.adopted.update(adopted)
-        term._round.adopted_by_majority = has_majority(term._round.adopted, term._document.roster)
-
-
 _STEP_DOWN: Final = Election.step_down
-_REVOKED_IN_ELECTION: Final = Election.revoked
-_REVOKED_IN_ROUND: Final = rounds.Aggregating.revoked
 
 _Patch = tuple[Any, str, Callable[..., Any]]
 
@@ -125,12 +108,6 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 #: The same where a job is cancelled.
 CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
-}
-
-#: The same where peers are revoked: for the swarm of the tests whose rosters change.
-ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "revoked-vote-counts": ((Election, "revoked", _revoked_vote_counts),),
-    "revoked-adoption-counts": ((rounds.Aggregating, "revoked", _revoked_adoption_counts),),
 }
 
 #: The same for peers that work at a desk.
@@ -162,7 +139,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | CANCEL_MUTANTS | DESK_MUTANTS | LASTING_MUTANTS | ROSTER_MUTANTS)[name]
+    patches = (MUTANTS | CANCEL_MUTANTS | DESK_MUTANTS | LASTING_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

@@ -151,7 +151,7 @@ def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> 
     assert core is not None
     for name in ("a", "b"):
         stage.does(name, Persist("ballot", stage.job, msgpack.packb([60, "a"])))
-        stage.adopts(name, 60, 10**6, ONE)
+    stage.watcher._adopted[stage.job, 60, ONE] = {"a": None, "b": None}
     task = Task("combine", b"", 3, state=Ref(ONE, 32, b""), contributions=(((0,), Ref(TWO, 32, b"")),))
     stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
     stage.does("a", Compute(("job", stage.job, "combine", "60"), task))
