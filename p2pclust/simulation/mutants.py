@@ -112,7 +112,12 @@ CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same for peers that work at a desk.
 DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "wiped-store-hoped-for": ((Desk, "_counts", _every_store_counts_within),),
+    # A job that waits for a desk without hope ends all the same, since a busy peer is given up: so that is taken away too.
+    "wiped-store-hoped-for": (
+        (Desk, "_counts", _every_store_counts_within),
+        (rounds.Aggregating, "_stands_still", _never),
+        (Patience, "_busy_too_long", _never),
+    ),
     "note-not-synced": ((Desk, "_save", _note_not_synced),),
     "jobs-within-kept": ((Desk, "_drop", _keeps_all),),
     "jobs-within-dropped-at-once": ((Desk, "_outlived", _keeps_none),),
