@@ -134,7 +134,7 @@ class Progress:
             "elected": self._elected, "phase": self._phase, "combined": self._combined, "finished": self._finished,
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
             "circle": self._circle, "left-out": self._left_out, "out-of-reach": self._out_of_reach,
-            "relayed": self._relayed, "proposer": self._proposer,
+            "stands-still": self._stands_still, "relayed": self._relayed, "proposer": self._proposer,
             "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
             "failed": self._reason, "link": self._relinked, "load": self._loaded, "asleep": self._sleeps,
             "awake": self._wakes, "drained": self._drained, "refused-stranger": self._stranger, "roster": self._roster,
@@ -362,6 +362,10 @@ class Progress:
 
     def _out_of_reach(self, event: Event) -> str:
         return f"{event['peer']} does not answer the aggregator in round {event['round']}: another one may take over"
+
+    def _stands_still(self, event: Event) -> str:
+        waited = f"{event['seconds']:.0f} s"
+        return f"{event['peer']} aggregates, and nothing has come of it for {waited}: another one may take over"
 
     def _relayed(self, event: Event) -> str:
         through = f": asked through {', '.join(event['via'])}" if event["via"] else ""

@@ -34,7 +34,8 @@ def simulate(
         typer.Option(
             metavar="ID",
             help="fedcref: peers run jobs within their job; leaderless: nobody aggregates; cancel: somebody wants the job "
-            "ended; series: it is repeated; by default llf-cm or llf-fcm, as drawn.",
+            "ended; series: it is repeated; lasting: only a majority is healed, and the others hang, flap or stay cut off; "
+            "by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -117,13 +118,20 @@ def _check(asked: Asked) -> None:
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
-    elif protocol not in (None, "leaderless", "cancel", "series"):
-        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, or nothing")
+    elif protocol not in (None, "leaderless", "cancel", "series", "lasting"):
+        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
     if mutant is None:
         return
-    from p2pclust.simulation.mutants import DESK_MUTANTS, MUTANTS, SERIES_MUTANTS  # noqa: PLC0415
+    from p2pclust.simulation.mutants import (  # noqa: PLC0415
+        CANCEL_MUTANTS,
+        DESK_MUTANTS,
+        LASTING_MUTANTS,
+        MUTANTS,
+        SERIES_MUTANTS,
+    )
 
-    known = MUTANTS if protocol is None else MUTANTS | DESK_MUTANTS | SERIES_MUTANTS
+    own = {None: {}, "cancel": CANCEL_MUTANTS, "lasting": LASTING_MUTANTS, "series": SERIES_MUTANTS}
+    known = MUTANTS | own.get(protocol, DESK_MUTANTS)
     if mutant not in known:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 

@@ -37,7 +37,7 @@ class Finding:
 class Asked(NamedTuple):
     """What a person wants tried."""
 
-    protocol: str | None = None  # "fedcref", "leaderless", "cancel" and "series" have seeds of their own
+    protocol: str | None = None  # "fedcref", "leaderless", "cancel", "series" and "lasting" have seeds of their own
     mutant: str | None = None
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
@@ -53,13 +53,17 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     from p2pclust.simulation import (  # noqa: PLC0415 - NumPy and all of the agent
         cancel_swarm,
         fedcref_swarm,
+        lasting_swarm,
         leaderless_swarm,
         series_swarm,
         swarm,
     )
     from p2pclust.simulation.mutants import planted  # noqa: PLC0415
 
-    own = {"fedcref": fedcref_swarm, "leaderless": leaderless_swarm, "cancel": cancel_swarm, "series": series_swarm}
+    own = {
+        "fedcref": fedcref_swarm, "leaderless": leaderless_swarm, "cancel": cancel_swarm, "series": series_swarm,
+        "lasting": lasting_swarm,
+    }  # fmt: skip
     run = own[asked.protocol].run if asked.protocol in own else swarm.run
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:

@@ -18,7 +18,7 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.peer.blobs import Blobs
-from p2pclust.peer.context import Context
+from p2pclust.peer.context import Context, Timers
 from p2pclust.peer.effects import Compute, Effect
 from p2pclust.peer.enrolment import Enrolment
 from p2pclust.peer.events import (
@@ -136,6 +136,16 @@ class Core:
     def wake_at(self) -> float:
         """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
         return self._ctx.timers.next_at()
+
+    @property
+    def timers(self) -> Timers:
+        """What wakes the machines of this core."""
+        return self._ctx.timers
+
+    @property
+    def barred(self) -> Mapping[str, None]:
+        """Who was revoked, as far as this peer knows."""
+        return self._ctx.barred
 
     def way_to(self, name: str) -> str:
         """The relay through which answers to that peer go on a full mesh, because it was last heard through it; or none."""

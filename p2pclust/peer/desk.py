@@ -101,6 +101,7 @@ class Desk:
         self._published: dict[bytes, int] = {}  # for the present round, not yet asked for by a state
         self._preparing: _Preparing | None = None
         self._timer: TimerKey = ("job", document.id, "desk")
+        self._on_disk = stored is not None  # whether there may be a row
         if stored is not None:
             notes, holding = msgpack.unpackb(stored)
             self._notes = [(round_, note) for round_, note in notes]
@@ -258,8 +259,9 @@ class Desk:
             self._save()
         self._drop(self._outlived(round_))
 
-    def _save(self) -> None:
-        self._ctx.persist("note", self._document.id, self._row())
+    def _save(self, *, sync: bool = True) -> None:
+        self._on_disk = True
+        self._ctx.persist("note", self._document.id, self._row(), sync=sync)
 
     def _outlived(self, round_: int) -> list[Job]:
         """The jobs that no round which can be done again would ask for."""
@@ -285,7 +287,7 @@ class Desk:
         here = {digest: size for digest, size in self._holding.items() if self._here(digest)}
         if here != self._holding:
             self._holding = here  # what is not here would be asked for without end
-            self._ctx.persist("note", self._document.id, self._row(), sync=False)
+            self._save(sync=False)
         self._drop(self._children.running(self._document.id))
 
     def _here(self, digest: bytes) -> bool:
@@ -293,7 +295,7 @@ class Desk:
         return self._blobs.has(digest) or (self._blobs.fetching(digest) and self._blobs.left(digest) == 0)
 
     def forget(self) -> None:
-        """Nobody needs the job any more."""
+        """The job is not needed any more: leave no row behind, not even an empty one."""
         self.finish()
-        if self._notes or self._holding:
+        if self._on_disk:
             self._ctx.persist("note", self._document.id, None, sync=False)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
+from p2pclust.peer.fitness import Fitness
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
@@ -38,6 +39,9 @@ class Rule(Protocol):
     def deposed(self) -> None:
         """This peer no longer is."""
 
+    def offer(self, candidate: str) -> None:
+        """This candidate asks again and again with a register that is older than ours."""
+
 
 class Election:
     """The machine of one job at one peer.
@@ -46,7 +50,7 @@ class Election:
     """
 
     def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: float
+        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: Fitness
     ) -> None:
         self._ctx = context
         self._membership = membership
@@ -57,6 +61,7 @@ class Election:
         self._timer: TimerKey = ("job", document.id, "election")
         self._votes: dict[str, None] = {}
         self._prevotes: dict[str, None] = {}
+        self._refused: dict[str, tuple[int, int]] = {}  # candidates, and the older registers that they stood with
         self._heard_at = float("-inf")  # when this term's aggregator was last heard
         self.role = Role.FOLLOWER
         self.aggregator = ""
@@ -80,6 +85,7 @@ class Election:
         """The aggregator of `term`, which is not below the ledger's, was heard."""
         self.step_down(term)
         self.aggregator = self.terms[term] = aggregator
+        self._refused.clear()
         self._heard_at = self._ctx.now
         self._arm()
 
@@ -127,7 +133,16 @@ class Election:
         """Membership holds the aggregator dead: do not wait the whole time-out."""
         if self.role is Role.FOLLOWER:
             self._heard_at = float("-inf")
-            self._ctx.set_timer(self._timer, self._ctx.uniform(0.0, self._ctx.timing.hurry_s) * self._handicap())
+            self._hurry()
+
+    def stand_again(self) -> None:
+        """This candidate's register is newer now: do not wait the whole time-out."""
+        self._hurry()
+
+    @property
+    def stands(self) -> bool:
+        """Whether this peer asks for votes at the moment."""
+        return self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
 
     def revoked(self, name: str) -> None:
         """A roster peer was revoked: its votes count no more, and an election that it won has ended."""
@@ -190,6 +205,20 @@ class Election:
         ) and not self._sticks()
         reply = PreVoteReply(self._document.id, message.term, granted, self._ledger.term, self._ctx.store_id)
         self._ctx.send(source, reply)
+        if not self._sticks():
+            self._offer(source, (message.register_term, message.register_round))
+
+    def _offer(self, candidate: str, position: tuple[int, int]) -> None:
+        """Let a candidate catch up that is refused for the same older register a second time.
+
+        It may be the only one that a majority hears. The first time a better one may be on its way.
+        """
+        if self._up_to_date(*position):
+            self._refused.pop(candidate, None)
+        elif self._refused.get(candidate) == position:
+            self._rule.offer(candidate)
+        else:
+            self._refused[candidate] = position
 
     def _on_request(self, source: str, message: RequestVote) -> None:
         if self._ledger.stale(message.term):
@@ -253,13 +282,26 @@ class Election:
 
     def _arm(self) -> None:
         timing = self._ctx.timing
-        self._ctx.set_timer(
-            self._timer, self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
-        )
+        drawn_s = self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
+        self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_max_s))
+
+    def _hurry(self) -> None:
+        timing = self._ctx.timing
+        drawn_s = self._ctx.uniform(0.0, timing.hurry_s) * self._handicap()
+        self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_min_s))
 
     def _handicap(self) -> float:
         """The fitter wait less: from 1.25 times down to 0.75 times the drawn time."""
-        return 1.25 - 0.5 * self._fitness
+        return 1.25 - 0.5 * self._fitness.own
+
+    def _courtesy_s(self, at_most_s: float) -> float:
+        """How much longer to wait while a clearly fitter peer is present, whose store is intact as far as known.
+
+        Draws overlap, and a clearly less fit peer could win the race. A fitter one that cannot be elected costs this much.
+        """
+        others = (name for name in self._document.roster if name != self._ctx.me)
+        able = (name for name in others if self._document.counts(name, self._membership.store_id(name)))
+        return at_most_s if self._fitness.clearly_fitter(able) else 0.0
 
     def _waiting(self) -> None:
         # Who lives where no way leads is present, and no help.

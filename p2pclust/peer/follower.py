@@ -17,9 +17,10 @@ from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.election import Election
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.gathering import Gathering
+from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
-from p2pclust.peer.messages import Adopted, Close, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
 from p2pclust.peer.opened import Opened
 from p2pclust.peer.rounds import Aggregating
 from p2pclust.peer.versions import state_of
@@ -32,7 +33,8 @@ class Follower:
 
     def __init__(
         self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
-        election: Election, desk: Desk, children: Children, own_term: Callable[[], Aggregating | None],
+        election: Election, desk: Desk, children: Children, headway: Headway,
+        own_term: Callable[[], Aggregating | None],
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
@@ -42,6 +44,7 @@ class Follower:
         self._election = election
         self._desk = desk
         self._children = children
+        self._headway = headway
         self._own_term = own_term
         self._me = document.index(context.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
@@ -160,10 +163,11 @@ class Follower:
             return
         self._proposer = message.proposer
         held = register.ref is not None and register.ref.digest == message.digest
-        if held and register.position == (message.term, message.round):
+        same = register.position == (message.term, message.round)
+        if held and same and register.final == message.final:
             self._answer()
             return
-        if register.position == (message.term, message.round) and register.ref is not None:
+        if same and not held and register.ref is not None:
             self._ctx.report(
                 "contradiction", **self._document.told, peer=source, term=message.term, round=message.round
             )
@@ -175,7 +179,7 @@ class Follower:
         self._pending = None
         self._adopt(message.term, message.round, ref, final=message.final)
 
-    def resolve(self, source: str, message: Open | Close) -> Ref | None:
+    def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
         """The state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
         register = self._ledger.register
         if register.ref is not None and register.ref.digest == message.digest:
@@ -193,10 +197,19 @@ class Follower:
         self._adopt(term, opened.round, opened.ref, final=opened.final)
         return True
 
+    def learn(self, term: int, round_: int, ref: Ref) -> None:
+        """Take over what another peer's register holds: this peer stands with it, and answers nobody for it."""
+        self.leave_place()
+        self._pending = None
+        self._answers.clear()
+        self._desk.abandon()
+        self._ledger.learn(term, round_, ref)
+
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         before = self._ledger.register.ref
         self._ctx.report("phase", phase="adopting", **self._document.told, term=term, round=round_)
         self._ledger.adopt(term, round_, ref, final=final)
+        self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
             self._desk.abandon()

@@ -132,7 +132,17 @@ class Branches:
         self._tree = tree
         self.children = tree.children.get(me, ())
         self.parts: dict[int, Part] = {}
+        self.barred = 0  # revoked peers, as bits: a part with one of them counts for nothing
         self._pulling: dict[int, Part] = {}
+
+    def drop(self, peer: int) -> tuple[int, ...]:
+        """Forget the parts that a revoked peer sent or is in; return all that were in them, to be asked themselves."""
+        self.barred |= 1 << peer
+        lost = 0
+        for parts in (self.parts, self._pulling):
+            for child in [child for child, part in parts.items() if child == peer or part.answered >> peer & 1]:
+                lost |= parts.pop(child).answered
+        return as_peers(lost & ~self.barred)
 
     def take(self, source: str, message: Partial) -> Part | None:
         """Return what a child sent if it is new and complete; None while its sum is fetched, or if it is of no use.
@@ -145,6 +155,8 @@ class Branches:
         child = self._document.index(source)
         part = self._read(child, message)
         known = self.parts.get(child)
+        if part.answered & self.barred:
+            return None  # of those in it the aggregator asks each itself
         if known is not None and (part.answered & known.answered != known.answered or part == known):
             return None  # older, or of a life that knows less: of whoever is missing the aggregator will ask itself
         ref = part.ref

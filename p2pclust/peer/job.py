@@ -12,7 +12,9 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Task
 from p2pclust.peer.election import Election, Role
 from p2pclust.peer.events import Computed, Ref
+from p2pclust.peer.fitness import Fitness
 from p2pclust.peer.follower import Follower
+from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import (
@@ -21,6 +23,7 @@ from p2pclust.peer.messages import (
     CloseReply,
     Heartbeat,
     HeartbeatReply,
+    HeldState,
     Message,
     Open,
     Partial,
@@ -46,7 +49,7 @@ class Job:
     """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
 
     def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: float,
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: Fitness,
         children: Children, note: bytes | None,
     ) -> None:  # fmt: skip
         self._ctx = context
@@ -59,10 +62,13 @@ class Job:
         self.desk = Desk(context, membership, blobs, document, children, note)
         self._children = children
         self._term: Aggregating | None = None
+        self._headway = Headway(context, document)
         self._follower = Follower(
-            context, membership, blobs, document, ledger, self.election, self.desk, children, lambda: self._term
+            context, membership, blobs, document, ledger, self.election, self.desk, children, self._headway,
+            lambda: self._term,
         )  # fmt: skip
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
+        self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
         self._leapt: dict[str, None] = {}  # who told a term far above all that can be
@@ -98,6 +104,8 @@ class Job:
                 self._from_follower(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
+            case HeldState():
+                self._on_offer(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.forgot("a peer holds a later promise of it")
@@ -135,6 +143,7 @@ class Job:
             return
         if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)
+            self._headway.begins(message.term)
         self._follower.new_term(message.term)
         if isinstance(message, Open):
             self._follower.take_place(message)
@@ -171,6 +180,20 @@ class Job:
         except WireError as error:
             self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
 
+    def _on_offer(self, source: str, message: HeldState) -> None:
+        """A peer that refuses its vote because its register is newer lets this candidate catch up."""
+        position = (message.entry_epoch, message.entry_round)
+        self._offered = None
+        if not self.election.stands or position <= self.ledger.register.position:
+            return
+        ref = self._follower.resolve(source, message)
+        if ref is not None:
+            self._ctx.report("catches-up", **self.document.told, peer=source, term=position[0], round=position[1])
+            self._follower.learn(*position, ref)
+            self.election.stand_again()
+        elif self._blobs.fetching(message.digest):
+            self._offered = (source, message)
+
     def fire(self, key: TimerKey) -> None:
         """A timer of this job is due."""
         match key[2]:
@@ -197,6 +220,8 @@ class Job:
         """A blob that somebody here may have waited for is complete."""
         if self._final is not None and self._final[1].digest == digest:
             self._on_close(*self._final)
+        if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
+            self._on_offer(*self._offered)
         self._follower.blob_ready(digest)
         if self._term is not None:
             self._term.blob_ready(digest)
@@ -213,6 +238,8 @@ class Job:
         self._follower.revoked(name)
         if self._final is not None and self._final[0] == name:
             self._final = None
+        if self._offered is not None and self._offered[0] == name:
+            self._offered = None
         if not self.ledger.finished:
             self.election.revoked(name)
             if self._term is not None:
@@ -249,7 +276,7 @@ class Job:
     def blobs_in_use(self) -> list[bytes]:
         """What must be kept, or fetched, for this job; everything else that is large may go."""
         opened = [] if self._term is None else self._term.blobs_in_use()
-        final = [] if self._final is None else [self._final[1].digest]
+        final = [waits[1].digest for waits in (self._final, self._offered) if waits is not None]
         return self._follower.blobs_in_use() + final + opened + self.desk.blobs_in_use()
 
     def forget(self) -> None:
@@ -266,12 +293,26 @@ class Job:
 
     def elected(self) -> None:
         """This peer aggregates now."""
+        self._headway.begins(self.ledger.term)
         self._children.elected(self.document)
         self._follower.leave_place()
         self._term = Aggregating(
-            self._ctx, self._membership, self._blobs, self.document, self.ledger, self
+            self._ctx, self._membership, self._blobs, self.document, self.ledger, self._headway, self
         )  # fmt: skip
         self._term.begin()
+
+    def offer(self, candidate: str) -> None:
+        """Send a candidate the state in this peer's register, which is newer than its own."""
+        register = self.ledger.register
+        if register.ref is not None:
+            state = () if register.ref.payload is None else (register.ref.payload,)
+            self._ctx.send(
+                candidate,
+                HeldState(
+                    self.id, self.ledger.term, register.term, register.round, register.ref.digest,
+                    register.ref.size_bytes, state,
+                ),
+            )  # fmt: skip
 
     def deposed(self) -> None:
         """This peer aggregates no longer."""
@@ -308,6 +349,14 @@ class Job:
         """Let another aggregate, who may hear those that this peer does not."""
         self.election.hand_over()
 
+    def stands_still(self) -> None:
+        """Let another aggregate, whose worker and links may be better."""
+        self.election.hand_over()
+
+    def computes(self) -> bool:
+        """Whether the worker is at this peer's own answer."""
+        return self._follower.phase == "computing"
+
     def adopt_own(self, term: int, opened: Opened) -> None:
         """The aggregator is its own first follower."""
         new = self._follower.adopt_own(term, opened)
@@ -332,7 +381,7 @@ class Job:
         self._follower.end()
         self.deposed()
         self.desk.finish()
-        self._final = None
+        self._final = self._offered = None
         self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
         self._children.ended(self.id)
 

@@ -16,6 +16,7 @@ from p2pclust.peer.early import Early
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Cancel, Computed, Ref, Submit
 from p2pclust.peer.facts import Fact, Facts
+from p2pclust.peer.fitness import Fitness
 from p2pclust.peer.handing_in import HandingIn, averaging_of
 from p2pclust.peer.job import Job
 from p2pclust.peer.leaderless import LeaderlessJob
@@ -41,7 +42,7 @@ class Jobs:
         self._membership = membership
         self._facts = facts
         self._blobs = blobs
-        self._fitness = fitness
+        self._fitness = Fitness(fitness, facts, membership)
         self._desk = HandingIn(context, membership, self)
         self._acceptance = Acceptance(context)
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
@@ -66,6 +67,7 @@ class Jobs:
 
     def start(self) -> None:
         """Go on with the stored jobs."""
+        self._fitness.tell()
         for job_id, document in list(self._documents.items()):
             parent = self.jobs.get(document.parent)
             if document.turn is None and document.parent and (parent is None or parent.ledger.finished):

@@ -39,7 +39,8 @@ class Ledger:
     """Term, vote, register and end of one job at one peer.
 
     Invariants: `term` never falls; in one term at most one vote is given; the register's position never falls; nothing is
-    adopted in a term other than `term`.
+    adopted in a term other than `term`. What is learnt from another peer's register is no adoption in an earlier term: this
+    peer answers no aggregator of that term any more.
     """
 
     def __init__(self, context: Context, document: Document, ballot: bytes | None, register: bytes | None) -> None:
@@ -82,6 +83,13 @@ class Ledger:
     def adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         """Put a state into the register."""
         self.register = Register(term, round_, ref, final)
+        self._save_register()
+
+    def learn(self, term: int, round_: int, ref: Ref) -> None:
+        """Take over the newer state that another peer's register holds."""
+        assert (term, round_) > self.register.position, f"{self._id}: ({term}, {round_}) is not newer"
+        self.see(term)
+        self.register = Register(term, round_, ref, False)
         self._save_register()
 
     def finish(self, term: int, round_: int, ref: Ref) -> None:

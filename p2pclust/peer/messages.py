@@ -389,7 +389,7 @@ class AskState(Message):
 
 @dataclass(frozen=True, slots=True)
 class HeldState(Message):
-    """The answer to `AskState`."""
+    """The answer to `AskState`; or, in a job with an aggregator, a newer register for a candidate that was refused."""
 
     kind = "held-state"
     job: Name

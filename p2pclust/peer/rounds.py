@@ -20,6 +20,7 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.gathering import Branches, Part, as_peers, tree_of
+from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
@@ -61,15 +62,22 @@ class Hooks(Protocol):
         """This peer cannot aggregate this job at all."""
 
     def out_of_reach(self) -> None:
-        """Somebody without whom the round cannot end lives, and is silent towards this peer."""
+        """A peer without which the round cannot end lives, and is silent towards this peer."""
+
+    def stands_still(self) -> None:
+        """This peer is followed, and yet nothing comes of its term."""
+
+    def computes(self) -> bool:
+        """Whether this peer's own worker is at its own answer."""
 
 
 class Aggregating:
     """One term of aggregation. `hooks` is the job that it belongs to."""
 
     def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, hooks: Hooks
-    ) -> None:
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
+        headway: Headway, hooks: Hooks,
+    ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._blobs = blobs
@@ -78,7 +86,11 @@ class Aggregating:
         self._hooks = hooks
         self._me = document.index(context.me)
         self.term = ledger.term
-        self._patience = Patience(context, membership, blobs, document)
+        self._headway = headway
+        self._patience = Patience(context, membership, blobs, document, headway)
+        self._working = False  # whether a task of this term is with the worker
+        self._stage: tuple[object, ...] = ()  # what had come of this term when it last moved
+        self._moved_at = context.now
         self._round: Opened | None = None
         self._mathematics: bytes | None = None  # of a census that cannot be opened yet
         self._timer: TimerKey = ("job", document.id, "tick")
@@ -145,6 +157,7 @@ class Aggregating:
         """A task of this term ended."""
         if event.token[3] != str(self.term):
             return
+        self._working = False
         if event.token[2] == "continue":
             self._propose(event.info.get("mathematics", b""))
             return
@@ -196,11 +209,16 @@ class Aggregating:
             parents[self._document.index(name)] = self._document.index(above)
         opened.tree = tree_of(tuple(parents), self._me)
         opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+        for name in self._ctx.barred:
+            if name in self._document:
+                opened.branches.drop(self._document.index(name))
 
     def _message(self, opened: Opened, name: str = "") -> Open:
         """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
-        branches = opened.branches
-        direct = branches is None or (name != "" and self._document.index(name) not in branches.children)
+        branches, tree, direct = opened.branches, opened.tree, opened.branches is None
+        if branches is not None and tree is not None and name:
+            index = self._document.index(name)
+            direct = index not in branches.children or bool(tree.below[index] & branches.barred)
         return opened.message(self._document.id, self.term, self._me, direct=direct)
 
     def _proposer(self, opened: Opened) -> int:
@@ -221,6 +239,7 @@ class Aggregating:
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
         """This peer's own contribution is ready."""
         if self._round is not None and digest == self._round.ref.digest:
+            self._patience.rests(self._ctx.me)
             self._answer(self._ctx.me, ref, abstains)
 
     def own_adopted(self) -> None:
@@ -262,6 +281,8 @@ class Aggregating:
     def _count(self, opened: Opened, part: Part) -> None:
         roster = self._document.roster
         for index in as_peers(part.answered):
+            if roster[index] not in opened.answered:  # else it may be an old answer, which is told again
+                self._patience.heard(roster[index])
             opened.answered[roster[index]] = None
             opened.left_out.pop(index, None)
             self._patience.rests(roster[index])
@@ -319,7 +340,8 @@ class Aggregating:
     def revoked(self, name: str) -> None:
         """A roster peer was revoked: what it acknowledged and contributed in this round counts no more.
 
-        What others have added up along a tree cannot be taken apart again, nor can a sum that is being combined.
+        A sum that others have added up along a tree cannot be taken apart: all others in it are asked themselves. What is
+        being combined already stays.
         """
         self._patience.revoked(name)
         opened = self._round
@@ -330,7 +352,19 @@ class Aggregating:
         opened.answered.pop(name, None)
         for kept in (opened.contributions, opened.abstained, opened.pulling):
             kept.pop(index, None)
+        for other in opened.branches.drop(index) if opened.branches is not None else ():
+            self._ask_itself(opened, other)
         opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
+
+    def _ask_itself(self, opened: Opened, index: int) -> None:
+        """What came of this peer along the tree counts no more."""
+        name = self._document.roster[index]
+        opened.adopted.pop(name, None)
+        if index not in opened.contributions:
+            opened.answered.pop(name, None)
+            opened.abstained.pop(index, None)
+        if not self._gone(name):
+            self._send_open(name)
 
     def member_changed(self, name: str) -> None:
         """Membership changed its mind about a roster peer."""
@@ -356,6 +390,7 @@ class Aggregating:
             if not has_majority(opened.adopted, self._document.roster):
                 return
             opened.adopted_by_majority = True
+            self._headway.reached(opened.round)
         if opened.final:
             self._hooks.finished(self.term, opened)
         elif by := self._hooks.cancelled_by() or self._revocation(opened):
@@ -440,6 +475,7 @@ class Aggregating:
         self._compute("combine", task)
 
     def _compute(self, kind: str, task: Task) -> None:
+        self._working = True
         self._ctx.effects.append(Compute(("job", self._document.id, kind, str(self.term)), task))
 
     # -- time -------------------------------------------------------------------------------------------------------
@@ -449,6 +485,13 @@ class Aggregating:
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         if not self._patience.followed():
             self._hooks.no_majority()
+            return
+        if self._stands_still():
+            waited_s = round(self._ctx.now - self._moved_at, 3)
+            self._ctx.report(
+                "stands-still", **self._document.told, term=self.term, phase=self.phase, seconds=waited_s
+            )  # fmt: skip
+            self._hooks.stands_still()
             return
         self._heartbeat()
         if self._mathematics is not None:
@@ -460,6 +503,19 @@ class Aggregating:
                 self._hooks.out_of_reach()
             else:
                 self._progress()
+
+    def _stands_still(self) -> bool:
+        """Whether, for too long, no task of this peer has ended and no further peer has adopted what it opened.
+
+        Another peer may be able to: this one's worker may hang, or its large messages may be lost.
+        """
+        opened = self._round
+        stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
+        spread = opened is not None and not opened.combining and not opened.adopted_by_majority
+        if stage != self._stage or not (self._working or spread or self._hooks.computes()):
+            self._stage, self._moved_at = stage, self._ctx.now
+        alone = len(self._document.roster) == 1
+        return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
 
     def _heartbeat(self) -> None:
         """Remind everybody of this term, unless an open did so just now: it says the same, and more."""
@@ -494,6 +550,10 @@ class Aggregating:
                 message = opened.message(self._document.id, self.term, self._me)
                 relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
                 self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
+            elif resort is Resort.GIVE_UP_BUSY:
+                opened.left_out[self._document.index(name)] = None
+                self._patience.left_out_busy(name, opened)
+                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name, busy=True)
             elif self._document.missing == "all":
                 self._ctx.report("out-of-reach", **self._document.told, round=opened.round, peer=name)
                 return True

@@ -8,20 +8,39 @@ S5  finished peers hold the same bits (and, checked at the end of a run, those o
 S6  no message reveals what a crash could take back
 S7  incarnation, term and register never fall, except with a lost store
 S8  nobody finishes before a majority of intact stores holds the final state
-L5  a peer with an unfinished job always has a timer armed
+S10  nobody aggregates or combines on the word of a peer that it knows to be revoked
+L5  each unfinished job has a timer of its own armed at each peer
 
-S9 and S10 need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
+Queues and exceptions need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import msgpack
 
+from p2pclust.peer.cancels import PREFIX as CANCEL
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Effect, Persist, Report, Send
-from p2pclust.peer.messages import Adopted, Partial, VoteReply
+from p2pclust.peer.election import Role
+from p2pclust.peer.job import Job
+from p2pclust.peer.messages import (
+    Ack,
+    Adopted,
+    Close,
+    FactDelta,
+    Gossip,
+    HeartbeatReply,
+    HeldState,
+    MemberSync,
+    Partial,
+    Ping,
+    RequestVote,
+    Synced,
+    VoteReply,
+)
 from p2pclust.peer.quorum import majority
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.peer import Peer
@@ -47,6 +66,7 @@ class Invariants(Observer):
         self._final: dict[str, bytes] = {}
         self._documents: dict[str, Document] = {}
         self._unsynced: dict[str, list[tuple[str, int, bytes]]] = {}
+        self._learns: dict[tuple[str, str], None] = {}  # who takes over the register of another peer in this step
         self._incarnations: dict[tuple[str, str], int] = {}
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
@@ -71,14 +91,23 @@ class Invariants(Observer):
             case Compute() if effect.task.kind == "combine":
                 peers = [index for indices, _ in effect.task.contributions for index in indices]
                 self._assert(len(peers) == len(set(peers)), "S2", f"{effect.token}: a peer is counted twice")
+                if self._documents[effect.token[1]].collect != "gossip":
+                    self._combines(peer, effect, peers)
             case Report():
                 self._report(world, peer, effect)
 
     def stepped(self, world: World, peer: Peer) -> None:
-        """A peer with an unfinished job will wake up by itself (L5)."""
-        if peer.core is not None and peer.core.wake_at == float("inf"):
-            waits = any(not job.ledger.finished for job in peer.core.jobs.jobs.values())
-            self._assert(not waits, "L5", f"{peer.name} waits without a timer")
+        """Each unfinished job of the peer will wake it up by itself, whatever else does (L5)."""
+        if peer.core is None:
+            return
+        timers = peer.core.timers
+        for job in peer.core.jobs.jobs.values():
+            if job.ledger.finished:
+                continue
+            aggregates = isinstance(job, Job) and job.election.role is Role.AGGREGATOR
+            kind = ("tick" if aggregates else "election") if isinstance(job, Job) else "mix"
+            armed = timers.armed(("job", job.id, kind))
+            self._assert(armed, "L5", f"{peer.name} waits in {job.id} without its timer {kind}")
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
@@ -109,35 +138,81 @@ class Invariants(Observer):
             return  # the end may be learnt from a peer of any term
         # Where each peer goes on from a model of its own, the final state only is one.
         own = bool(self._documents[effect.key].ticks) and not final
-        if not own:
+        # What a candidate takes over from another peer's register in a later term is no adoption: it never says that it is.
+        learns = (peer.name, effect.key) in self._learns
+        self._learns.pop((peer.name, effect.key), None)
+        past = learns and term < self._terms.get(key, 0)
+        if not own and not past:
             self._unsynced.setdefault(peer.name, []).append((effect.key, term, digest))
         position = (term, round_)
         self._assert(position >= self._positions.get(key, (0, 0)), "S7", f"{peer.name}: register fell to {position}")
         self._positions[key] = position
         self._assert(
-            term >= self._terms.get(key, 0),
+            past or term >= self._terms.get(key, 0),
             "S7",
             f"{peer.name} adopts in term {term} after term {self._terms.get(key)}",
+        )
+        opened = not learns or (effect.key, *position) in self._states
+        self._assert(
+            opened, "S4", f"{peer.name} takes over a state that was never opened at term {term} round {round_}"
         )
         known = digest if own else self._states.setdefault((effect.key, *position), digest)
         self._assert(known == digest, "S4", f"{effect.key}: two states at term {term} round {round_}")
 
     def _reveals(self, peer: Peer, effect: Send) -> None:
-        """S6."""
-        message = effect.message
-        if isinstance(message, VoteReply) and message.granted:
-            row = peer.disk.read_synced("ballot", message.job)
-            term, voted = msgpack.unpackb(row) if row else (0, "")
-            self._assert(
-                (term, voted) == (message.term, effect.to), "S6", f"{peer.name} tells a vote that is not synced"
-            )
-        elif isinstance(message, Adopted | Partial):
-            row = peer.disk.read_synced("register", message.job)
-            held = msgpack.unpackb(row)[:3] if row else None
-            told = [message.term, message.round, message.digest]
-            self._assert(held == told, "S6", f"{peer.name} tells an adoption that is not synced")
-            kept = not peer.disk.unsynced("note", message.job)
-            self._assert(kept, "S6", f"{peer.name} contributes while its note is not synced")
+        """S6: every row that a message speaks of is on disk."""
+        message, disk, told = effect.message, peer.disk, True
+        match message:
+            case VoteReply() if message.granted:
+                told = self._ballot(peer, message.job) == (message.term, effect.to)
+            case RequestVote():
+                told = self._ballot(peer, message.job) == (message.term, peer.name)
+            case Adopted() | Partial():
+                told = self._held(peer, message.job)[:3] == [message.term, message.round, message.digest]
+                kept = not disk.unsynced("note", message.job)
+                self._assert(kept, "S6", f"{peer.name} contributes while its note is not synced")
+            case HeartbeatReply() if message.register_term:
+                told = self._held(peer, message.job)[:2] == [message.register_term, message.register_round]
+            case HeldState() if self._documents[message.job].collect != "gossip":
+                row = self._held(peer, message.job)
+                told = row[:3] == [message.entry_epoch, message.entry_round, message.digest]
+            case Close():
+                told = self._held(peer, message.job)[6:] == [True]
+            case Synced():
+                told = disk.read_synced("job", message.job) is not None
+            case Ping() | Ack() | Gossip() | MemberSync():
+                kept_incarnation = int(disk.read_synced("self", "incarnation") or b"0")
+                own = [update.incarnation for update in message.updates if update.name == peer.name]
+                told = max(own, default=0) <= kept_incarnation
+            case FactDelta() if message.owner == peer.name and not peer.wiped:  # what a lost store told comes back
+                cancels = [key.removeprefix(CANCEL) for key in message.keys if key.startswith(CANCEL)]
+                told = all(disk.read_synced("cancel", key) is not None for key in cancels)
+        self._assert(told, "S6", f"{peer.name} tells what is not synced: {message.kind}")
+
+    @staticmethod
+    def _ballot(peer: Peer, job: str) -> tuple[int, str]:
+        row = peer.disk.read_synced("ballot", job)
+        term, voted_for = msgpack.unpackb(row) if row else (0, "")
+        return term, voted_for
+
+    @staticmethod
+    def _held(peer: Peer, job: str) -> list[Any]:
+        """The register's row on disk; empty if there is none."""
+        row = peer.disk.read_synced("register", job)
+        return list(msgpack.unpackb(row)) if row else []
+
+    def _combines(self, peer: Peer, effect: Compute, contributors: list[int]) -> None:
+        """S10: neither contributions nor the majority that adopted the state rest on peers known to be revoked."""
+        assert effect.task.state is not None
+        assert peer.core is not None
+        job, barred = effect.token[1], peer.core.barred
+        roster = self._documents[job].roster
+        revoked = [roster[index] for index in contributors if roster[index] in barred]
+        self._assert(not revoked, "S10", f"{peer.name} combines what {', '.join(revoked)} brought, which was revoked")
+        holders = self._adopted.get((job, int(effect.token[3]), effect.task.state.digest), {})
+        held = len([name for name in holders if name not in barred])
+        enough = held >= majority(len(roster))
+        self._assert(enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked")
 
     def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:
         """S3, whenever an adoption completes a majority."""
@@ -162,6 +237,8 @@ class Invariants(Observer):
             job = peer.core.jobs.jobs.get(str(fields["job"]))
             if job is not None:
                 self._documents[job.id] = job.document
+        elif effect.verb == "catches-up":
+            self._learns[peer.name, str(fields["job"])] = None
         elif effect.verb == "elected":
             self._elected(peer, str(fields["job"]), int(fields["term"]))
         elif effect.verb == "finished":
@@ -170,11 +247,16 @@ class Invariants(Observer):
     def _elected(self, peer: Peer, job: str, term: int) -> None:
         known = self._aggregators.setdefault((job, term), peer.name)
         self._assert(known == peer.name, "S1", f"{job}: {known} and {peer.name} aggregate in term {term}")
-        votes = len(self._votes.get((job, term, peer.name), {}))
+        assert peer.core is not None
+        voters = self._votes.get((job, term, peer.name), {})
+        votes = len(voters)
         document = self._documents[job]
         if not (term == 1 and document.aggregator == peer.name):
             enough = votes >= majority(len(document.roster))
             self._assert(enough, "S1", f"{peer.name} is elected in term {term} by {votes} intact votes")
+            votes = len([name for name in voters if name not in peer.core.barred])
+            enough = votes >= majority(len(document.roster))
+            self._assert(enough, "S10", f"{peer.name} is elected in term {term} by {votes} votes that are not revoked")
 
     def _finished(self, peer: Peer, job: str, digest: bytes) -> None:
         known = self._final.setdefault(job, digest)

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
 
 from p2pclust.peer import rounds
+from p2pclust.peer.cancels import Cancels
 from p2pclust.peer.desk import Desk
 from p2pclust.peer.document import Document
+from p2pclust.peer.effects import Persist
+from p2pclust.peer.election import Election, Role
+from p2pclust.peer.jobs import Jobs
 from p2pclust.peer.ledger import Ledger
+from p2pclust.peer.membership import Membership
+from p2pclust.peer.patience import Patience
 from p2pclust.peer.tombstones import Tombstones
 
-__all__ = ["DESK_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "planted"]
+__all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -45,7 +52,8 @@ def _every_store_counts_within(desk: Desk, document: Document, name: str) -> boo
     return True
 
 
-def _note_not_synced(desk: Desk) -> None:
+def _note_not_synced(desk: Desk, *, sync: bool = True) -> None:
+    desk._on_disk = True
     desk._ctx.persist("note", desk._document.id, desk._row(), sync=False)
 
 
@@ -61,6 +69,33 @@ def _newest_in_memory_only(tombstones: Tombstones, series: str, number: int) -> 
     tombstones._newest[series] = max(number, tombstones.newest(series))
 
 
+def _never(machine: Any, *of: Any) -> bool:
+    return False
+
+
+def _not_synced(method: Callable[..., Any], table: str) -> Callable[..., Any]:
+    """The method, whose rows of that table are written and not synced."""
+
+    def lazy(machine: Any, *of: Any, **named: Any) -> Any:
+        result = method(machine, *of, **named)
+        effects = machine._ctx.effects
+        for number, effect in enumerate(effects):
+            if isinstance(effect, Persist) and effect.table == table:
+                effects[number] = replace(effect, sync=False)
+        return result
+
+    return lazy
+
+
+def _steps_down_for_good(election: Election, term: int) -> None:
+    aggregates = election.role is Role.AGGREGATOR
+    _STEP_DOWN(election, term)
+    if aggregates:
+        election._ctx.timers.cancel(election._timer)
+
+
+_STEP_DOWN: Final = Election.step_down
+
 _Patch = tuple[Any, str, Callable[..., Any]]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -69,11 +104,25 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "no-fence-by-term": ((Ledger, "stale", _no_fence), (Ledger, "may_adopt", _adopts_any_term)),
     "finished-before-a-majority": ((rounds, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
+    "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
+    "document-not-synced": ((Jobs, "_keep", _not_synced(Jobs._keep, "job")),),
+    "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
+    "refutation-not-synced": ((Membership, "_refute", _not_synced(Membership._refute, "self")),),
+}
+
+#: The same where a job is cancelled.
+CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
 }
 
 #: The same for peers that work at a desk.
 DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "wiped-store-hoped-for": ((Desk, "_counts", _every_store_counts_within),),
+    # A job that waits for a desk without hope ends all the same, since a busy peer is given up: so that is taken away too.
+    "wiped-store-hoped-for": (
+        (Desk, "_counts", _every_store_counts_within),
+        (rounds.Aggregating, "_stands_still", _never),
+        (Patience, "_busy_too_long", _never),
+    ),
     "note-not-synced": ((Desk, "_save", _note_not_synced),),
     "jobs-within-kept": ((Desk, "_drop", _keeps_all),),
     "jobs-within-dropped-at-once": ((Desk, "_outlived", _keeps_none),),
@@ -82,6 +131,12 @@ DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 #: The same for jobs that are repeated.
 SERIES_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "newest-turn-in-memory-only": ((Tombstones, "advance", _newest_in_memory_only),),
+}
+
+#: The same where only a majority is healed.
+LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "never-hands-over": ((rounds.Aggregating, "_stands_still", _never),),
+    "busy-for-ever": ((Patience, "_busy_too_long", _never),),
 }
 
 
@@ -99,7 +154,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | DESK_MUTANTS | SERIES_MUTANTS)[name]
+    patches = (MUTANTS | CANCEL_MUTANTS | DESK_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

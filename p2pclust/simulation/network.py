@@ -32,6 +32,7 @@ class Network:
         self._rng = rng
         self._cuts: dict[tuple[str, str], int] = {}
         self._losing: dict[str, float] = {}
+        self._largest: dict[str, int] = {}
         self.counts = {"sent": 0, "lost": 0, "cut": 0, "duplicated": 0, "delayed": 0}
 
     def cut(self, source: str, target: str) -> None:
@@ -50,10 +51,21 @@ class Network:
         if not probability:
             del self._losing[name]
 
+    def lose_large(self, name: str, most_bytes: int) -> None:
+        """From now on every message from this peer with more bytes is lost, as behind a link with a smaller MTU."""
+        self._largest[name] = most_bytes
+
+    def passes(self, source: str, n_bytes: int) -> bool:
+        """Whether a message of that size gets onto the network at all."""
+        passes = n_bytes <= self._largest.get(source, n_bytes)
+        self.counts["lost"] += not passes
+        return passes
+
     def heal_all(self) -> None:
         """A perfect network from now on."""
         self._cuts.clear()
         self._losing.clear()
+        self._largest.clear()
         self.conditions = Conditions()
 
     def reaches(self, source: str, target: str) -> bool:

@@ -85,6 +85,7 @@ class World:
         self.reload: Callable[[Peer], Local] = lambda peer: peer.local
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
         self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
+        self.hung: dict[str, None] = {}  # peers whose worker never ends a task
         self.cpu_share: dict[str, float] = {}  # of devices that have less than one processor for their mathematics
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
@@ -374,7 +375,7 @@ class World:
         source, n_bytes = peer.name, sum(map(len, frames))
         parcel = Parcel(source, target, frames, n_bytes, lane, self.overlay.changes(source, target))
         linked = target in self.peers and self.overlay.linked(source, target)  # it may be enrolled, and never started
-        if linked and not self.lines.send(parcel):
+        if linked and self.network.passes(source, n_bytes) and not self.lines.send(parcel):
             return  # no room
         peer.counters["messages_sent"] += 1
         peer.counters["bytes_sent"] += n_bytes
@@ -415,6 +416,8 @@ class World:
             peer.local = self.reload(peer)
             return
         self._mark(b"compute", peer.name, *effect.token)
+        if peer.name in self.hung:
+            return
 
         def read(digest: bytes) -> Iterator[bytes]:
             return iter(peer.disk.blob(digest))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from harness import Net
+from harness import Net, toy
 
 from p2pclust.peer.effects import CheckRoster, Connect, Disconnect, Persist, Send, TakeRoster
 from p2pclust.peer.events import Expired, Submit
@@ -282,6 +282,20 @@ def test_its_acknowledgement_is_taken_back_but_it_stays_in_the_denominator() -> 
     net.until(lambda: len(net.finished(job)) == 4)
     combined = [fields["contributors"] for _, fields in net.verbs("combined")]
     assert combined[0] == sorted(set(ALL) - {first})
+
+
+def test_its_part_of_a_sum_that_came_up_a_tree_is_taken_back() -> None:
+    """The sum cannot be taken apart: all others in it are asked themselves, and those between answer themselves too."""
+    net = fleet(5, links="12 23 34 45")
+    net.advance(2)
+    net.hold_work = lambda name, effect: name == "p1" and effect.task.kind == "contribute"
+    job = net.submit("p1", toy(1), aggregator="p1", collect="tree")
+    net.until(lambda: "p5" in net.job("p1", job)._term._round.answered)  # type: ignore[union-attr]
+    revoke(net, "p5", "p1")
+    net.hold_work = lambda name, effect: False
+    net.do_work()
+    net.until(lambda: set(net.finished(job)) >= {"p1", "p2", "p3", "p4"})
+    assert [fields["contributors"] for _, fields in net.verbs("combined")] == [["p1", "p2", "p3", "p4"]]
 
 
 def test_a_job_that_waits_for_all_ends_when_it_lacks_the_answer_of_a_revoked_one() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from p2pclust.simulation import cancel_swarm
-from p2pclust.simulation.mutants import planted
+from p2pclust.simulation.mutants import CANCEL_MUTANTS, planted
 
 
 @pytest.mark.slow
@@ -35,3 +35,11 @@ def _fails(seed: int) -> bool:
         return bool(cancel_swarm.run(seed).failure)
     except AssertionError:
         return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", CANCEL_MUTANTS)
+def test_a_planted_bug_is_found(mutant: str) -> None:
+    with planted(mutant):
+        assert cancel_swarm.run(0).failure.startswith("S6: ")
+    assert not cancel_swarm.run(0).failure

@@ -87,3 +87,9 @@ def test_a_plan_is_a_function_of_the_seed_and_leaves_the_other_swarm_as_it_was()
     assert (other.protocol, other.blackouts, other.deadline_s) == ("llf-fcm", (), 2.0) or other.protocol == "llf-cm"
     assert {fedcref_swarm.draw(seed).init for seed in range(20)} == {"refined", "paper"}
     assert any(fedcref_swarm.draw(seed).blackouts for seed in range(40))
+
+
+@pytest.mark.slow
+def test_1000178_a_job_within_leaves_no_row_that_only_its_end_wrote() -> None:
+    """What lay on its desk was gone by then: `finish` wrote an empty row, and `forget` took it for none."""
+    assert check(range(1000178, 1000179))["finished within"] > 0

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import msgpack
 import numpy as np
 import pytest
 
 from p2pclust.peer.effects import Compute, Persist, Report, Send, Task
-from p2pclust.peer.events import Submit
-from p2pclust.peer.messages import Adopted, VoteReply
+from p2pclust.peer.events import Ref, Submit
+from p2pclust.peer.messages import (
+    Adopted,
+    Close,
+    FactDelta,
+    Gossip,
+    HeartbeatReply,
+    HeldState,
+    Message,
+    Ping,
+    RequestVote,
+    Synced,
+    Update,
+    VoteReply,
+)
 from p2pclust.peer.timing import Limits, preset
 from p2pclust.protocols.compose import cluster_job
 from p2pclust.protocols.local import Local
@@ -112,6 +127,44 @@ def test_s6_a_vote_and_an_adoption_that_are_not_on_disk(stage: Stage) -> None:
         stage.does("a", Send("b", Adopted(stage.job, 99, 9, ONE, store_id, "", b"", 0, ())))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda job, store: RequestVote(job, 99, 1, 1),
+        lambda job, store: HeartbeatReply(job, 99, 99, 9, store, False),
+        lambda job, store: HeldState(job, 99, 99, 9, ONE, 32, ()),
+        lambda job, store: Close(job, 99, 9, ONE, 32, ()),
+        lambda job, store: Synced("job-of-nobody"),
+        lambda job, store: Ping(1, (Update("a", "alive", 999, "a:1", store, ""),)),
+        lambda job, store: Gossip((Update("a", "alive", 999, "a:1", store, ""),)),
+        lambda job, store: FactDelta("a", 0, (f"cancel/{job}",), (1,), (b"admin",)),
+    ],
+    ids=["own vote", "register", "offered register", "end", "document", "incarnation", "refutation", "cancel"],
+)
+def test_s6_whatever_a_message_speaks_of_is_on_disk(stage: Stage, told: Callable[[str, str], Message]) -> None:
+    with stage.breaks("S6"):
+        stage.does("a", Send("b", told(stage.job, stage.world.peers["a"].disk.store_id)))
+
+
+def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> None:
+    core = stage.world.peers["a"].core
+    assert core is not None
+    for name in ("a", "b"):
+        stage.does(name, Persist("ballot", stage.job, msgpack.packb([60, "a"])))
+    stage.watcher._adopted[stage.job, 60, ONE] = {"a": None, "b": None}
+    task = Task("combine", b"", 3, state=Ref(ONE, 32, b""), contributions=(((0,), Ref(TWO, 32, b"")),))
+    stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
+    stage.does("a", Compute(("job", stage.job, "combine", "60"), task))
+    core._ctx.barred["b"] = None
+    with stage.breaks("S10"):
+        stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
+    with stage.breaks("S10"):
+        stage.does("a", Compute(("job", stage.job, "combine", "60"), task))
+    brought = replace(task, contributions=(((1,), Ref(TWO, 32, b"")),))
+    with stage.breaks("S10"):
+        stage.does("a", Compute(("job", stage.job, "combine", "60"), brought))
+
+
 def test_s6_an_end_that_is_not_on_disk(stage: Stage) -> None:
     with stage.breaks("S6"):
         stage.does("a", Report("finished", {"job": stage.job, "digest": ONE.hex()}))
@@ -139,9 +192,9 @@ def test_s8_an_end_before_a_majority_has_it(stage: Stage) -> None:
 def test_l5_a_peer_that_waits_without_a_timer(stage: Stage) -> None:
     peer = stage.world.peers["a"]
     assert peer.core is not None
-    timers = peer.core._ctx.timers
-    while timers.pop_due(float("inf")) is not None:
-        pass
+    for key in [key for key in peer.core.timers._at if key[0] == "job"]:
+        peer.core.timers.cancel(key)
+    assert peer.core.wake_at < float("inf"), "membership has timers, but they do nothing for the job"
     with stage.breaks("L5"):
         stage.watcher.stepped(stage.world, peer)
 

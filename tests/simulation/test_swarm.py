@@ -76,6 +76,10 @@ FOUND_BY = {
     "no-fence-by-term": (14, ("S7", "S1", "S3", "S4", "second vote")),
     "finished-before-a-majority": (0, ("S8",)),
     "wiped-store-counted": (9, ("S1", "S3", "S8")),
+    "stepped-down-for-good": (50, ("L5",)),
+    "document-not-synced": (0, ("S6",)),
+    "register-not-synced": (0, ("S6",)),
+    "refutation-not-synced": (0, ("S6",)),
 }
 
 

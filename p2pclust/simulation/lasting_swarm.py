@@ -1,0 +1,136 @@
+"""Swarm testing of a core: only a majority is healed, and each of the others stays in a fault of its own for ever.
+
+A peer that is down or cut off is what elections are for. Grey faults are worse: a peer whose worker hangs, or whose large
+messages are lost, still answers probes and heartbeats, so it may aggregate, and be waited for. The job must still end at the
+peers of the core, whose stores are intact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from p2pclust.peer.quorum import majority
+from p2pclust.simulation.network import Conditions
+from p2pclust.simulation.overlays import laid_out
+from p2pclust.simulation.plan import Plan, draw
+from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Swarm
+
+__all__ = ["KINDS", "LastingSwarm", "core_plan", "run"]
+
+KINDS: Final = (
+    "down", "cut", "cut-out", "cut-in", "one-link", "flapping", "hung-worker", "large-lost", "slow", "paused",
+)  # fmt: skip
+_FOR_EVER: Final = 1e6
+#: Larger messages of a peer that loses large ones are lost: states and contributions are.
+_SMALL_BYTES: Final = 300
+_DOWN_S, _UP_S = 1.0, 0.7  # of a peer that flaps
+
+
+def core_plan(plan: Plan) -> Plan:
+    """Return a plan with few faults before, so that the job is still under way when only the core heals."""
+    patience_s = min(plan.timing.patience_s, 4.0)
+    return replace(
+        plan,
+        missing="wait" if plan.missing == "all" else plan.missing,  # with "all", everybody is waited for, for ever
+        phase_crashes=plan.phase_crashes[:1], crashes=(), cuts=(), pauses=(), compute_s=(0.001, 0.3),
+        timing=replace(plan.timing, patience_s=1.0 if plan.timing.patience_s == 8.0 else patience_s),
+    )  # fmt: skip
+
+
+class LastingSwarm(Swarm):
+    """One run. `only` replaces what would be drawn for each peer outside the core."""
+
+    def __init__(self, plan: Plan, only: str = "") -> None:
+        super().__init__(plan)
+        self._only = only
+        self.core: list[str] = []
+        self.lasting: dict[str, str] = {}
+
+    def _misfortunes(self) -> None:
+        until_s = float(np.random.default_rng([self.plan.seed, 78]).uniform(0.0, 1.5))
+        self.world.run_until(self.world.now + until_s, self._step)
+
+    def _heal(self) -> None:
+        world, rng = self.world, np.random.default_rng([self.plan.seed, 77])
+        self.phase_crashes.active = False
+        self.network.heal_all()
+        self.network.conditions = Conditions()
+        for name in self.names:
+            if world.peers[name].core is None:
+                world.at(world.now + float(rng.uniform(0, 1)), partial(world.start, name))
+        intact = [name for name in self.names if not world.peers[name].wiped]
+        drawn = [intact[i] for i in rng.permutation(len(intact))[: majority(len(self.names))]]
+        self.core = [name for name in self.names if name in drawn]
+        for name in self.names:
+            if name not in self.core:
+                self.lasting[name] = self._only or str(rng.choice(KINDS))
+                self.marks.counts[f"for ever: {self.lasting[name]}"] += 1
+                self._break(name, self.lasting[name], rng)
+        self.marks.counts["under way when the core heals"] += not self._core_finished()
+        world.run_until(world.now + 2.0, self._step)
+        world.run_until(world.now + DEADLINE_S, lambda: self._step() or self._core_finished())
+
+    def _break(self, name: str, kind: str, rng: np.random.Generator) -> None:
+        world = self.world
+        if kind == "down":
+            world.crash(name)
+            for after_s in (1.5, 2.5):  # a restart may have been planned
+                world.at(world.now + after_s, partial(world.crash, name))
+        elif kind in ("cut", "cut-out", "cut-in", "one-link"):
+            kept = self.core[int(rng.integers(len(self.core)))] if kind == "one-link" else ""
+            self._cut_off(name, kept, out=kind != "cut-in", into=kind != "cut-out")
+        elif kind == "slow":
+            world.slowness[name] = _FOR_EVER
+        elif kind == "paused":
+            world.freeze(name, _FOR_EVER)
+            world.at(world.now + 1.2, partial(world.freeze, name, _FOR_EVER))
+        elif kind == "hung-worker":
+            world.hung[name] = None
+        elif kind == "large-lost":
+            self.network.lose_large(name, _SMALL_BYTES)
+        else:
+            self._flap(name, up=True)
+
+    def _cut_off(self, name: str, kept: str, *, out: bool, into: bool) -> None:
+        for other in self.names:
+            if other in (name, kept):
+                continue
+            if out:
+                self.network.cut(name, other)
+            if into:
+                self.network.cut(other, name)
+
+    def _flap(self, name: str, *, up: bool) -> None:
+        change = self.network.cut if up else self.network.heal
+        for other in self.names:
+            if other != name:
+                change(name, other)
+                change(other, name)
+        self.world.at(self.world.now + (_DOWN_S if up else _UP_S), partial(self._flap, name, up=not up))
+
+    def _core_finished(self) -> bool:
+        return not self._late()
+
+    def _late(self) -> list[str]:
+        peers = [self.world.peers[name] for name in self.core]
+        return [peer.name for peer in peers if peer.core is None or not self._has_finished(peer)]
+
+    def _judge(self) -> None:
+        if not self._was_accepted():
+            self.marks.counts["submission lost with its peer"] += 1
+            return
+        story = "\n".join(self.invariants.story)
+        late = ", ".join(self._late())
+        assert not late, (
+            f"L3: {late} of the healed majority not finished after {DEADLINE_S:.0f} s; for ever: {self.lasting}\n{story}"
+        )
+        self.marks.counts["finished"] += 1
+
+
+def run(seed: int, *, overlay: str | None = None) -> Outcome:
+    """Run one seed; no `failure` if nothing was wrong."""
+    return LastingSwarm(laid_out(core_plan(draw(seed)), overlay)).go()
