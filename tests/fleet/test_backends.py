@@ -11,7 +11,7 @@ from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import BACKENDS, Backend, backend
-from p2pclust.fleet.spec import FleetSpec, PeerSpec
+from p2pclust.fleet.spec import Fault, FleetSpec, PeerSpec
 from p2pclust.protocols import readings
 
 JOBS = [
@@ -25,6 +25,7 @@ JOBS += [
     for seed, (protocol, participation) in enumerate(product(PROTOCOLS[2:], (1.0, 0.6)))
 ]
 JOBS.append(a_job("llf-fcm", init="careful"))
+JOBS += [a_job(protocol, init="careful", n_init=3, participation=0.6, seed=40) for protocol in ("llf-cm", "llf-fcm")]
 
 
 def states(name: str, spec: FleetSpec) -> list[bytes]:
@@ -93,6 +94,35 @@ class TestSameBits:
         one, other = carry_out("in-process", forth), carry_out("in-process", back)
         assert one.jobs[0].state == other.jobs[0].state
         assert carry_out("simulated", back).jobs[0].state == one.jobs[0].state
+
+
+class TestSeveralStarts:
+    """A round for the ranges, six for the first centers, six of clustering, and one for the objective."""
+
+    @pytest.mark.parametrize("collect", ["star", "tree"])
+    @pytest.mark.parametrize("round_", [3, 9, 13], ids=["first centers", "clustering", "objective"])
+    @pytest.mark.parametrize("phase", ["opening", "combining"])
+    def test_they_survive_the_death_of_the_aggregator(self, round_: int, phase: str, collect: str) -> None:
+        job = a_job("llf-cm", n_init=3)
+        spec = a_fleet(rows(5), job, Fault("kill", (), round=round_, phase=phase), request={"collect": collect})
+        result = carry_out("simulated", spec)
+        dead = {event["peer"] for event in result.events if event["verb"] == "fault"}
+        assert_kept_promises(spec, result, gone=dead)
+        state = result.jobs[0].state
+        assert state is not None
+        assert state.arrays["objectives"].shape == (3,)
+
+    def test_gossip_keeps_the_same_start_everywhere(self) -> None:
+        spec = a_fleet(rows(4), a_job("llf-fcm", n_init=3), request={"collect": "gossip"})
+        result = carry_out("simulated", spec)
+        assert len(set(result.jobs[0].digests.values())) == 1
+        state, exact = (
+            result.jobs[0].state,
+            carry_out("in-process", a_fleet(rows(4), a_job("llf-fcm", n_init=3))).jobs[0].state,
+        )
+        assert state is not None
+        assert exact is not None
+        assert int(state.arrays["winner"]) == int(exact.arrays["winner"])
 
 
 class TestWhatIsTold:
