@@ -51,6 +51,8 @@ _MOST_ROWS = 0.9
 # Gossip adds up within a tolerance: a count that is nearer to none than to one row is none.
 _NONE = 0.5
 _SMALL = 2.0**-480
+# Of the largest variance: a feature that varies so much counts as the widest one too.
+_AS_WIDE = 0.99
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,8 @@ def _split(means: Floats, masses: Floats, widths: Floats, chosen: NDArray[np.boo
     parts = np.where(chosen, 2, 1)
     cells, halves = np.repeat(means, parts, axis=0), np.repeat(masses / parts, parts)
     first = (np.cumsum(parts) - parts)[chosen]
-    widest = np.argmax(widths[chosen], axis=1)
+    # The first one that is nearly the widest: after z-scores all are equally wide, and gossip adds up within a tolerance.
+    widest = np.argmax(widths[chosen] >= _AS_WIDE * widths[chosen].max(axis=1, keepdims=True), axis=1)
     deviation = np.sqrt(widths[chosen][np.arange(widest.size), widest])
     cells[first, widest] -= deviation
     cells[first + 1, widest] += deviation

@@ -17,7 +17,7 @@ from p2pclust.protocols.arrays import Arrays
 from p2pclust.protocols.job import Stage
 from p2pclust.protocols.leaderless import run_leaderless
 from p2pclust.protocols.runner import conclude
-from p2pclust.protocols.split_merge import SplitMerge
+from p2pclust.protocols.split_merge import SplitMerge, _split
 
 RANGES = Arrays(lo=[-4.0], hi=[4.0], declared=False, rows=6, origin=[0.0], scale=[1.0], unit=[8.0])
 ROWS = Local([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
@@ -178,6 +178,18 @@ def test_gossip_comes_to_the_same_centers_within_its_tolerance() -> None:
     found, exact = run_leaderless(job, peers, line(3)), run_in_process(job, peers)
     assert found.log == exact.log
     assert np.abs(readings.raw_centers(found) - readings.raw_centers(exact)).max() < 1e-6
+
+
+def test_features_that_are_equally_wide_but_for_rounding_are_not_told_apart_by_it() -> None:
+    """After z-scores every feature of the first cell is as wide, and gossip's sums differ in their last digits."""
+    peers = [Local(rows * [1.0, 3.0]) for rows in three_blobs(6)]
+    job = cluster_job("llf-fcm", n_clusters=3, scaling="zscore", seed=6)
+    found, exact = run_leaderless(job, peers, line(3), tolerance=1e-6), run_in_process(job, peers)
+    assert np.abs(readings.raw_centers(found) - readings.raw_centers(exact)).max() < 1e-3
+    cells = begun(SplitMerge(n_clusters=2)).replace(cells=[[0.0, 0.0]])["cells"]
+    for noise in (0.0, 1e-9, -1e-9):
+        split, _ = _split(cells, np.array([6.0]), np.array([[1.0, 1.0 + noise]]), np.array([True]))
+        assert split.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
 
 
 @pytest.mark.parametrize(
