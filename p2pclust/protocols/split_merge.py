@@ -136,7 +136,7 @@ class SplitMerge(Protocol):
         """Split the cells, move them to their means, or merge them, in this order."""
         counts = contributions["counts"]
         if counts.sum() < state["cell_masses"].sum() / 2:
-            # Most rows are in cells too small to be sent: what the round before told is more than what this one does.
+            # Most rows are in cells too small to be sent: the round before says more than this one.
             return self._merged(state, state["cells"], state["cell_masses"])
         heard = counts >= _NONE
         counts, means = counts[heard], np.array(state["cells"][heard])

@@ -181,7 +181,7 @@ def federated(case: Case, protocol: str, max_rounds: int, **options: Any) -> tup
 
 
 def in_rounds(job: Job, seen: list[JobState]) -> list[JobState]:
-    return [state for state in seen if state.stage == len(job.stages) - 1 and state.log[-1].stage == state.stage]
+    return [state for state in seen if state.log[-1].stage == job.main]
 
 
 PRIVACY_OFF = {"llf-cm": {"suppress_singletons": False}, "llf-fcm": {"privacy_gate": False}}
