@@ -13,6 +13,7 @@ from typing import Protocol
 from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.document import Document
 from p2pclust.peer.fitness import Fitness
+from p2pclust.peer.headway import Headway
 from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
@@ -50,14 +51,16 @@ class Election:
     """
 
     def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: Fitness
-    ) -> None:
+        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: Fitness,
+        headway: Headway,
+    ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._document = document
         self._ledger = ledger
         self._rule = rule
         self._fitness = fitness
+        self._headway = headway
         self._timer: TimerKey = ("job", document.id, "election")
         self._votes: dict[str, None] = {}
         self._prevotes: dict[str, None] = {}
@@ -298,8 +301,11 @@ class Election:
         """How much longer to wait while a clearly fitter peer is present, whose store is intact as far as known.
 
         Draws overlap, and a clearly less fit peer could win the race. A fitter one that cannot be elected costs this much.
+        A peer whose last term brought nothing is no fitter than any other, and lets them stand first: its worker may hang.
         """
-        others = (name for name in self._document.roster if name != self._ctx.me)
+        if self._ctx.me in self._headway.tried:
+            return at_most_s
+        others = (name for name in self._document.roster if name != self._ctx.me and name not in self._headway.tried)
         able = (name for name in others if self._document.counts(name, self._membership.store_id(name)))
         return at_most_s if self._fitness.clearly_fitter(able) else 0.0
 

@@ -38,14 +38,16 @@ class Headway:
         self._unproven = 0  # how often peers were given up although the others had not shown that they are faster
         self._given_up: dict[str, int] = {}  # who said for too long that it computes: how often
         self.hung: dict[str, None] = {}  # who is not waited for until it answers
+        self.tried: dict[str, None] = {}  # who has aggregated since that newest state
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    def begins(self, term: int) -> None:
-        """An aggregator of this term was heard, or this peer is it."""
+    def begins(self, term: int, aggregator: str) -> None:
+        """The aggregator of this term was heard, or this peer is it."""
         if term > self._term:
             self._term = term
             self._terms += 1
+            self.tried[aggregator] = None
 
     def adopts(self, term: int, round_: int) -> None:
         """This peer adopted a state: it was made of one that a majority had adopted."""
@@ -58,6 +60,7 @@ class Headway:
         """A majority has adopted the state of this round."""
         if round_ > self._reached:
             self._reached, self._terms = round_, 0
+            self.tried.clear()
 
     def answered(self, name: str) -> None:
         """This peer has answered: its worker works."""

@@ -58,11 +58,11 @@ class Job:
         self.document = document
         self.ledger = ledger
         self.id = document.id
-        self.election = Election(context, membership, document, ledger, self, fitness)
+        self._headway = Headway(context, document)
+        self.election = Election(context, membership, document, ledger, self, fitness, self._headway)
         self.desk = Desk(context, membership, blobs, document, children, note)
         self._children = children
         self._term: Aggregating | None = None
-        self._headway = Headway(context, document)
         self._follower = Follower(
             context, membership, blobs, document, ledger, self.election, self.desk, children, self._headway,
             lambda: self._term,
@@ -143,7 +143,7 @@ class Job:
             return
         if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)
-            self._headway.begins(message.term)
+            self._headway.begins(message.term, source)
         self._follower.new_term(message.term)
         if isinstance(message, Open):
             self._follower.take_place(message)
@@ -293,7 +293,7 @@ class Job:
 
     def elected(self) -> None:
         """This peer aggregates now."""
-        self._headway.begins(self.ledger.term)
+        self._headway.begins(self.ledger.term, self._ctx.me)
         self._children.elected(self.document)
         self._follower.leave_place()
         self._term = Aggregating(

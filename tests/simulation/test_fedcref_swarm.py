@@ -27,7 +27,7 @@ FOUND_BY = {
     "wiped-store-hoped-for": (28, "L3"),
     "note-not-synced": (0, "S6"),
     "jobs-within-kept": (0, "L6"),
-    "jobs-within-dropped-at-once": (121, "S7"),
+    "jobs-within-dropped-at-once": (121, "S9"),
 }
 
 
