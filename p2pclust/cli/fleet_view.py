@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from p2pclust.cli.operate import name_of
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _row(told: Told) -> dict[str, Any]:
         "restarts": told.get("restarts", 0),
         "linked": sum(member["status"] == "alive" for member in near) if "members" in snapshot else None,
         "neighbours": len(near) if "members" in snapshot else None,
-        "job": f"{job['protocol']} {job['job'][:12]}" if job else "",
+        "job": f"{job['protocol']} {_named(job)}" if job else "",
         "round": job["round"] if job else None,
         "phase": job["phase"] if job else "",
         "says": told.get("says", ""),
@@ -97,6 +98,11 @@ def _job(snapshot: Told) -> Told | None:
     """The newest job that is not over, else the newest; those within others are their aggregators' business."""
     jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
     return next((job for job in reversed(jobs) if job["phase"] not in _OVER), jobs[-1] if jobs else None)
+
+
+def _named(job: Told) -> str:
+    """What other commands take: the beginning of a job's id, or a series and its turn."""
+    return name_of(job) if job.get("series") else str(job["job"][:12])
 
 
 def _farthest(told: Iterable[Told]) -> dict[str, int]:
@@ -145,7 +151,7 @@ def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
 def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
     for job in peer.get("snapshot", {}).get("jobs", ()):
         if job["phase"] not in _OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
-            return f"behind: round {job['round']} of job {job['job'][:12]}, others are at {rounds[job['job']]}"
+            return f"behind: round {job['round']} of job {_named(job)}, others are at {rounds[job['job']]}"
     return ""
 
 
@@ -159,7 +165,8 @@ def how(peer: Told) -> str:
     """Say how a peer is that was started and does not run yet, behind what was done to it; nothing if it runs."""
     if is_down(peer):
         words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
-        return f"; {words[peer['status']]}: {peer['ended']}: {peer['last_line']}"
+        why = f": {peer['last_line']}" if peer["last_line"] else ""
+        return f"; {words[peer['status']]}: {peer['ended']}{why}"
     return "; not ready yet" if peer.get("status") == "starting" else ""
 
 

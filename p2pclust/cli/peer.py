@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from p2pclust.data.dataset import DataSet
 
 __all__ = ["become", "peer"]
+
+_NAMED: Final = 8  # columns that --check names
 
 
 def peer(
@@ -91,10 +93,17 @@ def peer(
     read: list[DataSet] = []
     checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
     if check:
-        rows = "".join(f"; {data.n_rows} rows of {data.n_features} columns{_dropped(data.dropped)}" for data in read)
+        rows = "".join(f"; {data.n_rows} rows of {_columns(data)}{_dropped(data.dropped)}" for data in read)
         sys.stderr.write(f"{checked['name']}: the configuration is fine{rows}\n")
     else:
         become(checked)
+
+
+def _columns(data: DataSet) -> str:
+    """Count and name the features: this is where a number that only counts rows shows before it is clustered."""
+    names = data.feature_names
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
 
 
 def _dropped(n_rows: int) -> str:

@@ -111,7 +111,8 @@ class Kept:
         asked = self.status == "leaving"
         self.pid, self.paused = 0, False
         self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
-        self.last_line = last_line
+        # A process does not see SIGKILL coming: its last line is of something else.
+        self.last_line = "" if code == -signal.SIGKILL else last_line
         if not self.wanted:
             self.status = "left"
             return

@@ -81,7 +81,8 @@ class HandingIn:
         alive = [name for name in members.alive() if members.store_id(name)]
         n_enrolled = len(members.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
-            reason = f"only {len(alive)} of {n_enrolled} enrolled peers are here; name the roster"
+            here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
+            reason = f"{here}: start others, or name who takes part (--roster NAME,...)"
             self._handed.refuse(event.asked, reason)
             return
         roster = tuple(sorted(event.roster or alive))

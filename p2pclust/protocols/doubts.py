@@ -44,7 +44,7 @@ def doubts(state: State) -> tuple[str, ...]:
     >>> for doubt in doubts(state):
     ...     print(doubt)
     hardly any row belongs to center 2: ask for fewer clusters, or look for outliers
-    centers 1 and 2 nearly coincide: ask for fewer clusters, or for other first centers
+    centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
     """
     objective = objective_of(state)
     if objective is None:
@@ -57,8 +57,12 @@ def doubts(state: State) -> tuple[str, ...]:
             f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers"
         )  # fmt: skip
     spread = np.sqrt(max(objective, 0.0) / masses.sum())
-    for one, other in _close_pairs(centers, _NEARLY * spread)[:3]:
-        found.append(f"centers {one} and {other} nearly coincide: ask for fewer clusters, or for other first centers")
+    for together in _close_groups(centers, _NEARLY * spread):
+        # One far row makes the spread so large that well separated centers look like one.
+        found.append(
+            f"{_centers(together, 'and')} nearly coincide: ask for fewer clusters or other first centers, or look for "
+            "outliers"
+        )
     starts = np.sort(state["objectives"])
     if starts.size > 2 and starts[1] > starts[0] * (1 + _WORSE):
         worse = 100 * (starts[1] / starts[0] - 1) if starts[0] > 0 else np.inf
@@ -69,17 +73,22 @@ def doubts(state: State) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _close_pairs(centers: NDArray[np.float64], distance: float) -> list[tuple[int, int]]:
-    """Return the pairs of centers that are nearer to each other than that."""
-    pairs = []
+def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray[np.intp]]:
+    """Return the groups of centers that are chained by steps below that distance, in the order of their numbers."""
+    group = np.arange(len(centers))
     for one in range(len(centers) - 1):
         apart = np.sqrt(((centers[one + 1 :] - centers[one]) ** 2).sum(axis=1))
-        pairs += [(one, one + 1 + int(other)) for other in np.flatnonzero(apart < distance)]
-    return pairs
+        for other in one + 1 + np.flatnonzero(apart < distance):
+            group[group == group[other]] = group[one]
+    groups = [np.flatnonzero(group == number) for number in dict.fromkeys(group.tolist())]
+    return [members for members in groups if members.size > 1]
 
 
-def _centers(numbers: NDArray[np.intp]) -> str:
+def _centers(numbers: NDArray[np.intp], last: str = ",") -> str:
+    """Name centers; `last` stands before the last of several."""
     if numbers.size == 1:
         return f"center {numbers[0]}"
-    shown = ", ".join(str(number) for number in numbers[:5])
-    return f"centers {shown}" + (f" and {numbers.size - 5} more" if numbers.size > 5 else "")
+    shown = [str(number) for number in numbers[:5]]
+    if numbers.size > 5:
+        return f"centers {', '.join(shown)} and {numbers.size - 5} more"
+    return f"centers {', '.join(shown[:-1])}{', ' if last == ',' else f' {last} '}{shown[-1]}"

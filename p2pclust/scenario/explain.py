@@ -51,7 +51,7 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, st
         elif kind == "extra_forbidden":
             lines.append((top, f"{_table(location[:-1])}unknown key {location[-1]!r}{_suggestion(location, model)}"))
         elif kind == "missing":
-            lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing"))
+            lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing{_example(location, model)}"))
         else:
             key, table = _key(location)
             lines.append((top, f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}"))
@@ -73,6 +73,12 @@ def _suggestion(location: Sequence[str | int], model: type[BaseModel]) -> str:
     known = _known_keys(location[:-1], model)
     near = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(known)}"
+
+
+def _example(location: Sequence[str | int], model: type[BaseModel]) -> str:
+    """Say what to write for a missing key of the document itself, where its field has an example."""
+    field = model.model_fields.get(str(location[-1])) if len(location) == 1 else None
+    return f": write {field.examples[0]}" if field is not None and field.examples else ""
 
 
 def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:

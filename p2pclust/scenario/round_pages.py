@@ -76,6 +76,9 @@ def _objective(story: JobStory) -> Picture | None:
         else "all rows"
     )
     caption = f"What the algorithm minimises, over {over}, for the centers that each round began with."
+    took_part = [sorted(who) for number, who in enumerate(story.entry["contributors"]) if number >= steps[0][0]]
+    if any(who != took_part[0] for who in took_part):
+        caption += " Some rounds were without some peers, whose rows count here all the same: so the line may rise."
     return picture_of(objective_drawing([number for number, _ in steps], worth, "objective"), "objective", caption)
 
 

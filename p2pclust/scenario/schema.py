@@ -35,9 +35,13 @@ class Scenario(Table):
     title: str = ""
     #: Of all chance: partition, first centers, participation, random victims, and the simulated network.
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    data: DataSpec
-    fleet: FleetSpec
-    jobs: Annotated[tuple[JobSpec, ...], Field(strict=False), AfterValidator(fields.not_empty)]
+    data: Annotated[DataSpec, Field(examples=['a table [data] with source = "iris"'])]
+    fleet: Annotated[FleetSpec, Field(examples=["a table [fleet] with peers = 3"])]
+    jobs: Annotated[
+        tuple[JobSpec, ...],
+        Field(strict=False, examples=['a table [[jobs]] with protocol = "llf-fcm" and clusters = 3']),
+        AfterValidator(fields.not_empty),
+    ]
     faults: Annotated[tuple[FaultSpec, ...], Field(strict=False)] = ()
     expect: ExpectSpec = ExpectSpec()
 

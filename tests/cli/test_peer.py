@@ -159,13 +159,23 @@ def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, 
     assert cli("peer", "--config", "peer.toml", "--check", "--columns", "w").code == 0
 
 
+def test_check_names_the_first_columns(cli: Cli, device: Path) -> None:
+    (device / "rows.csv").write_text(",".join(f"c{n}" for n in range(9)) + "\n" + "1," * 8 + "1\n", encoding="utf-8")
+    ended = cli("peer", "--config", "peer.toml", "--check")
+    assert ended.err.endswith("; 1 rows of 9 columns (c0, c1, c2, c3, c4, c5, c6, c7 and 1 more)\n")
+
+
 def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     ended = cli("peer", "--config", "peer.toml", "--check")
-    assert (ended.code, ended.out, ended.err) == (0, "", "meter-01: the configuration is fine; 2 rows of 2 columns\n")
+    assert (ended.code, ended.out, ended.err) == (
+        0,
+        "",
+        "meter-01: the configuration is fine; 2 rows of 2 columns (w, h)\n",
+    )
     assert not (device / "state").exists()
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
-    assert ended.err.endswith("; 2 rows of 2 columns, 1 more left out, for a value is missing there\n")
+    assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more left out, for a value is missing there\n")
 
 
 def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:

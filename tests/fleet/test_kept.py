@@ -33,6 +33,14 @@ def test_quick_failures_wait_twice_as_long_each_time_and_the_fifth_is_the_last()
     assert (peer.status, peer.restarts, peer.ended, peer.last_line) == ("given-up", 4, "exit code 1", "last")
 
 
+def test_a_last_line_says_why_unless_sigkill_ended_the_process() -> None:
+    killed, aborted = a_peer(), a_peer()
+    for peer, code in ((killed, -9), (aborted, -6)):
+        live(peer, 0.0, 50.0, code)
+    assert (killed.ended, killed.last_line) == ("killed by SIGKILL", "")
+    assert (aborted.ended, aborted.last_line) == ("killed by SIGABRT", "last")
+
+
 def test_a_long_life_forgives_earlier_failures() -> None:
     peer = a_peer()
     live(peer, 0.0, 1.0)

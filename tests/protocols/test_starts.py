@@ -234,9 +234,25 @@ class TestDoubts:
             self.SOUND.replace(centers=[[0.0], [0.11], [20.0]]),
         )
         assert doubts(near) == (
-            "centers 0 and 1 nearly coincide: ask for fewer clusters, or for other first centers",
+            "centers 0 and 1 nearly coincide: ask for fewer clusters or other first centers, or look for outliers",
         )  # fmt: skip
         assert doubts(apart) == ()
+
+    def test_centers_that_nearly_coincide_are_named_once_together(self) -> None:
+        # Rows lie 1 from their centers in the mean; 0, 1 and 3 are a chain of steps below 0.1, and so are 2 and 4.
+        chain = Arrays(
+            centers=[[0.0], [0.09], [9.0], [0.17], [9.05], [20.0]],
+            masses=[30.0, 20.0, 20.0, 20.0, 20.0, 20.0],
+            objectives=[130.0],
+            winner=0,
+        )
+        assert [doubt.partition(" nearly")[0] for doubt in doubts(chain)] == ["centers 0, 1 and 3", "centers 2 and 4"]
+
+    def test_one_far_row_is_named_as_a_cause_of_centers_that_nearly_coincide(self) -> None:
+        # Two sound clusters of 40 rows, 4 apart, and one row 10,000 away that no center stands for.
+        far = Arrays(centers=[[0.0], [4.0]], masses=[40.0, 41.0], objectives=[1e8], winner=0)
+        (doubt,) = doubts(far)
+        assert doubt.endswith("look for outliers")
 
     def test_one_start_that_is_clearly_better_than_all_others(self) -> None:
         found = doubts(self.SOUND.replace(objectives=[100.0, 103.0, 104.0]))

@@ -63,8 +63,9 @@ ONE_LINE: list[tuple[str, str]] = [
         'device has labels), or "search" (of k-fed)',
     ),
     # Keys that are missing.
-    (FLEET + JOB, "key 'data' is missing"),
-    (HEAD + FLEET, "key 'jobs' is missing"),
+    (FLEET + JOB, "key 'data' is missing: write a table [data] with source = \"iris\""),
+    (HEAD + JOB, "key 'fleet' is missing: write a table [fleet] with peers = 3"),
+    (HEAD + FLEET, "key 'jobs' is missing: write a table [[jobs]] with protocol = \"llf-fcm\" and clusters = 3"),
     (HEAD + FLEET + '[[jobs]]\nprotocol = "llf-cm"\n', "[jobs.0]: protocol 'llf-cm' needs clusters"),
     # Values of the wrong type.
     ('seed = "7"\n' + HEAD + FLEET + JOB, 'seed = "7": expected an integer'),

@@ -146,6 +146,8 @@ def test_movement_and_objective() -> None:
     axes = movement_drawing([2, 3, 4], [1.0, None, 0.1], 0.2, [(3, "term 2")]).figure.axes[0]
     assert axes.lines[0].get_xdata().tolist() == [2, 4]
     assert axes.get_yscale() == "log"
+    marks = [*axes.yaxis.get_major_ticks(), *axes.yaxis.get_minor_ticks()]
+    assert {mark.label1.get_fontsize() for mark in marks} == {8.0}
     assert {text.get_text() for text in axes.texts} == {"ends below 0.2", "term 2"}
     assert axes.get_legend() is None
     still = movement_drawing([2, 3, 4], [1.0, 0.5, 0.0], 0.2)

@@ -189,7 +189,7 @@ def _dress(axes: Axes, title: str, *, grid: bool = True) -> None:
     axes.set_xlabel("round", fontsize=9, color=INK)
     axes.tick_params(axis="x", labelsize=8)
     if grid:
-        axes.tick_params(axis="y", labelsize=8)
+        axes.tick_params(axis="y", which="both", labelsize=8)
         axes.grid(color=LINK, alpha=0.25)
     for side in ("top", "right", *(() if grid else ("left",))):
         axes.spines[side].set_visible(False)
