@@ -427,6 +427,18 @@ class TestBeforeASecondJob:
         assert result.failure == ""
         assert [sorted(job.digests) for job in result.jobs] == [list(EVERYBODY)] * 2
 
+    @pytest.mark.parametrize("late_s", [-0.001, 0.0, 0.001, 0.01])
+    @pytest.mark.parametrize("for_s", [0.0, 1.0])
+    def test_a_fleet_that_is_restarted_while_the_job_is_handed_in_takes_it(self, late_s: float, for_s: float) -> None:
+        spec = a_fleet(rows(3), a_job(max_rounds=2))
+        spec = replace(spec, jobs=spec.jobs * 2)
+        first, second = (event["t"] for event in by_verb(carry_out("simulated", spec), "submitted"))
+        when = second - first + late_s
+        faults = tuple(Fault("restart", (name,), seconds=when, for_s=for_s) for name in EVERYBODY[:3])
+        result = carry_out("simulated", replace(spec, faults=faults))
+        assert result.failure == ""
+        assert [sorted(job.digests) for job in result.jobs] == [list(EVERYBODY[:3])] * 2
+
     def test_the_restarted_ones_are_not_held_up_by_one_that_nothing_resumes(self) -> None:
         faults = [Fault("restart", (name,), job=1, for_s=5.0) for name in EVERYBODY[1:]]
         spec = a_fleet(rows(5), a_job(), Fault("pause", ("p00",), job=1), *faults)
