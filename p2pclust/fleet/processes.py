@@ -193,19 +193,21 @@ class ProcessFleet:
         """Hand in a job at the first peer and wait until a majority has synced it."""
         before = set(self.record.jobs)
 
-        def answered() -> bool:
-            return bool(set(self.record.jobs) - before or self.record.refused)
+        def taken() -> bool:
+            return bool(set(self.record.jobs) - before)
 
         by = await self._hand_in(request)
+        ends = by.ends
         if not before:
             self.misfortunes.plan()
             self.devices.plan()
-        await self._until(answered, _ANSWER_S)
-        if self.record.refused and self._returning():  # a majority may be on its way back: then it is taken
+        await self._until(lambda: taken() or bool(self.record.refused) or by.ends > ends, _ANSWER_S)
+        # It may have ended before it answered; and while a majority is on its way back, the job is refused.
+        if not taken() and (by.ends > ends or (self.record.refused and self._returning())):
             await self._until(lambda: not self._returning(), self.spec.give_up_s)
             self.record.refused = ""
             by = await self._hand_in(request)
-            await self._until(answered, _ANSWER_S)
+            await self._until(lambda: taken() or bool(self.record.refused), _ANSWER_S)
         new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
         if not new:
             why = f"refused the job: {self.record.refused}" if self.record.refused else "does not answer"

@@ -144,7 +144,9 @@ class _SimulatedFleet:
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
         by = self._hand_in(request, before)
-        if self._record.refused and self._returning():  # a majority may be on its way back: then it is taken
+        taken = bool(set(self._record.jobs) - before)
+        # It may have ended before it answered; and while a majority is on its way back, the job is refused.
+        if not taken and (by.core is None or (self._record.refused and self._returning())):
             self._world.run_until(self._world.now + self._spec.give_up_s, lambda: not self._returning())
             self._record.refused = ""
             by = self._hand_in(request, before)
@@ -167,9 +169,12 @@ class _SimulatedFleet:
             aggregator=request.aggregator, collect=request.collect, tolerance=request.tolerance, mixing=request.mixing,
             ticks=request.ticks,
         )  # fmt: skip
+        life = by.core
         self._world.step(by, event)
         if not self._answered(before):  # it asks first who everybody is
-            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
+            self._world.run_until(
+                self._world.now + self._spec.give_up_s, lambda: self._answered(before) or by.core is not life
+            )
         return by
 
     def _returning(self) -> bool:
