@@ -95,6 +95,8 @@ class Child:
         self.process: Forked | None = None
         self._reader: asyncio.Task[None] | None = None
         self.lives = 0
+        #: How many of these have ended, with all that they wrote handed on.
+        self.ends = 0
         #: Whether the device sleeps: a stopped process, whatever else stops or resumes it.
         self.asleep = False
 
@@ -118,7 +120,9 @@ class Child:
         while line := await process.stdout.readline():
             if line.endswith(b"\n"):  # a killed process may leave half a line
                 self._on_line(self, json.loads(line))
-        self._on_exit(self, await process.wait())
+        code = await process.wait()
+        self.ends += 1
+        self._on_exit(self, code)
 
     def tell(self, request: Mapping[str, Any]) -> None:
         """Write one request; a process that is gone does not hear it."""

@@ -145,7 +145,7 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
 def comes(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
     """Whether a device that is not there will be started at a second that is still to come."""
     planned = (fault for number, fault in enumerate(faults) if number not in struck and fault.seconds is not None)
-    return any(fault.do == "join" and name in fault.who for fault in planned)
+    return any(fault.do in ("join", "restart") and name in fault.who for fault in planned)
 
 
 def goes_on(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:

@@ -161,13 +161,13 @@ class Misfortunes:
 
     def counts(self, name: str) -> bool:
         """Whether the peer is there, or will be back."""
-        if name in self.revoked or self._still(name):
+        if name in self.revoked or self.still(name):
             return False
         if self._children[name].alive or name in self.returning or name in self.joining:
             return True
         return comes(self._spec.faults, self._struck(), name)
 
-    def _still(self, name: str) -> bool:
+    def still(self, name: str) -> bool:
         """Whether it stands still for good: nothing will wake it up."""
         lives = self._children[name].alive and name not in self.returning
         endless = lives and self._paused_until.get(name) == float("inf")

@@ -164,7 +164,7 @@ class ProcessFleet:
 
     def _runs(self, name: str) -> bool:
         """Whether it was started; at the beginning also one that is about to be, or that ended at once."""
-        if name in self.misfortunes.late or not self._belongs(name):
+        if name in self.misfortunes.late or not self._belongs(name) or self.misfortunes.still(name):
             return False
         return not self.record.jobs or self.children[name].alive or name in self.misfortunes.joining
 
@@ -193,24 +193,26 @@ class ProcessFleet:
         """Hand in a job at the first peer and wait until a majority has synced it."""
         before = set(self.record.jobs)
 
-        def answered() -> bool:
-            return bool(set(self.record.jobs) - before or self.record.refused)
+        def taken() -> bool:
+            return bool(set(self.record.jobs) - before)
 
         by = await self._hand_in(request)
+        ends = by.ends
         if not before:
             self.misfortunes.plan()
             self.devices.plan()
-        await self._until(answered, _ANSWER_S)
-        if self.record.refused and self._returning():  # a majority may be on its way back: then it is taken
+        await self._until(lambda: taken() or bool(self.record.refused) or by.ends > ends, _ANSWER_S)
+        # It may have ended before it answered; and while a majority is on its way back, the job is refused.
+        if not taken() and (by.ends > ends or (self.record.refused and self._returning())):
             await self._until(lambda: not self._returning(), self.spec.give_up_s)
             self.record.refused = ""
             by = await self._hand_in(request)
-            await self._until(answered, _ANSWER_S)
+            await self._until(lambda: taken() or bool(self.record.refused), _ANSWER_S)
         new = [job for job_id, job in self.record.jobs.items() if job_id not in before]
         if not new:
             why = f"refused the job: {self.record.refused}" if self.record.refused else "does not answer"
             raise FleetError(f"{by.name} {why}")
-        new[0].tolerance = request.tolerance or None
+        new[0].tolerance, new[0].missing = request.tolerance or None, request.missing
         # A fault may strike meanwhile: then whoever waits for the end of the job finds out what became of it.
         await self._until(lambda: new[0].accepted or bool(new[0].terms), _ANSWER_S)
         return new[0]
@@ -258,12 +260,11 @@ class ProcessFleet:
             if came:
                 break
             silent_s = self.now - self.record.progress_at
-            living = sum(self._counts(name) for name in job.roster)
-            failure = self.record.minority(job, living)
+            lost = [name for name in job.roster if not self._counts(name)]
+            failure = self.record.stuck(job, lost)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self.spec.give_up_s:
-                lost = [name for name in job.roster if not self._counts(name)]
                 why = needs(lost, self.misfortunes.links(job.roster))
                 return f"no progress for {silent_s:.0f} s at round {job.round}{why}"
         sleeps = any(self.children[name].asleep for name in job.digests)

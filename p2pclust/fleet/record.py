@@ -70,6 +70,7 @@ class JobRecord:
     notes: dict[str, Arrays] = field(default_factory=dict)
     blobs: dict[bytes, bytes] = field(default_factory=dict)
     tolerance: float | None = None
+    missing: str = ""  # as requested: all | wait | drop
     reached: float | None = None
     ticks: dict[int, int] = field(default_factory=dict)
 
@@ -150,3 +151,9 @@ class Record:
         if present >= needed:
             return ""
         return f"the fleet lost its majority: waiting: {present} of {len(job.roster)} peers, {needed} are needed"
+
+    def stuck(self, job: JobRecord, lost: Sequence[str]) -> str:
+        """Why a job can never end without the peers that are gone for good, or nothing if it can."""
+        if failure := self.minority(job, len(job.roster) - len(lost)):
+            return failure
+        return f"the job stopped at round {job.round}{needs(lost)}" if lost and job.missing == "all" else ""

@@ -130,7 +130,9 @@ class _SimulatedFleet:
 
     def _here_linked(self) -> bool:
         peers = self._world.peers
-        here = [name for name, peer in peers.items() if peer.core is not None and self._misfortunes.belongs(name)]
+        started = (name for name, peer in peers.items() if peer.core is not None)
+        # A peer that nothing resumes never hears of the others: waiting for it would take until the fleet is given up.
+        here = [n for n in started if self._misfortunes.belongs(n) and not self._misfortunes.still(n)]
         seen = [core.membership for name in here if (core := peers[name].core) is not None]
         return all(membership.present(name) for membership in seen for name in here)
 
@@ -142,7 +144,9 @@ class _SimulatedFleet:
     def _submit(self, request: JobRequest) -> JobRecord:
         before = set(self._record.jobs)
         by = self._hand_in(request, before)
-        if self._record.refused and self._returning():  # a majority may be on its way back: then it is taken
+        taken = bool(set(self._record.jobs) - before)
+        # It may have ended before it answered; and while a majority is on its way back, the job is refused.
+        if not taken and (by.core is None or (self._record.refused and self._returning())):
             self._world.run_until(self._world.now + self._spec.give_up_s, lambda: not self._returning())
             self._record.refused = ""
             by = self._hand_in(request, before)
@@ -150,7 +154,7 @@ class _SimulatedFleet:
         if not new:
             why = f"refused the job: {self._record.refused}" if self._record.refused else "does not answer"
             raise FleetError(f"{by.name} {why}")
-        new[0].tolerance = request.tolerance or None
+        new[0].tolerance, new[0].missing = request.tolerance or None, request.missing
         return new[0]
 
     def _hand_in(self, request: JobRequest, before: set[str]) -> Peer:
@@ -165,9 +169,12 @@ class _SimulatedFleet:
             aggregator=request.aggregator, collect=request.collect, tolerance=request.tolerance, mixing=request.mixing,
             ticks=request.ticks,
         )  # fmt: skip
+        life = by.core
         self._world.step(by, event)
         if not self._answered(before):  # it asks first who everybody is
-            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: self._answered(before))
+            self._world.run_until(
+                self._world.now + self._spec.give_up_s, lambda: self._answered(before) or by.core is not life
+            )
         return by
 
     def _returning(self) -> bool:
@@ -185,12 +192,11 @@ class _SimulatedFleet:
         while not self._finished(job) and not self._rest_cut_off(job):
             world.run_until(world.now + 0.5, lambda: self._finished(job))
             silent_s = world.now - self._record.progress_at
-            living = sum(self._counts(name) for name in job.roster)
-            failure = self._record.minority(job, living)
+            lost = [name for name in job.roster if not self._counts(name)]
+            failure = self._record.stuck(job, lost)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > self._spec.give_up_s:
-                lost = [name for name in job.roster if not self._counts(name)]
                 why = needs(lost, self._misfortunes.links(job.roster))
                 return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
         name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)

@@ -344,11 +344,12 @@ class ZmqLinks:
         except zmq.Again:
             return 0
         frames: list[bytes] = []
-        size = len(head)
+        size, n_frames = len(head), 0
         part = head
         while part.more:  # asking the socket for RCVMORE says the same and costs as much as receiving
             part = router.recv(_NOBLOCK, copy=False)
             size += len(part)
+            n_frames += 1
             if len(frames) <= 1 + MAX_FRAMES:
                 frames.append(part.bytes)
         name = self._sender(head)
@@ -360,7 +361,7 @@ class ZmqLinks:
             reason = misfit(frames, lane)
         if lane is None or reason is not None:
             self.counters.drop(f"not received: {reason or 'malformed'}")
-            self.on_misfit(name, reason or "no lane")
+            self.on_misfit(name, f"{reason or 'no lane'}: {n_frames} frames of {size - len(head)} bytes together")
             return size
         if lane == Lane.CONTROL:
             self._note_route(name, head)

@@ -399,6 +399,19 @@ class TestWhoStandsStillForGood:
         assert_kept_promises(spec, result)
         assert sorted(result.jobs[0].digests) == list(EVERYBODY)
 
+    @pytest.mark.parametrize("do", ["kill", "pause"])
+    def test_a_job_that_needs_it_fails_by_its_name_long_before_the_fleet_is_given_up(self, do: Do) -> None:
+        fault = Fault(do, ("p02",), round=3, phase="adopting")
+        spec = a_fleet(rows(5), a_job("llf-cm"), fault, request={"missing": "all"})
+        result = carry_out("simulated", spec)
+        assert result.failure == "the job stopped at round 3: p02 is gone, and this job needs everybody"
+        assert (result.virtual_seconds or 0.0) < 30.0 < spec.give_up_s
+
+    def test_a_job_that_needs_one_that_was_killed_waits_if_it_is_started_again_later(self) -> None:
+        faults = [Fault("kill", ("p02",), seconds=0.2), Fault("restart", ("p02",), seconds=20.0, for_s=1.0)]
+        spec = a_fleet(rows(5), a_job("llf-cm"), *faults, request={"missing": "all"})
+        assert_kept_promises(spec, carry_out("simulated", spec))
+
 
 @pytest.mark.slow
 class TestBeforeASecondJob:
@@ -413,6 +426,26 @@ class TestBeforeASecondJob:
         result = self.ended("restart", 5)
         assert result.failure == ""
         assert [sorted(job.digests) for job in result.jobs] == [list(EVERYBODY)] * 2
+
+    @pytest.mark.parametrize("late_s", [-0.001, 0.0, 0.001, 0.01])
+    @pytest.mark.parametrize("for_s", [0.0, 1.0])
+    def test_a_fleet_that_is_restarted_while_the_job_is_handed_in_takes_it(self, late_s: float, for_s: float) -> None:
+        spec = a_fleet(rows(3), a_job(max_rounds=2))
+        spec = replace(spec, jobs=spec.jobs * 2)
+        first, second = (event["t"] for event in by_verb(carry_out("simulated", spec), "submitted"))
+        when = second - first + late_s
+        faults = tuple(Fault("restart", (name,), seconds=when, for_s=for_s) for name in EVERYBODY[:3])
+        result = carry_out("simulated", replace(spec, faults=faults))
+        assert result.failure == ""
+        assert [sorted(job.digests) for job in result.jobs] == [list(EVERYBODY[:3])] * 2
+
+    def test_the_restarted_ones_are_not_held_up_by_one_that_nothing_resumes(self) -> None:
+        faults = [Fault("restart", (name,), job=1, for_s=5.0) for name in EVERYBODY[1:]]
+        spec = a_fleet(rows(5), a_job(), Fault("pause", ("p00",), job=1), *faults)
+        result = carry_out("simulated", replace(spec, jobs=spec.jobs * 2))
+        assert result.failure == ""
+        assert sorted(result.jobs[1].digests) == list(EVERYBODY[1:])
+        assert (result.virtual_seconds or 0.0) < 30.0 < spec.give_up_s
 
     def test_it_is_handed_in_at_somebody_who_answers(self) -> None:
         result = self.ended("pause", 1)

@@ -75,3 +75,12 @@ def test_a_minority_says_how_many_are_needed(record: Record, present: int, lost:
     assert bool(failure) == lost
     if lost:
         assert failure == f"the fleet lost its majority: waiting: {present} of 3 peers, 2 are needed"
+
+
+def test_only_a_job_that_needs_everybody_stops_without_one_of_a_minority(record: Record) -> None:
+    job = record.jobs["j"]
+    assert record.stuck(job, ["b"]) == ""
+    job.missing = "all"
+    assert record.stuck(job, []) == ""
+    assert record.stuck(job, ["b"]) == "the job stopped at round 0: b is gone, and this job needs everybody"
+    assert record.stuck(job, ["a", "b"]).startswith("the fleet lost its majority")

@@ -76,6 +76,14 @@ class TestRestart:
         assert result.failure == failure
         assert [len(job.digests) for job in result.jobs] == ([3, 3] if do == "restart" else [3])
 
+    def test_of_everybody_while_a_job_is_handed_in(self, home: Path) -> None:
+        spec = a_fleet(
+            rows(3), a_job(), *(Fault("restart", (n,), seconds=0.0) for n in sorted(spec_names(3))), home=home
+        )
+        result = carry_out("processes", spec)
+        assert result.failure == ""
+        assert [len(job.digests) for job in result.jobs] == [3]
+
     def test_from_its_disk_a_peer_goes_on_and_finishes(self, home: Path) -> None:
         spec = a_fleet(rows(5), a_job(), Fault("restart", (), round=3, phase="combining"), home=home)
         result = carry_out("processes", spec)

@@ -251,7 +251,9 @@ def test_an_enrolled_peers_hostile_message_is_dropped_counted_and_named(net, fra
             sender.send_multipart(frames)
             await net.until(lambda: b.counters.dropped)
             assert b.counters.dropped == {f"not received: {reason}": 1}
-            assert told == [("c", "no lane" if reason == "malformed" else reason)]
+            what = "no lane" if reason == "malformed" else reason
+            size = sum(map(len, frames))
+            assert told == [("c", f"{what}: {len(frames)} frames of {size} bytes together")]
             sender.send_multipart([CONTROL + b"well-formed"])
             await net.until(lambda: net.inbox["b"])
         await friend_is_served(net, a, b)
