@@ -43,7 +43,7 @@ def device(tmp_path: Path) -> Path:
     shutil.copy(FOLDER / "device.toml", folder)
     shutil.copy(tmp_path / "fleet" / "roster.json", folder)
     shutil.copy(bundles[document["name"]], folder)
-    (folder / "rows.csv").write_text("kwh,volt\n1.5,230\n2.5,231\n", encoding="utf-8")
+    (folder / "rows.csv").write_text("reading,kwh,volt\n7,1.5,230\n8,2.5,231\n", encoding="utf-8")
     return folder
 
 

@@ -166,6 +166,9 @@ def split(
     ] = None,
     label_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the labels' column.")] = None,
     group_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the groups' column.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For files: the column of the rows' ids.")
+    ] = None,
     missing_values: Annotated[
         str | None,
         typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
@@ -195,6 +198,7 @@ def split(
         source,
         label_column=column(label_column),
         group_column=column(group_column),
+        id_column=column(id_column),
         columns=columns_of(columns),
         missing_values=renamed_option("--missing", missing, "--missing-values", missing_values) or "error",
         options=dict(_option(text) for text in option or ()),

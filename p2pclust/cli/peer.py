@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from p2pclust.cli.columns import column, renamed_option
 from p2pclust.cli.columns import columns as columns_of
-from p2pclust.cli.columns import renamed_option
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def peer(
     columns: Annotated[
         str | None,
         typer.Option(metavar="NAME,...", help="The features, by names or numbers from 1; default all columns."),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of the rows' ids, which is not a feature.")
     ] = None,
     missing_values: Annotated[
         str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
@@ -84,7 +87,7 @@ def peer(
 
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
-        "columns": columns_of(columns), "state_dir": state_dir,
+        "columns": columns_of(columns), "id_column": column(id_column), "state_dir": state_dir,
         "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values), "door": door,
         "timing": timing, "fitness": fitness, "links": links,
     }  # fmt: skip

@@ -49,6 +49,8 @@ class PeerConfig(BaseModel):
     roster: Annotated[str, Field(min_length=1)] | None = None
     #: A file, a folder, or a table with a command.
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
+    #: The column of the rows' ids: with these, labels are joined to the rows again.
+    id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     #: The features among the columns, and what is done where a value of them is missing.
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"

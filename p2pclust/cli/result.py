@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.columns import column
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
 from p2pclust.cli.output import put_json, stderr, stdout
@@ -173,6 +174,9 @@ def assign(
         str | None,
         typer.Option(metavar="NAME,...", help="The features in that file; default those of the peer's data, by name."),
     ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For --data: the column of the rows' ids; default their numbers.")
+    ] = None,
     missing_values: Annotated[
         str | None,
         typer.Option(metavar="error|drop", help="For --data: refuse a missing value (default), or leave its row out."),
@@ -200,7 +204,8 @@ def assign(
     from p2pclust.fleet.labels import label_file, label_own  # noqa: PLC0415
 
     if data is None:
-        for option, value in (("--columns", columns), ("--missing-values", missing_values)):
+        options = (("--columns", columns), ("--id-column", id_column), ("--missing-values", missing_values))
+        for option, value in options:
             if value is not None:
                 raise UsageError(
                     f"{option} is for --data: this device's rows are read as its peer's configuration says"
@@ -209,7 +214,7 @@ def assign(
         found: Labelled = (
             label_own(door, job)
             if data is None
-            else label_file(door, job, data, columns_of(columns), missing_values or "error")
+            else label_file(door, job, data, columns_of(columns), missing_values or "error", column(id_column))
         )
     table = _table([found.header, *found.rows()])
     if found.data.dropped:

@@ -13,6 +13,7 @@ from p2pclust.clustering.kmeans import (
     nearest,
     squared_to_nearest,
     sums_and_counts,
+    weighted_sums_and_counts,
 )
 from p2pclust.clustering.local_fcm import LocalFuzzyResult, local_fuzzy_c_means
 from p2pclust.clustering.one_shot import local_silhouette, spectral_kmeans
@@ -52,4 +53,5 @@ __all__ = [
     "weighted_lloyd",
     "weighted_optima",
     "weighted_seeds",
+    "weighted_sums_and_counts",
 ]

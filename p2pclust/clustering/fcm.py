@@ -89,7 +89,9 @@ def membership_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iter
         yield block.start, block.stop, block.rows, shares
 
 
-def fuzzy_sums(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> tuple[Floats, Floats]:
+def fuzzy_sums(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, row_weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Return a peer's local totals: Algorithm 2 (LocalSums), lines 1 to 15, of the Federated FCM paper.
 
     Two matrix products per block of rows; no membership matrix is ever held.
@@ -102,6 +104,8 @@ def fuzzy_sums(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> tupl
         In the units of ``points.X``.
     fuzzifier : float
         Above 1.
+    row_weights : float64 array, shape (n,), optional
+        How many equal rows each row stands for; by default one.
 
     Returns
     -------
@@ -122,10 +126,12 @@ def fuzzy_sums(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> tupl
     ([1.0, 1.0], [[0.0], [3.0]])
     """
     _check_fuzzifier(fuzzifier)
-    return _fuzzy_sums(points, points.centred(centers), fuzzifier)
+    return _fuzzy_sums(points, points.centred(centers), fuzzifier, row_weights)
 
 
-def objective(points: Points, centers: npt.ArrayLike, fuzzifier: float | None = None) -> float:
+def objective(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float | None = None, row_weights: Floats | None = None
+) -> float:
     """Return what the algorithm minimises.
 
     Parameters
@@ -137,6 +143,8 @@ def objective(points: Points, centers: npt.ArrayLike, fuzzifier: float | None = 
     fuzzifier : float, optional
         If given, fuzzy c-means: sum of ``u^fuzzifier |x - v|^2`` over rows and centers. If not, k-means: sum over
         rows of the squared distance to the nearest center.
+    row_weights : float64 array, shape (n,), optional
+        How many equal rows each row stands for; by default one.
 
     Returns
     -------
@@ -154,13 +162,16 @@ def objective(points: Points, centers: npt.ArrayLike, fuzzifier: float | None = 
     1.0
     """
     if fuzzifier is None:
-        return crisp_objective(points, points.centred(centers))
+        return crisp_objective(points, points.centred(centers), row_weights)
     _check_fuzzifier(fuzzifier)
     total = 0.0
     with np.errstate(under="ignore"):
         for block in _ratio_blocks(points, points.centred(centers), fuzzifier):
             divisors = _column_sums(_powers(block, fuzzifier))
-            total += float((block.closest * divisors ** (1.0 - fuzzifier)).sum())
+            cost = block.closest * divisors ** (1.0 - fuzzifier)
+            if row_weights is not None:
+                cost *= row_weights[block.start : block.stop]
+            total += float(cost.sum())
     return total
 
 
@@ -212,12 +223,16 @@ def fuzzy_c_means(
     return iterate(points, centers, step, tol=tol, max_rounds=max_rounds)
 
 
-def _fuzzy_sums(points: Points, centred: Floats, fuzzifier: float) -> tuple[Floats, Floats]:
+def _fuzzy_sums(
+    points: Points, centred: Floats, fuzzifier: float, row_weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     weights = np.zeros(centred.shape[0])
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
         for block in _ratio_blocks(points, centred, fuzzifier):
             raised = _raised_memberships(block, fuzzifier)
+            if row_weights is not None:
+                np.multiply(raised, row_weights[block.start : block.stop], out=raised)
             weights += raised @ np.ones(block.stop - block.start)
             sums += raised @ block.rows
     return weights, sums

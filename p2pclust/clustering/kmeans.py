@@ -14,6 +14,7 @@ from p2pclust.errors import UsageError
 
 __all__ = [
     "cell_moments", "crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "squared_to_nearest", "sums_and_counts",
+    "weighted_sums_and_counts",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -86,10 +87,46 @@ def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Lab
     >>> sums.tolist(), counts.tolist()
     ([[1.0], [5.0]], [2, 1])
     """
-    return _sums_and_counts(points, points.centred(centers))
+    sums, _, counts = _sums_and_counts(points, points.centred(centers))
+    return sums, counts
 
 
-def cell_moments(points: Points, centers: npt.ArrayLike) -> tuple[Labels, Floats, Floats]:
+def weighted_sums_and_counts(
+    points: Points, centers: npt.ArrayLike, row_weights: Floats | None
+) -> tuple[Floats, Floats, Labels]:
+    """Do as `sums_and_counts`, a row of weight w being in the sum w times.
+
+    Parameters
+    ----------
+    points : Points
+        n rows of F features.
+    centers : array, shape (C, F)
+        In the units of ``points.X``.
+    row_weights : float64 array, shape (n,), or None
+        None: every row has the weight 1.
+
+    Returns
+    -------
+    sums : float64 array, shape (C, F)
+        Sums of ``w (x - points.shift)``.
+    masses : float64 array, shape (C,)
+        Sums of the weights.
+    counts : int64 array, shape (C,)
+        How many rows there are, whatever their weights.
+
+    Examples
+    --------
+    >>> X = Points([[0.0], [1.0], [5.0]], shift=[0.0])
+    >>> sums, masses, counts = weighted_sums_and_counts(X, [[0.0], [4.0]], np.array([1.0, 3.0, 2.0]))
+    >>> sums.tolist(), masses.tolist(), counts.tolist()
+    ([[3.0], [10.0]], [4.0, 2.0], [2, 1])
+    """
+    return _sums_and_counts(points, points.centred(centers), row_weights)
+
+
+def cell_moments(
+    points: Points, centers: npt.ArrayLike, row_weights: Floats | None = None
+) -> tuple[Labels, Floats, Floats, Floats]:
     """Count the rows that are nearest to each center, and sum their differences from it and the squares of these.
 
     Parameters
@@ -98,12 +135,17 @@ def cell_moments(points: Points, centers: npt.ArrayLike) -> tuple[Labels, Floats
         n rows of F features.
     centers : array, shape (C, F)
         In the units of ``points.X``.
+    row_weights : float64 array, shape (n,), optional
+        How many equal rows each row stands for; by default one.
 
     Returns
     -------
     counts : int64 array, shape (C,)
+        How many rows there are, whatever their weights.
+    masses : float64 array, shape (C,)
+        Sums of the weights; without weights the counts.
     sums, squares : float64 arrays, shape (C, F)
-        Sums over a center's rows of ``x - center`` and of ``(x - center)**2``, feature by feature.
+        Weighted sums over a center's rows of ``x - center`` and of ``(x - center)**2``, feature by feature.
 
     Raises
     ------
@@ -112,19 +154,22 @@ def cell_moments(points: Points, centers: npt.ArrayLike) -> tuple[Labels, Floats
 
     Examples
     --------
-    >>> counts, sums, squares = cell_moments(Points([[0.0], [1.0], [5.0]]), [[0.0], [4.0]])
-    >>> counts.tolist(), sums.tolist(), squares.tolist()
-    ([2, 1], [[1.0], [1.0]], [[1.0], [1.0]])
+    >>> counts, masses, sums, squares = cell_moments(Points([[0.0], [1.0], [5.0]]), [[0.0], [4.0]])
+    >>> counts.tolist(), masses.tolist(), sums.tolist(), squares.tolist()
+    ([2, 1], [2.0, 1.0], [[1.0], [1.0]], [[1.0], [1.0]])
     """
     centred = points.centred(centers)
     counts = np.zeros(centred.shape[0])
+    masses = counts if row_weights is None else np.zeros(centred.shape[0])
     sums, squares = np.zeros(centred.shape), np.zeros(centred.shape)
     for block, chosen in _assignments(points, centred):
         apart = block.rows - centred[np.argmax(chosen, axis=0)]
         counts += chosen @ np.ones(block.stop - block.start)
+        if row_weights is not None:
+            masses += _weigh(block, chosen, row_weights)
         sums += chosen @ apart
         squares += chosen @ np.square(apart, out=apart)
-    return counts.astype(np.int64), sums, squares
+    return counts.astype(np.int64), masses, sums, squares
 
 
 def squared_to_nearest(points: Points, centers: npt.ArrayLike) -> Floats:
@@ -219,28 +264,43 @@ def lloyd(X: npt.ArrayLike, centers: npt.ArrayLike, *, tol: float, max_rounds: i
     points = Points(X)
 
     def step(current: Floats) -> Floats:
-        sums, counts = _sums_and_counts(points, current)
-        return moved_centers(current, counts.astype(np.float64), sums)
+        sums, counts, _ = _sums_and_counts(points, current)
+        return moved_centers(current, counts, sums)
 
     return iterate(points, centers, step, tol=tol, max_rounds=max_rounds)
 
 
-def crisp_objective(points: Points, centred: Floats) -> float:
-    """Sum over rows of the squared distance to the nearest center; centers are centred already."""
+def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None = None) -> float:
+    """Sum over rows of the squared distance to the nearest center, times the row's weight; centers are centred already."""
     total = 0.0
     for block, chosen in _assignments(points, centred):
         labels = np.argmax(chosen, axis=0)
-        total += float(direct(block.rows, centred[labels]).sum())
+        squared = direct(block.rows, centred[labels])
+        if row_weights is not None:
+            squared = squared * row_weights[block.start : block.stop]
+        total += float(squared.sum())
     return total
 
 
-def _sums_and_counts(points: Points, centred: Floats) -> tuple[Floats, Labels]:
+def _sums_and_counts(
+    points: Points, centred: Floats, row_weights: Floats | None = None
+) -> tuple[Floats, Floats, Labels]:
     sums = np.zeros(centred.shape)
     counts = np.zeros(centred.shape[0])
+    masses = counts if row_weights is None else np.zeros(centred.shape[0])
     for block, chosen in _assignments(points, centred):
-        sums += chosen @ block.rows
         counts += chosen @ np.ones(block.stop - block.start)
-    return sums, counts.astype(np.int64)
+        if row_weights is not None:
+            masses += _weigh(block, chosen, row_weights)
+        sums += chosen @ block.rows
+    return sums, masses, counts.astype(np.int64)
+
+
+def _weigh(block: DistanceBlock, chosen: Floats, row_weights: Floats) -> Floats:
+    """Put each row's weight in the place of its 1.0, and return the sum of the weights of each cluster, shape (C,)."""
+    np.multiply(chosen, row_weights[block.start : block.stop], out=chosen)
+    masses: Floats = chosen @ np.ones(block.stop - block.start)
+    return masses
 
 
 def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:

@@ -37,7 +37,7 @@ def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
         UTF-8 text. Attributes of any type may stand in it, as long as those that are taken as features hold numbers;
         ``?`` is a missing value.
     choice : Choice, optional
-        Which attributes are features, label and group, and what to do about missing values.
+        Which attributes are features, label, group and id, and what to do about missing values.
 
     Raises
     ------

@@ -63,8 +63,8 @@ def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[i
 
     Examples
     --------
-    >>> about_text(0, [("site", "site"), ("w", "w")], [0]).partition(";")[2]
-    ' site holds text: choose the features with columns = ["w"] (--columns w), or name it as label_column or group_column'
+    >>> about_text(0, [("site", "site"), ("w", "w")], [0]).partition(", or ")[2]
+    'name it as label_column, group_column or id_column'
     >>> about_text(1, [("site", "site"), ("w", "w")], [0])
     '; mend it, or leave the cell empty if the value is missing'
     """
@@ -80,7 +80,7 @@ def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[i
         return f"; {held}: expected at least one column of numbers"
     listed = f" = [{', '.join(map(_chosen, rest))}] (--columns {','.join(rest)})" if len(rest) <= _SHOWN else ""
     which = "it" if len(names) == 1 else "one"
-    return f"; {held}: choose the features with columns{listed}, or name {which} as label_column or group_column"
+    return f"; {held}: choose the features with columns{listed}, or name {which} as label_column, group_column or id_column"
 
 
 def _chosen(name: str) -> str:

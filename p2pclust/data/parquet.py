@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
+from p2pclust.data.ids import row_ids
 from p2pclust.data.table import Choice, Titles, codes, finished, unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.files import regular
@@ -23,7 +24,7 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     ----------
     path : str or Path
     choice : Choice, optional
-        Which columns are features, label and group, and what to do about missing values. Null and NaN are missing.
+        Which columns are features, label, group and id, and what to do about missing values. Null and NaN are missing.
 
     Raises
     ------
@@ -48,9 +49,9 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
             if len(names) != len(dict.fromkeys(names)):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
-            features, label, group = Titles(file, names, len(names)).chosen(choice)
-            wanted = [i for i in (*features, label, group) if i is not None]
-            table = opened.read(columns=[names[i] for i in wanted])
+            features, label, group, id = Titles(file, names, len(names)).chosen(choice)
+            wanted = [i for i in (*features, label, group, id) if i is not None]
+            table = opened.read(columns=[names[i] for i in dict.fromkeys(wanted)])
     except (pyarrow.ArrowException, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error
@@ -68,8 +69,14 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
         choice,
         y=None if label is None else codes([str(value) for value in table.column(names[label]).to_pylist()]),
         group=None if group is None else codes([str(value) for value in table.column(names[group]).to_pylist()]),
+        id=None if id is None else _ids(table.column(names[id]), file, titles.where(id)),
         titles=tuple(names[i] for i in features),
     )
+
+
+def _ids(column: Any, file: Path, where: str) -> NDArray[Any]:
+    cells = ["" if value is None else str(value) for value in column.to_pylist()]
+    return row_ids(file, where, cells, range(1, len(cells) + 1))
 
 
 def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArray[np.float64]:
@@ -79,7 +86,8 @@ def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArr
     kind = column.type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
         raise DataError(
-            f"{file}: {where} holds {kind}: expected numbers; leave it out with columns, or name it as label_column"
+            f"{file}: {where} holds {kind}: expected numbers; leave it out with columns, or name it as label_column "
+            "or id_column"
         )
     values = np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
     bad = np.isinf(values) if may_be_missing else ~np.isfinite(values)

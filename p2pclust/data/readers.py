@@ -43,6 +43,7 @@ def read(
     group_column: Column | None = None,
     columns: Sequence[Column] | None = None,
     missing_values: Missing = "error",
+    id_column: Column | None = None,
 ) -> DataSet:
     """Read a data file by its suffix, or all data files of a folder.
 
@@ -54,12 +55,15 @@ def read(
         For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
         1. Its cells may be text; it is no feature. Whole numbers stay numbers, everything else becomes text.
     columns : sequence of str or int, optional
-        The features, in this order. By default all columns but label and group.
+        The features, in this order. By default all columns but label, group and id.
     missing_values : {"error", "drop"} or mapping
         What to do where a value is missing: refuse the file and name the cell, leave the row out, or put a declared
         value in its place, ``{"fill": 0.0}`` or ``{"fill": {"volt": 230.0}}``. Infinity is never a missing value, and
         always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in text, null and NaN in Parquet,
         NaN in NumPy files.
+    id_column : str or int, optional
+        For CSV, ARFF and Parquet: the column that holds ``id``, what each row is called: whole numbers, or text. It is no
+        feature, and no two rows of a file may have the same id.
 
     Raises
     ------
@@ -77,7 +81,7 @@ def read(
     >>> data.X.tolist(), data.y.tolist(), data.dropped
     ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
-    file, choice = Path(path), Choice(columns, label_column, group_column, missing_values)
+    file, choice = Path(path), Choice(columns, label_column, group_column, missing_values, id_column)
     if "\0" in str(file):
         raise DataError(f"{str(file)!r}: no such file: no name has a null character")
     try:
@@ -119,10 +123,10 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
         from p2pclust.data.parquet import read_parquet  # noqa: PLC0415
 
         return read_parquet(file, choice)
-    for what, column in (("label_column", choice.label_column), ("group_column", choice.group_column)):
-        if column is not None:
+    for what in ("label_column", "group_column", "id_column"):
+        if getattr(choice, what) is not None:
             raise DataError(
-                f"{file}: {what} is for CSV, ARFF and Parquet files: an NPZ file carries y and group as arrays of "
+                f"{file}: {what} is for CSV, ARFF and Parquet files: an NPZ file carries y, group and id as arrays of "
                 "their own"
             )
     return _numpy(file, choice, named=suffix == ".npz")
@@ -211,6 +215,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
             group_column=choice.group_column,
             columns=choice.columns,
             missing_values=choice.missing_values,
+            id_column=choice.id_column,
         )
         if parts and part.feature_names != parts[0].feature_names:
             raise DataError(
@@ -288,7 +293,7 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
         titles = tuple(str(name) for name in names)
     if X.ndim == 2:
         columns = Titles(file, titles, X.shape[1])
-        kept, _, _ = columns.chosen(choice)
+        kept, _, _, _ = columns.chosen(choice)
         if choice.columns is not None:
             X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
     return finished(file, X, choice, y=arrays.get("y"), group=arrays.get("group"), id=arrays.get("id"), titles=titles)

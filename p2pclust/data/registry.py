@@ -40,6 +40,7 @@ def load(
     columns: Sequence[Column] | None = None,
     missing_values: str = "error",
     options: Mapping[str, Any] | None = None,
+    id_column: Column | None = None,
 ) -> DataSet:
     """Load a data set by name, or from a file.
 
@@ -50,7 +51,7 @@ def load(
         (with a "/" where a data set has the same name). In a name, capitals stand for small letters and "-" for "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
-    label_column, group_column, columns, missing_values
+    label_column, group_column, columns, missing_values, id_column
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
@@ -84,11 +85,14 @@ def load(
     if from_files:
         file = Path(base or ".") / Path(source).expanduser()
         return read(
-            file, label_column=label_column, group_column=group_column, columns=columns, missing_values=missing_values
-        )
-    if label_column is not None or group_column is not None or columns is not None or missing_values != "error":
+            file, label_column=label_column, group_column=group_column, columns=columns, missing_values=missing_values,
+            id_column=id_column,
+        )  # fmt: skip
+    named = (label_column, group_column, id_column, columns)
+    if any(choice is not None for choice in named) or missing_values != "error":
         raise UsageError(
-            f"{source}: label_column, group_column, columns and missing_values are for files, not for a registered data set"
+            f"{source}: label_column, group_column, id_column, columns and missing_values are for files, not for a "
+            "registered data set"
         )
     if name in GENERATORS:
         return generate(name, options or {})

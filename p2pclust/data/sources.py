@@ -45,8 +45,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     ----------
     config : mapping
         ``data``: the path of a file or a folder, or a table with ``command`` (the program and its arguments), ``format``
-        (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs); ``columns``
-        and ``missing_values`` as `p2pclust.data.readers.read` takes them.
+        (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs); ``columns``,
+        ``missing_values`` and ``id_column`` as `p2pclust.data.readers.read` takes them.
     cancelled : callable
         Whether the peer leaves; then a command is ended.
 
@@ -69,12 +69,12 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     >>> read_source({"data": data}).X.tolist()
     [[3.0, 230.0]]
     """
-    data, columns = config["data"], config.get("columns")
+    data, columns, id_column = config["data"], config.get("columns"), config.get("id_column")
     # The name of the release before, as a peer that is older than this program left it in its state directory.
     missing_values = config.get("missing_values", config.get("missing", "error"))
     if isinstance(data, str | Path):
-        return read(data, columns=columns, missing_values=missing_values)
-    choice = Choice(columns, missing_values=missing_values)
+        return read(data, columns=columns, missing_values=missing_values, id_column=id_column)
+    choice = Choice(columns, missing_values=missing_values, id_column=id_column)
     named = f"command {data['command'][0]}"
     with tempfile.TemporaryFile() as output:  # it has no name, so nothing of it stays, whatever happens to the peer
         _run(data, named, output, cancelled)

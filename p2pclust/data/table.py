@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.hints import about_text, is_number, unlocalised
+from p2pclust.data.ids import row_ids
 from p2pclust.errors import DataError
 
-__all__ = ["MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
+__all__ = ["ABSENT", "MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
 
 Column = str | int
 
@@ -32,7 +33,7 @@ _RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one 
 
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
 _LOOKED_AT = 1000  # rows, to see what a column holds
-_ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,15 @@ class Choice:
     ----------
     columns : sequence of str or int, optional
         The features, in this order: names in the header, or numbers counted from 1. By default every column that is
-        neither label nor group.
+        not the label's, the group's or the id's.
     label_column, group_column : str or int, optional
         The columns of ``y`` and ``group``; never features.
     missing_values : {"error", "drop"} or mapping
         ``error`` refuses the file and names the cell; ``drop`` leaves the whole row out, and the data set says how
         many were; ``{"fill": 0.0}`` or ``{"fill": {"watt": 0.0, "volt": 230.0}}`` puts the declared value in its place,
         and in a column without one a missing value is refused.
+    id_column : str or int, optional
+        The column of ``id``, what each row is called; never a feature. No two rows of a file may have the same id.
 
     Raises
     ------
@@ -62,6 +65,7 @@ class Choice:
     label_column: Column | None = None
     group_column: Column | None = None
     missing_values: Missing = "error"
+    id_column: Column | None = None
 
     def __post_init__(self) -> None:
         if self.missing_values == "mean":
@@ -169,8 +173,8 @@ class Titles:
             )
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
-    def chosen(self, choice: Choice) -> tuple[list[int], int | None, int | None]:
-        """Return the indices of the features, of the label and of the group.
+    def chosen(self, choice: Choice) -> tuple[list[int], int | None, int | None, int | None]:
+        """Return the indices of the features, of the label, of the group and of the id.
 
         Raises
         ------
@@ -179,19 +183,21 @@ class Titles:
         """
         label = None if choice.label_column is None else self.find("label_column", choice.label_column)
         group = None if choice.group_column is None else self.find("group_column", choice.group_column)
+        id = None if choice.id_column is None else self.find("id_column", choice.id_column)
         if choice.columns is None:
-            features = [i for i in range(self.width) if i not in (label, group)]
+            features = [i for i in range(self.width) if i not in (label, group, id)]
         else:
             features = []
             for column in choice.columns:
                 index = self.find("columns", column)
                 if index in features:
                     raise DataError(f"{self.file}: columns: {column!r} is named twice")
-                if index in (label, group):
-                    raise DataError(f"{self.file}: columns: {column!r} is the label or group column: no feature")
+                if index in (label, group, id):
+                    what = "id column" if index == id else "label or group column"
+                    raise DataError(f"{self.file}: columns: {column!r} is the {what}: no feature")
                 features.append(index)
         self._check_distinct(features)
-        return features, label, group
+        return features, label, group, id
 
     def _check_distinct(self, features: Sequence[int]) -> None:
         """Refuse two features of one name: nobody could tell them apart, and often one is the other once more."""
@@ -230,10 +236,10 @@ class Table:
         Raises
         ------
         DataError
-            For a cell that is no finite number, or a column that is not there.
+            For a cell that is no finite number, a column that is not there, or an id that two rows have.
         """
         titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
-        features, label, group = titles.chosen(choice)
+        features, label, group, id = titles.chosen(choice)
         named = tuple(titles.title(i) for i in features)
         fills = choice.fills(self.file, named)
         X = np.empty((len(self.rows), len(features)))
@@ -251,8 +257,12 @@ class Table:
             choice,
             y=None if label is None else codes([row[label] for row in rows]),
             group=None if group is None else codes([row[group] for row in rows]),
+            id=None if id is None else self._ids(id, titles),
             titles=named,
         )
+
+    def _ids(self, column: int, titles: Titles) -> NDArray[Any]:
+        return row_ids(self.file, titles.where(column), [row[column] for row in self.rows], self.lines, ABSENT)
 
     def _check_row(
         self, index: int, features: Sequence[int], titles: Titles, drop: bool, fills: NDArray[np.float64]
@@ -260,7 +270,7 @@ class Table:
         """Refuse a row for its first cell that is no finite number, unless all such cells may be missing."""
         for i, fill in zip(features, fills, strict=True):
             cell = self.rows[index][i]
-            absent = cell.lower() in _ABSENT
+            absent = cell.lower() in ABSENT
             if (absent and (drop or not np.isnan(fill))) or _is_finite(cell):
                 continue
             hint = "" if absent or is_number(cell) or unlocalised(cell) else self._hint(i, features, titles)
@@ -277,7 +287,7 @@ class Table:
 
     def _is_text(self, column: int) -> bool:
         """Whether most of a column's cells are text."""
-        cells = [row[column] for row in self.rows[:_LOOKED_AT] if row[column].lower() not in _ABSENT]
+        cells = [row[column] for row in self.rows[:_LOOKED_AT] if row[column].lower() not in ABSENT]
         return 2 * sum(not (is_number(cell) or unlocalised(cell)) for cell in cells) > len(cells)
 
 
@@ -344,7 +354,7 @@ def _is_finite(cell: str) -> bool:
 
 def _fault(cell: str) -> str:
     """Say why a cell is no finite number, and what to do about it."""
-    missing = cell.lower() in _ABSENT
+    missing = cell.lower() in ABSENT
     if not cell:
         return f"empty: {what_to_do(missing=True)}"
     if is_number(cell):

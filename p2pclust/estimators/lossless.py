@@ -7,12 +7,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
+from p2pclust.estimators.base import FuzzyEstimator
+from p2pclust.estimators.weights import WeighingEstimator
 
 __all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]
 
 
-class LosslessCMeans(FederatedEstimator):
+class LosslessCMeans(WeighingEstimator):
     """LLF-CM: c-means (k-means) over peers that hold different rows, equal to pooled c-means.
 
     Parameters
@@ -59,7 +60,7 @@ class LosslessCMeans(FederatedEstimator):
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
         What the peers added up in the last round: the sum of their rows' squared distances to the nearest center, in
-        working coordinates. NaN if every peer abstained from that.
+        working coordinates, each times the row's weight if there are weights. NaN if every peer abstained from that.
     doubts_ : tuple of str
         Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
     n_rounds_, n_iter_ : int
@@ -129,7 +130,7 @@ class LosslessCMeans(FederatedEstimator):
         self.fleet = fleet
 
 
-class LosslessFuzzyCMeans(FuzzyEstimator):
+class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
     """LLF-FCM (Federated FCM): fuzzy c-means over peers that hold different rows, equal to pooled fuzzy c-means.
 
     Parameters

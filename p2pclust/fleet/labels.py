@@ -24,7 +24,7 @@ from p2pclust.protocols.verbs import Desk
 
 if TYPE_CHECKING:
     from p2pclust.data import DataSet
-    from p2pclust.data.table import Missing
+    from p2pclust.data.table import Column, Missing
 
 __all__ = ["Labelled", "label_file", "label_own", "labelled"]
 
@@ -95,8 +95,9 @@ def label_own(door: Door, job_id: str) -> Labelled:
 
 
 def label_file(
-    door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error"
-) -> Labelled:
+    door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
+    id_column: Column | None = None,
+) -> Labelled:  # fmt: skip
     """Label the rows of a file; its features are found by the names that the peer's data have, unless they are named."""
     found = result_of(door, job_id)
     if found.job.by_columns:
@@ -105,7 +106,7 @@ def label_file(
             "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
         )
     given = columns if columns is not None else _by_name(path, found)
-    data = read(path, columns=given, missing_values=missing_values)
+    data = read(path, columns=given, missing_values=missing_values, id_column=id_column)
     _check_columns(found, data)
     return _with_cells(str(path), data, *labelled(found, Local(data.X)))
 

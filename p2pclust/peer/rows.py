@@ -65,7 +65,9 @@ def load_rows(
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
     more: dict[str, Any] = {name: _array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
-    as_it_is = config.get("columns") is None and config.get("missing_values", "error") == "error"
+    as_it_is = config.get("missing_values", "error") == "error" and all(
+        config.get(key) is None for key in ("columns", "id_column")
+    )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # What is wrong with it is told as in every backend.
         return Local(_array(path), **more), 0

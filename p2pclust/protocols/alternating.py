@@ -270,7 +270,7 @@ class Alternating(Iterated):
         """Return what an accelerated round adds to a contribution: the objective over this peer's rows."""
         if not self.accelerate:
             return {}
-        return {"objective": objective(local.points(state), state["centers"], fuzzifier)}
+        return {"objective": objective(local.points(state), state["centers"], fuzzifier, local.weights)}
 
     def more_expected(self) -> dict[str, Slot]:
         """Return the slots of :meth:`share_of_objective`."""

@@ -95,6 +95,10 @@ class Protocol(ABC):
         """Tell whether the stage, just opened, needs any round at all."""
         return True
 
+    def takes_weights(self) -> bool:
+        """Tell whether contributions count a row as many times as ``Local.weights`` says, or need no row at all."""
+        return False
+
     @property
     def round_limit(self) -> int | None:
         """After how many rounds, empty ones included, the stage ends whatever happened."""
@@ -336,6 +340,9 @@ class Pool:
 
 class OpeningStage(Protocol):
     """A stage that is finished as soon as it is opened: no peer is ever asked."""
+
+    def takes_weights(self) -> bool:
+        return True
 
     def needs_rounds(self, state: State) -> bool:
         return False

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, lloyd_step, sums_and_counts
+from p2pclust.clustering import Points, lloyd_step, weighted_sums_and_counts
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import Alternating
 from p2pclust.protocols.arrays import Arrays, Contribution, State
@@ -63,6 +63,9 @@ class LosslessCMeansProtocol(Alternating):
         super().__post_init__()
         checks.flag("llf-cm: suppress_singletons", self.suppress_singletons)
 
+    def takes_weights(self) -> bool:
+        return True
+
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
 
@@ -75,7 +78,7 @@ class LosslessCMeansProtocol(Alternating):
         return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0, **self.more_units(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        parts = [self._sums(local.points(state), centers) for centers in self.fronts(state)]
+        parts = [self._sums(local, local.points(state), centers) for centers in self.fronts(state)]
         # Line 14, and two numbers more: all that this peer reveals.
         return Arrays(
             **self.stacked([sums for sums, _ in parts]),
@@ -84,18 +87,18 @@ class LosslessCMeansProtocol(Alternating):
             **self.share_of_objective(local, state, None),
         )
 
-    def _sums(self, points: Points, centers: NDArray[np.float64]) -> tuple[Arrays, int]:
+    def _sums(self, local: Local, points: Points, centers: NDArray[np.float64]) -> tuple[Arrays, int]:
         """Return what a peer reveals for one start, and how many clusters it suppressed."""
         # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
-        sums, counts = sums_and_counts(points, centers)
+        sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
         suppressed = 0
         if self.suppress_singletons:
             # Lines 8-12; of a cluster without rows, sum and count are zeros already.
             single = counts == 1
             suppressed = int(np.count_nonzero(single))
             sums = np.where(single[:, np.newaxis], 0.0, sums)
-            counts = np.where(single, 0, counts)
-        return Arrays(counts=counts.astype(np.float64), sums=sums), suppressed
+            masses = np.where(single, 0.0, masses)
+        return Arrays(counts=masses, sums=sums), suppressed
 
     def combine(self, state: State, contributions: Any) -> State:
         # Line 15: the mean of each cluster over all peers (Eq. 5).

@@ -114,6 +114,9 @@ class LosslessFuzzyCMeansProtocol(Alternating):
         """As many as the fuzzifier needs, see :func:`fuzzy_limbs`."""
         return fuzzy_limbs(self.fuzzifier)
 
+    def takes_weights(self) -> bool:
+        return True
+
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
 
@@ -140,7 +143,7 @@ class LosslessFuzzyCMeansProtocol(Alternating):
             size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
-        found = [fuzzy_sums(points, centers, self.fuzzifier) for centers in self.fronts(state)]
+        found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.fronts(state)]
         parts = self.stacked([Arrays(weights=weights, sums=sums) for weights, sums in found])
         more = self.share_of_objective(local, state, self.fuzzifier)
         # Line 6, and the number of rows up to C: all that this peer reveals.

@@ -40,12 +40,15 @@ class Local:
         A partition of the rows to start from, for protocols that start from one.
     n_clusters : int, optional
         How many clusters these rows have, for protocols in which each peer has its own number.
+    weights : array_like of shape (n,), optional
+        How many equal rows each row stands for in all sums, above 0; by default one. Privacy rules count rows. Only the
+        protocols that say so (`Protocol.takes_weights`) can be run with them.
 
     Attributes
     ----------
     X : ndarray of float64, shape (n, F)
     n_samples, n_features : int
-    ids, centers, labels : ndarray or None
+    ids, centers, labels, weights : ndarray or None
     n_clusters : int or None
     problem : str
         Why these rows cannot be used, with row and column, or an empty string.
@@ -58,7 +61,7 @@ class Local:
 
     def __init__(
         self, X: ArrayLike, *, ids: ArrayLike | None = None, centers: ArrayLike | None = None,
-        labels: ArrayLike | None = None, n_clusters: int | None = None,
+        labels: ArrayLike | None = None, n_clusters: int | None = None, weights: ArrayLike | None = None,
     ) -> None:  # fmt: skip
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
         if self.X.ndim != 2:
@@ -73,13 +76,18 @@ class Local:
         self.feature_names: tuple[str, ...] = ()  # where somebody told them; nothing is computed with them
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
+        self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+        if self.weights is not None and self.weights.shape != (self.n_samples,):
+            raise ValueError(f"{self.n_samples} rows, but weights of shape {self.weights.shape}")
         self._points: tuple[bytes, Points] | None = None
         self._once: dict[Hashable, Any] = {}
         self._bounds: tuple[bytes, str] | None = None
 
     def with_rows(self, X: ArrayLike) -> Local:
         """Return other rows in the place of these, everything else being the same."""
-        return Local(X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters)
+        return Local(
+            X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
+        )
 
     def points(self, state: State) -> Points:
         """Return the rows in working coordinates, ``(X - origin) / scale``.

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_sums, objective, sums_and_counts
+from p2pclust.clustering import Points, fuzzy_sums, objective, weighted_sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS, nearest_labels
@@ -94,6 +94,9 @@ class Objective(Protocol):
             raise UsageError("objective: n_init differs from that of the clustering before")
         return state
 
+    def takes_weights(self) -> bool:
+        return True
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"objectives": Slot((self.n_init,)), "masses": Slot((self.n_init, len(state["centers"])))}
 
@@ -108,8 +111,8 @@ class Objective(Protocol):
         points = local.points(state)
         # All that this peer reveals.
         return Arrays(
-            objectives=[objective(points, centers, self.fuzzifier) for centers in starts],
-            masses=np.stack([self._masses(points, centers) for centers in starts]),
+            objectives=[objective(points, centers, self.fuzzifier, local.weights) for centers in starts],
+            masses=np.stack([self._masses(local, points, centers) for centers in starts]),
         )
 
     def _is_held(self, state: State, local: Local) -> bool:
@@ -121,11 +124,11 @@ class Objective(Protocol):
                 return True
         return bool(local.n_samples < self.min_rows)
 
-    def _masses(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _masses(self, local: Local, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.fuzzifier is not None:
-            return fuzzy_sums(points, centers, self.fuzzifier)[0]
-        counts = sums_and_counts(points, centers)[1].astype(np.float64)
-        return np.where(counts == 1.0, 0.0, counts) if self.min_rows > 1 else counts
+            return fuzzy_sums(points, centers, self.fuzzifier, local.weights)[0]
+        _, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
+        return np.where(counts == 1, 0.0, masses) if self.min_rows > 1 else masses
 
     def combine(self, state: State, contributions: Any) -> State:
         winner = int(np.argmin(contributions["objectives"]))

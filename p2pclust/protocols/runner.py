@@ -76,6 +76,10 @@ def run_in_process(
     [[0.5], [8.5]]
     """
     _checked(locals)
+    if any(local.weights is not None for local in locals):
+        unable = next((protocol.id for protocol in job.protocols if not protocol.takes_weights()), "")
+        if unable:
+            raise UsageError(f"{unable} cannot count rows by their weights: leave the weights out")
     with one_thread():
         return _run(job, locals, on_round, Office() if office is None else office)
 
@@ -250,6 +254,10 @@ def _kept_start(
 
     Of several starts, the centers are those of the start that was kept in the end.
     """
+    if any(local.weights is not None for local in locals):
+        raise UsageError(
+            "weights: the pooled algorithm counts every row once: compare without them, or with repeated rows"
+        )
     states = replayed(job, locals, log, later)
     first = _first_centers(job, states, stage)
     if "starts" not in first:

@@ -94,6 +94,9 @@ class Range(Protocol):
             return Arrays()
         return Arrays(lo=np.array(self.lo), hi=np.array(self.hi), declared=np.True_)
 
+    def takes_weights(self) -> bool:
+        return True
+
     def needs_rounds(self, state: State) -> bool:
         return "lo" not in state
 
@@ -194,6 +197,9 @@ class ZScoreScaling(Protocol):
         unit = power_of_two_above(hi - lo)
         return state.replace(origin=lo + (hi - lo) / 2, scale=np.ones(lo.size), unit=unit, moments=np.int64(0))
 
+    def takes_weights(self) -> bool:
+        return True
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"count": Slot(()), "sums": Slot((state["origin"].size,))}
 
@@ -205,6 +211,8 @@ class ZScoreScaling(Protocol):
         deviations = (local.X - state["origin"]) / state["unit"]
         if state["moments"] > 0:
             deviations *= deviations
+        if local.weights is not None:
+            return Arrays(count=float(local.weights.sum()), sums=local.weights @ deviations)
         return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
 
     def combine(self, state: State, contributions: Any) -> State:

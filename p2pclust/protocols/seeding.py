@@ -111,6 +111,9 @@ class Seeding(Protocol):
     def needs_rounds(self, state: State) -> bool:
         return "centers" not in state
 
+    def takes_weights(self) -> bool:
+        return self.init == "given"  # nothing is asked of any peer
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"centers": Slot((self.n_init * self.n_clusters, state["origin"].size))}
 

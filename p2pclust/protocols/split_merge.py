@@ -117,6 +117,9 @@ class SplitMerge(Protocol):
             splits=np.int64(0),
         )
 
+    def takes_weights(self) -> bool:
+        return True
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         shape = state["cells"].shape
         return {"counts": Slot(shape[:1]), "sums": Slot(shape), "squares": Slot(shape)}
@@ -126,11 +129,11 @@ class SplitMerge(Protocol):
         return {"counts": 1.0, "sums": state["unit"], "squares": np.clip(state["unit"], _SMALL, 1 / _SMALL) ** 2}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        counts, sums, squares = cell_moments(local.points(state), state["cells"])
+        counts, masses, sums, squares = cell_moments(local.points(state), state["cells"], local.weights)
         few = counts < self.min_rows
         sums[few], squares[few] = 0.0, 0.0
         # All that this peer reveals.
-        return Arrays(counts=np.where(few, 0.0, counts), sums=sums, squares=squares)
+        return Arrays(counts=np.where(few, 0.0, masses), sums=sums, squares=squares)
 
     def combine(self, state: State, contributions: Any) -> State:
         """Split the cells, move them to their means, or merge them, in this order."""

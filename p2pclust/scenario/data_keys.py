@@ -69,6 +69,8 @@ class DataSpec(Table):
     label_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    #: For the same files: the column with what each row is called where labels are written; no feature.
+    id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     #: For files: refuse a missing value, or leave its row out.
     missing_values: Literal["error", "drop"] = "error"
     #: For generated data sets: their own options, such as noise.

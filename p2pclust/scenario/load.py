@@ -103,6 +103,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         "group_column": spec.group_column,
         "columns": spec.columns,
         "missing_values": spec.missing_values,
+        "id_column": spec.id_column,
     }
     if spec.files is not None:
         shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]

@@ -103,6 +103,14 @@ def test_split_a_folder_by_file(cli: Cli, tmp_path: Path) -> None:
     assert "3 rows, 1 features, 1 left out for a missing value: p" in ended.err
 
 
+def test_split_keeps_the_ids_of_a_column(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("w,meter\n1,a7\n2,b2\n3,c1\n")
+    cli("data", "split", "m.csv", "--id-column", "meter", "--peers", 2, "--out", "p")
+    held = [np.load(tmp_path / "p" / f"peer-0{number}.npz") for number in (1, 2)]
+    named = {str(id): float(row[0]) for part in held for id, row in zip(part["id"], part["X"], strict=True)}
+    assert named == {"a7": 1.0, "b2": 2.0, "c1": 3.0}
+
+
 REFUSED = {
     "no peers": (("iris",), "--peers is missing: say among how many the data are to be shared out"),
     "an unknown scheme": (

@@ -153,7 +153,7 @@ def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, 
     assert (ended.code, ended.err) == (
         2,
         "error: command ./read-meter: its output: row 2, column 2 (h): '24h' is text: expected a number; h holds text: "
-        'choose the features with columns = ["w"] (--columns w), or name it as label_column or group_column\n',
+        'choose the features with columns = ["w"] (--columns w), or name it as label_column, group_column or id_column\n',
     )
     assert (device / "ran").read_text() == "x\n"
     assert cli("peer", "--config", "peer.toml", "--check", "--columns", "w").code == 0
@@ -176,6 +176,21 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
     assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more left out, for a value is missing there\n")
+
+
+def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
+    (device / "rows.csv").write_text("meter,w,h\n7,1,2\n7,3,4\n", encoding="utf-8")
+    assert cli("peer", "--config", "peer.toml", "--check").err.endswith("2 rows of 3 columns\n")
+    ended = cli("peer", "--config", "peer.toml", "--check", "--id-column", 1)
+    assert (ended.code, ended.err) == (
+        2,
+        "error: rows.csv: row 3, column 1 (meter): '7' is the id of row 2 too: every row of a file needs an id of "
+        "its own\n",
+    )
+    (device / "rows.csv").write_text("meter,w,h\n7,1,2\n8,3,4\n", encoding="utf-8")
+    write_toml(device / "peer.toml", CONFIG | {"id_column": "meter"})
+    ended = cli("peer", "--config", "peer.toml", "--check")
+    assert (ended.code, ended.err) == (0, "meter-01: the configuration is fine; 2 rows of 2 columns\n")
 
 
 def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:

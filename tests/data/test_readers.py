@@ -88,12 +88,12 @@ def test_csv_errors_say_row_and_column(tmp_path: Path, text: str, message: str) 
         (
             "id,watt,volt,site\na1,1,230,x\na2,2,,y\n",
             "row 2, column 1 (id): 'a1' is text: expected a number; id, site hold text: choose the features with columns = "
-            '["watt", "volt"] (--columns watt,volt), or name one as label_column or group_column',
+            '["watt", "volt"] (--columns watt,volt), or name one as label_column, group_column or id_column',
         ),
         (
             "1,x,2\n3,y,4\n",
             "row 1, column 2: 'x' is text: expected a number; column 2 holds text: choose the features with columns = "
-            "[1, 3] (--columns 1,3), or name it as label_column or group_column",
+            "[1, 3] (--columns 1,3), or name it as label_column, group_column or id_column",
         ),
         (
             "a\nx\ny\n",

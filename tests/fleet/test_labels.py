@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -140,3 +142,27 @@ def test_rows_of_a_folder_have_the_name_of_their_file(
     table = labels.label_file(None, "job-1", tmp_path, missing_values="drop")  # type: ignore[arg-type]
     assert table.header == ["x", "y", "file", "row", "label"]
     assert [row[:4] for row in table.rows()] == [["5.0", "5.0", "a.csv", "0"], ["0.0", "0.0", "b.csv", "1"]]
+
+
+def test_rows_of_a_file_are_called_by_its_id_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Local]
+) -> None:
+    found = finished("llf-cm", rows, n_clusters=2)
+    monkeypatch.setattr(labels, "result_of", lambda door, job: found)
+    file = tmp_path / "rows.csv"
+    file.write_text("x,meter,y\n5,31,5\n0,7,\n0,12,0\n", encoding="utf-8")
+    table = labels.label_file(None, "job-1", file, None, "drop", "meter")  # type: ignore[arg-type]
+    assert table.header == ["x", "meter", "y", "row", "label"]
+    assert [row[:4] for row in table.rows()] == [["5", "31", "5", "31"], ["0", "12", "0", "12"]]
+
+
+def test_own_rows_are_called_as_the_peers_configuration_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Local]
+) -> None:
+    found = finished("llf-cm", rows, n_clusters=2)
+    monkeypatch.setattr(labels, "result_of", lambda door, job, own: found)
+    (tmp_path / "rows.csv").write_text("meter,x,y\nm31,5,5\nm7,0,0\n", encoding="utf-8")
+    config = {"name": "a", "data": str(tmp_path / "rows.csv"), "id_column": "meter"}
+    (tmp_path / "peer.json").write_text(json.dumps(config), encoding="utf-8")
+    table = labels.label_own(SimpleNamespace(state_dir=tmp_path), "job-1")  # type: ignore[arg-type]
+    assert [row[:4] for row in table.rows()] == [["m31", "5", "5", "m31"], ["m7", "0", "0", "m7"]]

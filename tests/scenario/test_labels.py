@@ -122,3 +122,19 @@ def test_columns_of_which_other_rows_were_left_out_are_refused(tmp_path: Path, s
     base = FILES.replace('label_column = "kind"\n', "").replace("llf-cm", "vertical-cm")
     with pytest.raises(DataError, match=r"a\.csv: row 1 of its rows \(from 0\) was left out for a missing value"):
         load_data(load_scenario(scenario_file(base=base.replace("init = [[0.0, 0.0], [10.0, 10.0]]\n", ""))))
+
+
+@pytest.mark.parametrize("ids", ["text", "numbers"])
+def test_labels_are_joined_by_the_id_column(tmp_path: Path, scenario_file: Write, ids: str) -> None:
+    rows: dict[str, dict[str, dict[str, str]]] = {}
+    for number, name in ((1, "a"), (2, "b")):
+        held = write_rows(tmp_path / f"{name}.csv", number)
+        called = [f"{name}{row:03}" if ids == "text" else str(900 - 7 * row) for row in range(len(held))]
+        with (tmp_path / f"{name}.csv").open("w", encoding="utf-8", newline="") as out:
+            table = csv.DictWriter(out, ["meter", "u", "v", "kind"])
+            table.writeheader()
+            table.writerows({"meter": own, **row} for own, row in zip(called, held, strict=True))
+        rows[f"peer-0{number}"] = dict(zip(called, held, strict=True))
+    _, labels = run(scenario_file(base=FILES.replace("label_column", 'id_column = "meter"\nlabel_column', 1)))
+    assert len(labels) == 80
+    assert all(right(rows[label["device"]][label["row"]], label) for label in labels)
