@@ -180,7 +180,7 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
 
 def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text("meter,w,h\n7,1,2\n7,3,4\n", encoding="utf-8")
-    assert cli("peer", "--config", "peer.toml", "--check").err.endswith("2 rows of 3 columns\n")
+    assert cli("peer", "--config", "peer.toml", "--check").err.endswith("2 rows of 3 columns (meter, w, h)\n")
     ended = cli("peer", "--config", "peer.toml", "--check", "--id-column", 1)
     assert (ended.code, ended.err) == (
         2,
