@@ -190,7 +190,7 @@ def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text("meter,w,h\n7,1,2\n8,3,4\n", encoding="utf-8")
     write_toml(device / "peer.toml", CONFIG | {"id_column": "meter"})
     ended = cli("peer", "--config", "peer.toml", "--check")
-    assert (ended.code, ended.err) == (0, "meter-01: the configuration is fine; 2 rows of 2 columns\n")
+    assert (ended.code, ended.err) == (0, "meter-01: the configuration is fine; 2 rows of 2 columns (w, h)\n")
 
 
 def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
