@@ -16,7 +16,8 @@ few rows that ``careful`` and ``k-means++`` send are near-copies of rows. docs/p
 
 What a peer reveals
 -------------------
-In each round, for each cell of which it has at least ``min_rows`` rows: their number, sums and sums of squares. A cell
+In each round, for each cell of which it has at least ``min_rows`` rows: their number and sums, and while cells are split
+also the sums of squares. A cell
 with fewer of its rows is sent as zeros, because sum and sum of squares of two values give the two values; so a peer with
 fewer than ``min_rows`` rows reveals nothing.
 """
@@ -122,18 +123,21 @@ class SplitMerge(Protocol):
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         shape = state["cells"].shape
-        return {"counts": Slot(shape[:1]), "sums": Slot(shape), "squares": Slot(shape)}
+        sums = {"counts": Slot(shape[:1]), "sums": Slot(shape)}
+        return {**sums, "squares": Slot(shape)} if self._splits(state) else sums
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         # Squares within what a float can hold, whatever a hostile state says.
-        return {"counts": 1.0, "sums": state["unit"], "squares": np.clip(state["unit"], _SMALL, 1 / _SMALL) ** 2}
+        units: dict[str, NDArray[Any] | float] = {"counts": 1.0, "sums": state["unit"]}
+        return {**units, "squares": np.clip(state["unit"], _SMALL, 1 / _SMALL) ** 2} if self._splits(state) else units
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         counts, masses, sums, squares = cell_moments(local.points(state), state["cells"], local.weights)
         few = counts < self.min_rows
         sums[few], squares[few] = 0.0, 0.0
         # All that this peer reveals.
-        return Arrays(counts=np.where(few, 0.0, masses), sums=sums, squares=squares)
+        told = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
+        return told.replace(squares=squares) if self._splits(state) else told
 
     def combine(self, state: State, contributions: Any) -> State:
         """Split the cells, move them to their means, or merge them, in this order."""
@@ -147,12 +151,15 @@ class SplitMerge(Protocol):
             return self._ended(state, uniform(state, self.n_clusters, self._drawing(state)))
         moved = contributions["sums"][heard] / counts[:, np.newaxis]
         means += moved
-        widths = np.maximum(contributions["squares"][heard] / counts[:, np.newaxis] - moved**2, 0.0)
         if state["splits"] < 0:
             return self._merged(state, means, counts)
-        chosen = self._to_split(state, counts, widths)
+        still = state.replace(cells=means, cell_masses=counts, splits=np.int64(-1))
+        if not self._splits(state):
+            return still
+        widths = np.maximum(contributions["squares"][heard] / counts[:, np.newaxis] - moved**2, 0.0)
+        chosen = self._to_split(counts, widths)
         if not chosen.any():
-            return state.replace(cells=means, cell_masses=counts, splits=np.int64(-1))
+            return still
         cells, masses = _split(means, counts, widths, chosen)
         return state.replace(cells=cells, cell_masses=masses, splits=state["splits"] + np.int64(1))
 
@@ -170,14 +177,18 @@ class SplitMerge(Protocol):
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
         return {"cells": len(state["cells"])} if "cells" in state else {}
 
-    def _to_split(self, state: State, counts: Floats, widths: Floats) -> NDArray[np.bool_]:
+    def _splits(self, state: State) -> bool:
+        """Whether cells are still split: only then are squares needed."""
+        # Cells without width leave others to be split one by one; where most rows are equal that could take 3 C rounds.
+        most = 2 * math.ceil(math.log2(self.most_cells))
+        return bool(0 <= state["splits"] < most and len(state["cells"]) < self.most_cells)
+
+    def _to_split(self, counts: Floats, widths: Floats) -> NDArray[np.bool_]:
         """Choose the cells to split: as many as there is room for, those of the largest sums of squares."""
         chosen = np.zeros(counts.size, dtype=np.bool_)
-        # Cells without width leave others to be split one by one; where most rows are equal that could take 3 C rounds.
-        if state["splits"] < 2 * math.ceil(math.log2(self.most_cells)):
-            squares = counts * widths.max(axis=1)
-            worst = np.argsort(-squares, kind="stable")[: self.most_cells - counts.size]
-            chosen[worst[squares[worst] > 0.0]] = True
+        squares = counts * widths.max(axis=1)
+        worst = np.argsort(-squares, kind="stable")[: self.most_cells - counts.size]
+        chosen[worst[squares[worst] > 0.0]] = True
         return chosen
 
     def _merged(self, state: State, cells: Floats, masses: Floats) -> State:

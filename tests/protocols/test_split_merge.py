@@ -85,6 +85,15 @@ class TestByHand:
         assert sorted(after["centers"].ravel().tolist()) == [-2.0, 2.0]
 
 
+def test_squares_are_sent_only_while_cells_are_split() -> None:
+    protocol = SplitMerge(n_clusters=1, min_rows=1)
+    state, sent = begun(protocol), []
+    while "centers" not in state:
+        sent.append("squares" in protocol.contribute(state, ROWS, np.random.default_rng(0)))
+        state = round_of(protocol, state, ROWS)
+    assert sent == [True, True, False, False]
+
+
 def test_it_takes_the_rounds_that_the_documents_say() -> None:
     for clusters in (1, 2, 3, 5, 10):
         X = np.random.default_rng(clusters).normal(size=(600, 3))
