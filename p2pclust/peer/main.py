@@ -142,9 +142,13 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[],
     """What the worker calls in its thread to read the rows; what it tells is told on the loop."""
     loop = asyncio.get_running_loop()
 
+    def say(verb: str, fields: Mapping[str, Any]) -> None:
+        if not shell.ended.done():  # the last word of a peer is how it ended
+            watch(verb, fields)
+
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(watch, verb, fields)
+            loop.call_soon_threadsafe(say, verb, fields)
 
     return partial(load_rows, config, tell, shell.ended.done)
 
