@@ -197,13 +197,13 @@ class Follower:
         self._adopt(term, opened.round, opened.ref, final=opened.final)
         return True
 
-    def learn(self, term: int, round_: int, ref: Ref) -> None:
+    def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         """Take over what another peer's register holds: this peer stands with it, and answers nobody for it."""
         self.leave_place()
         self._pending = None
         self._answers.clear()
         self._desk.abandon()
-        self._ledger.learn(term, round_, ref)
+        self._ledger.learn(term, round_, ref, final=final)
 
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         before = self._ledger.register.ref

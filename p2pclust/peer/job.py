@@ -189,7 +189,7 @@ class Job:
         ref = self._follower.resolve(source, message)
         if ref is not None:
             self._ctx.report("catches-up", **self.document.told, peer=source, term=position[0], round=position[1])
-            self._follower.learn(*position, ref)
+            self._follower.learn(*position, ref, final=message.final)
             self.election.stand_again()
         elif self._blobs.fetching(message.digest):
             self._offered = (source, message)
@@ -310,7 +310,7 @@ class Job:
                 candidate,
                 HeldState(
                     self.id, self.ledger.term, register.term, register.round, register.ref.digest,
-                    register.ref.size_bytes, state,
+                    register.ref.size_bytes, state, register.final,
                 ),
             )  # fmt: skip
 

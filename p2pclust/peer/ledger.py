@@ -85,11 +85,11 @@ class Ledger:
         self.register = Register(term, round_, ref, final)
         self._save_register()
 
-    def learn(self, term: int, round_: int, ref: Ref) -> None:
+    def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         """Take over the newer state that another peer's register holds."""
         assert (term, round_) > self.register.position, f"{self._id}: ({term}, {round_}) is not newer"
         self.see(term)
-        self.register = Register(term, round_, ref, False)
+        self.register = Register(term, round_, ref, final)
         self._save_register()
 
     def finish(self, term: int, round_: int, ref: Ref) -> None:

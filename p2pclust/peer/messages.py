@@ -399,6 +399,7 @@ class HeldState(Message):
     digest: Digest
     size_bytes: int
     state: tuple[Frame, ...]  # empty where it is a blob
+    final: bool = False  # in a job with an aggregator: it was opened as the state that ends the job
 
 
 # -- blobs ------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,13 @@ def test_a_job_ends_once_cancelled_or_done(overlay: str | None, n_seeds: int) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1002, 1028, 1034])
+def test_a_candidate_that_caught_up_with_the_final_state_accepts_the_close(seed: int) -> None:
+    """It was offered the final state after its vote was refused, and once held it as one that goes on, for ever."""
+    assert not cancel_swarm.run(seed).failure
+
+
+@pytest.mark.slow
 def test_who_finishes_without_a_majority_is_found() -> None:
     """What is promised of a cancelled end is watched: with a planted bug some run fails."""
     with planted("finished-before-a-majority"):
