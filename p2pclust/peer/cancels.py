@@ -32,14 +32,22 @@ class Cancels:
         self._by = {job_id: _name(value) for job_id, value in stored.items()}
         self._early: dict[str, str] = {}
 
-    def start(self, unfinished: Callable[[str], bool]) -> None:
-        """Facts are not on disk: whoever comes back says again what it keeps of jobs that go on."""
+    def start(self, kept: Callable[[str], bool], goes_on: Callable[[str], bool]) -> None:
+        """Publish again what this peer keeps of jobs that go on: facts are not on disk.
+
+        The row of a job that has ended stays as long as the job does. Other peers may still hold this peer's fact of it
+        and remind this peer, and what it says has to be on its disk.
+        """
         for job_id in sorted(self._by):
-            if unfinished(job_id):
+            if not kept(job_id):
+                self.forget(job_id)
+            elif goes_on(job_id):
                 self._publish(job_id)
-            else:
-                del self._by[job_id]
-                self._ctx.persist("cancel", job_id, None, sync=False)
+
+    def forget(self, job_id: str) -> None:
+        """The job is not kept any more."""
+        if self._by.pop(job_id, None) is not None:
+            self._ctx.persist("cancel", job_id, None, sync=False)
 
     def by(self, job_id: str) -> str:
         """Who cancelled the job; empty if nobody did, as far as is known here."""

@@ -76,7 +76,7 @@ class Jobs:
             del self._numbers[job_id]  # this peer ended while it forgot that job
             self._ctx.persist("order", job_id, None, sync=False)
         self._telling.start()
-        self._cancels.start(self._may_be_cancelled)
+        self._cancels.start(self._is_kept, self._may_be_cancelled)
         for job in list(self.jobs.values()):
             job.start(fresh=False)
         turns = [document.turn for document in self._documents.values() if document.turn and not document.census]
@@ -129,6 +129,10 @@ class Jobs:
             job.cancelled()
         self.series.cancelled(named)
 
+    def _is_kept(self, named: str) -> bool:
+        """Whether that name is of a job or a series of which this peer keeps a document."""
+        return named in self._documents or bool(self.turns(named))
+
     def _may_be_cancelled(self, named: str) -> bool:
         """Whether that name is of a job that goes on here, or of a series."""
         return bool(self.turns(named)) or (named in self.jobs and not self.jobs[named].ledger.finished)
@@ -149,7 +153,7 @@ class Jobs:
         """A job's document came by gossip, or that somebody wants it ended."""
         if fact.key.startswith(CANCEL):
             named = fact.key.removeprefix(CANCEL)
-            if self._cancels.learn(fact, known=named in self._documents or bool(self.turns(named))):
+            if self._cancels.learn(fact, known=self._is_kept(named)):
                 self._cancelled(named)
         if not fact.key.startswith((JOB, SERIES)):
             return
@@ -272,6 +276,7 @@ class Jobs:
         else:
             self._ctx.persist("job", job_id, None, sync=False)
         self._acceptance.forget(job_id)
+        self._cancels.forget(job_id)
         self._telling.forgotten(job_id)
         del self._documents[job_id]
         if self._numbers.pop(job_id, None):

@@ -31,6 +31,13 @@ def test_a_candidate_that_caught_up_with_the_final_state_accepts_the_close(seed:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1067, 1147])
+def test_a_restarted_peer_is_reminded_only_of_cancels_that_are_on_its_disk(seed: int) -> None:
+    """The job had ended and the row of its cancel was deleted at the restart; then others reminded it of the fact."""
+    assert not cancel_swarm.run(seed).failure
+
+
+@pytest.mark.slow
 def test_who_finishes_without_a_majority_is_found() -> None:
     """What is promised of a cancelled end is watched: with a planted bug some run fails."""
     with planted("finished-before-a-majority"):
