@@ -8,7 +8,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.effects import Persist, Report, Send
-from p2pclust.peer.events import Cancel
+from p2pclust.peer.events import Cancel, Woken
 from p2pclust.peer.messages import Adopted, FactDelta, Open
 
 
@@ -134,7 +134,7 @@ def test_it_may_come_before_the_document() -> None:
     ends_cancelled(net, job, 3)
 
 
-def test_the_row_goes_when_it_has_served() -> None:
+def test_the_row_stays_as_long_as_the_job_is_kept() -> None:
     net, job = held()
     net.step("p2", Cancel(job, "admin"))
     let_go(net)
@@ -142,7 +142,11 @@ def test_the_row_goes_when_it_has_served() -> None:
     for name in net.names:
         net.crash(name)
     net.start()
-    assert all("cancel" not in peer.disk.load().tables for peer in net.peers.values())
+    for name, peer in net.peers.items():
+        assert job in peer.disk.load().tables["cancel"]
+        peer.core.jobs.forget(job)
+        net.step(name, Woken())
+        assert "cancel" not in peer.disk.load().tables
 
 
 def test_only_the_first_is_told() -> None:
