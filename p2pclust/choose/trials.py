@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.choose.choice import ChoiceOfClusters, choice
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.compose import cluster_job, clustering_class, inits_of
 from p2pclust.protocols.job import Job, JobState
 from p2pclust.protocols.local import Local, first_bad_value
@@ -140,8 +139,8 @@ def numbers_of_clusters(clusters: Iterable[int], n_rows: int) -> tuple[int, ...]
         raise UsageError("clusters: expected whole numbers, such as range(2, 11)") from None
     if len(wanted) < 2:
         raise UsageError(f"clusters: {len(wanted)} number(s) were given: expected at least two to compare")
-    checks.whole("clusters", wanted[0], least=1, most=MAX_CLUSTERS)
-    checks.whole("clusters", wanted[-1], least=1, most=MAX_CLUSTERS)
+    checks.whole("clusters", wanted[0], least=1, most=checks.MAX_CLUSTERS)
+    checks.whole("clusters", wanted[-1], least=1, most=checks.MAX_CLUSTERS)
     if wanted[-1] > n_rows:
         raise UsageError(f"clusters: {wanted[-1]}, but all peers together hold {n_rows} rows: try at most {n_rows}")
     return wanted

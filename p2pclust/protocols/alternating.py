@@ -28,11 +28,9 @@ from p2pclust.protocols.base import Clustering, Slot
 from p2pclust.protocols.fixed_point import power_of_two_above
 from p2pclust.protocols.local import Local
 
-__all__ = ["MAX_CLUSTERS", "MAX_ROUNDS", "MAX_STARTS", "Alternating", "Iterated", "nearest_labels"]
+__all__ = ["MAX_ROUNDS", "Alternating", "Iterated", "nearest_labels"]
 
-MAX_CLUSTERS = 2**20
 MAX_ROUNDS = 10**6
-MAX_STARTS = 100
 _GROWTH = 1.1
 _RISE = 1e-12  # of the objective: less is rounding
 
@@ -61,7 +59,11 @@ class Iterated(Clustering):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "n_clusters", checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
         put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
         put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
 
@@ -164,7 +166,7 @@ class Alternating(Iterated):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.flag(f"{self.id}: accelerate", self.accelerate)
-        n_init = checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=MAX_STARTS)
+        n_init = checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=checks.MAX_STARTS)
         object.__setattr__(self, "n_init", n_init)
         if self.accelerate and n_init > 1:
             raise UsageError(

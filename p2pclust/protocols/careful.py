@@ -30,7 +30,6 @@ import numpy as np
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, streams
-from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Protocol, Slot
 from p2pclust.protocols.gathering import bad_centers, gathered, started, uniform
@@ -63,10 +62,12 @@ class CarefulSeeding(Protocol):
     n_init: int = 1
 
     def __post_init__(self) -> None:
-        most = MAX_CLUSTERS
+        most = checks.MAX_CLUSTERS
         object.__setattr__(self, "n_clusters", checks.whole("careful: n_clusters", self.n_clusters, least=1, most=most))
         checks.one_of("careful: init", self.init, ("careful",))
-        object.__setattr__(self, "n_init", checks.whole("careful: n_init", self.n_init, least=1, most=MAX_STARTS))
+        object.__setattr__(
+            self, "n_init", checks.whole("careful: n_init", self.n_init, least=1, most=checks.MAX_STARTS)
+        )
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "origin" not in state or "lo" not in state:

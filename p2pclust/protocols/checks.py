@@ -9,8 +9,10 @@ from typing import Any
 
 from p2pclust.errors import UsageError
 
-__all__ = ["flag", "one_of", "real", "table", "vector", "whole"]
+__all__ = ["MAX_CLUSTERS", "MAX_STARTS", "flag", "one_of", "real", "table", "vector", "whole"]
 
+MAX_CLUSTERS = 2**20
+MAX_STARTS = 100  # of one job, side by side
 _MAX_LENGTH = 2**20
 
 

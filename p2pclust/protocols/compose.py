@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_STARTS
 from p2pclust.protocols.base import Labelling
 from p2pclust.protocols.job import Job, Stage
 from p2pclust.protocols.registry import CLUSTERING, protocol_class
@@ -226,7 +225,7 @@ def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, i
     """Return how many sets of first centers the stage before has to make, where it is more than one."""
     if not kind.side_by_side or "n_init" not in parameters:
         return {}
-    n_init = checks.whole("n_init", parameters["n_init"], least=1, most=MAX_STARTS)
+    n_init = checks.whole("n_init", parameters["n_init"], least=1, most=checks.MAX_STARTS)
     return {"n_init": n_init} if n_init > 1 else {}
 
 

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, lloyd_step, local_silhouette, nearest, spectral_kmeans, sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Clustering, Slot
 from p2pclust.protocols.gathering import bad_centers, filled, unseeded
@@ -71,7 +70,7 @@ class KFedProtocol(Clustering):
 
     def __post_init__(self) -> None:
         put, given = object.__setattr__, self.n_local_clusters
-        put(self, "n_clusters", checks.whole("k-fed: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        put(self, "n_clusters", checks.whole("k-fed: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS))
         if isinstance(given, str):
             if given != "search":
                 raise UsageError(f'k-fed: n_local_clusters = {given[:40]!r}: expected a whole number, or "search"')

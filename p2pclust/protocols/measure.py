@@ -38,7 +38,7 @@ from p2pclust.errors import UsageError
 from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
 from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS, nearest_labels
+from p2pclust.protocols.alternating import nearest_labels
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
 from p2pclust.protocols.fixed_point import farthest, power_of_two_above
@@ -89,7 +89,7 @@ class Measure(Protocol):
         put(self, "fuzzifier", checks.real("measure: fuzzifier", self.fuzzifier, above=1.0))
         checks.flag("measure: privacy_gate", self.privacy_gate)
         checks.flag("measure: suppress_singletons", self.suppress_singletons)
-        most = checks.whole("measure: compare_up_to", self.compare_up_to, least=1, most=MAX_CLUSTERS)
+        most = checks.whole("measure: compare_up_to", self.compare_up_to, least=1, most=checks.MAX_CLUSTERS)
         put(self, "compare_up_to", most)
 
     @property

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, fuzzy_sums, objective, weighted_sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS, nearest_labels
+from p2pclust.protocols.alternating import nearest_labels
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
 from p2pclust.protocols.fixed_point import farthest
@@ -78,9 +78,9 @@ class Objective(Protocol):
         put = object.__setattr__
         if self.fuzzifier is not None:
             put(self, "fuzzifier", checks.real("objective: fuzzifier", self.fuzzifier, above=1.0))
-        put(self, "n_init", checks.whole("objective: n_init", self.n_init, least=1, most=MAX_STARTS))
+        put(self, "n_init", checks.whole("objective: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
         checks.flag("objective: privacy_gate", self.privacy_gate)
-        put(self, "min_rows", checks.whole("objective: min_rows", self.min_rows, least=1, most=MAX_CLUSTERS))
+        put(self, "min_rows", checks.whole("objective: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
 
     @property
     def limbs(self) -> int:

@@ -44,7 +44,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
 from p2pclust.protocols.gathering import started, uniform
@@ -81,11 +80,11 @@ class Seeding(Protocol):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "n_clusters", checks.whole("seeding: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        put(self, "n_clusters", checks.whole("seeding: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS))
         checks.one_of("seeding: init", self.init, INITS)
         if (self.init == "given") != (self.centers is not None):
             raise UsageError('seeding: centers and init = "given" go together')
-        put(self, "n_init", checks.whole("seeding: n_init", self.n_init, least=1, most=MAX_STARTS))
+        put(self, "n_init", checks.whole("seeding: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
         if self.centers is None:
             return
         if self.n_init > 1:

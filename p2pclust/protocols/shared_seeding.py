@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import squared_to_nearest
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, streams
-from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Protocol, Slot
 from p2pclust.protocols.gathering import uniform
@@ -70,7 +69,11 @@ class SharedSeeding(Protocol):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "n_clusters", checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
         checks.one_of(f"{self.id}: init", self.init, ("shared-k-means++",))
         put(self, "neighbours", checks.whole(f"{self.id}: neighbours", self.neighbours, least=1, most=2**20))
 

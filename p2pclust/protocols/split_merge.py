@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, cell_moments, weighted_optima, weighted_seeds
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, streams
-from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_STARTS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Protocol, Slot
 from p2pclust.protocols.gathering import filled, started, uniform
@@ -96,10 +95,14 @@ class SplitMerge(Protocol):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "n_clusters", checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
         checks.one_of(f"{self.id}: init", self.init, (self.id,))
-        put(self, "n_init", checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=MAX_STARTS))
-        put(self, "min_rows", checks.whole(f"{self.id}: min_rows", self.min_rows, least=1, most=MAX_CLUSTERS))
+        put(self, "n_init", checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
+        put(self, "min_rows", checks.whole(f"{self.id}: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
 
     @property
     def most_cells(self) -> int:

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, lloyd_step, sums_and_counts
 from p2pclust.errors import WireError
 from p2pclust.protocols import checks
-from p2pclust.protocols.alternating import MAX_CLUSTERS, MAX_ROUNDS
+from p2pclust.protocols.alternating import MAX_ROUNDS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Clustering, Pool, Slot
 from p2pclust.protocols.columns import (
@@ -111,7 +111,11 @@ class VerticalClustering(Clustering):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "n_clusters", checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=MAX_CLUSTERS))
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
         put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
         put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
         checks.one_of(f"{self.id}: scaling", self.scaling, SCALINGS)

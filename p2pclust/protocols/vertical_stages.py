@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import checks, streams
-from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
 from p2pclust.protocols.base import Abstain, Protocol, Slot
 from p2pclust.protocols.columns import (
@@ -124,7 +123,11 @@ class VerticalSeeding(Protocol):
 
     def __post_init__(self) -> None:
         put, n_clusters = object.__setattr__, self.n_clusters
-        put(self, "n_clusters", checks.whole("vertical-seeding: n_clusters", n_clusters, least=1, most=MAX_CLUSTERS))
+        put(
+            self,
+            "n_clusters",
+            checks.whole("vertical-seeding: n_clusters", n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
         checks.one_of("vertical-seeding: init", self.init, INITS)
         checks.one_of("vertical-seeding: scaling", self.scaling, SCALINGS)
 
