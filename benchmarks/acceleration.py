@@ -13,7 +13,7 @@ import numpy as np
 from p2pclust.data import load
 from p2pclust.errors import P2PClustError
 from p2pclust.protocols import Local, run_in_process
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 
 SETS = (("iris", 3), ("wine", 3), ("digits", 10), ("s_set1", 15), ("s_set2", 15), ("pendigits", 10), ("waveform", 3),
         ("phoneme", 2), ("rice", 2), ("satellite", 6))  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from p2pclust.fleet.processes import ProcessFleet
 from p2pclust.fleet.spec import Fault, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 
 KILL_AFTER_S = 5.0  # by then the first election, of at most four seconds, is long over
 

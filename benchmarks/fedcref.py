@@ -19,13 +19,13 @@ from p2pclust.clustering.local_starts import dirty_labels
 from p2pclust.data import load
 from p2pclust.data.by_class import draw_by_class
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import engine
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.fedcref_agreed import Agreed
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.models.fedcref_agreed import Agreed
 
 DIRTINESS = 0.3
 

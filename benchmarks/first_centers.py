@@ -21,9 +21,10 @@ from p2pclust.clustering import Points, kmeans_plusplus, nearest, objective, run
 from p2pclust.data import load
 from p2pclust.errors import P2PClustError
 from p2pclust.metrics import adjusted_rand_index
-from p2pclust.protocols import Local, cluster_job, engine
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.runner import clustering_stage, conclude, one_thread
+from p2pclust.protocols import Local, cluster_job
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.runner import clustering_stage, conclude, one_thread
 
 Floats = NDArray[np.float64]
 INITS = ("k-means++", "careful", "split-merge", "split-merge:3", "split-merge:10")

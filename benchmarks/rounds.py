@@ -16,9 +16,9 @@ from bare_loop import bare_loop
 
 from p2pclust.fleet.processes import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols import engine
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 
 CLUSTERS, FEATURES, ROWS = 10, 64, 100
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from p2pclust.fleet.processes import ProcessFleet
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
 
 WANTED_MB = 400.0
 MB = 1e6

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.protocols import readings
-from p2pclust.protocols.choose import recommend
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.measure import Measures
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.measuring.choose import recommend
+from p2pclust.protocols.measuring.measure import Measures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,7 +140,7 @@ def choice(
         votes=said.votes,
         agreed=said.agreed,
         table=tuple(found for _, found, _, _ in kept),
-        centers={found.clusters: readings.raw_centers(state) for _, found, _, state in kept},
+        centers={found.clusters: summaries.raw_centers(state) for _, found, _, state in kept},
         seeds={found.clusters: seed for _, found, seed, _ in kept},
         notes=tuple(notes),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from p2pclust.protocols.choose import MEASURES
+from p2pclust.protocols.measuring.choose import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

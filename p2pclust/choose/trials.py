@@ -1,8 +1,8 @@
 """The jobs by which a fleet chooses the number of clusters: one for each number and restart, measured by the peers.
 
-Each job is the clustering itself and one round of sums (:mod:`p2pclust.protocols.measure`), so every backend can run it.
-First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the restarts. The jobs
-go through one fleet, one after another.
+Each job is the clustering itself and one round of sums (:mod:`p2pclust.protocols.measuring.measure`), so every backend
+can run it. First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the
+restarts. The jobs go through one fleet, one after another.
 
 Each job tells more sums over the same rows. The gates of the protocols look at one round, and say nothing about what the
 rounds of some dozens of jobs tell together.
@@ -19,13 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.choose.choice import ChoiceOfClusters, choice
 from p2pclust.errors import DataError, FleetError, UsageError
-from p2pclust.protocols import checks
-from p2pclust.protocols.compose import cluster_job, clustering_class, inits_of
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local, first_bad_value
-from p2pclust.protocols.measure import measured
-from p2pclust.protocols.runner import clustering_stage, run_in_process
-from p2pclust.protocols.streams import MAX_SEED, fresh_seed
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.compose import cluster_job, clustering_class, inits_of
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local, first_bad_value
+from p2pclust.protocols.engine.random_streams import MAX_SEED, fresh_seed
+from p2pclust.protocols.engine.runner import clustering_stage, run_in_process
+from p2pclust.protocols.measuring.measure import measured
 
 if TYPE_CHECKING:
     from p2pclust.fleet.spec import FleetResult

@@ -162,7 +162,7 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.cli.live import table  # noqa: PLC0415
-    from p2pclust.protocols.choose import MEASURES  # noqa: PLC0415
+    from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
 
     console = stdout()
     columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")

@@ -228,7 +228,7 @@ def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, A
     import numpy as np  # noqa: PLC0415
 
     from p2pclust.data import SCHEMES, deal, split_columns  # noqa: PLC0415
-    from p2pclust.protocols.streams import splitting  # noqa: PLC0415
+    from p2pclust.protocols.engine.random_streams import splitting  # noqa: PLC0415
 
     if scheme != "vertical" and scheme not in SCHEMES:
         raise UsageError(f"--scheme {scheme}: expected {', '.join(SCHEMES)}, vertical")

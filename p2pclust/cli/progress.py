@@ -79,7 +79,7 @@ class JobView:
     @property
     def protocol(self) -> str:
         """What a person asked for: the protocol of the job's main stage."""
-        from p2pclust.protocols.registry import main_stage  # noqa: PLC0415 - imports NumPy
+        from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - imports NumPy
 
         return self.stages[main_stage(self.stages)]
 

@@ -137,7 +137,7 @@ def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
 
 
 def _plain(name: str, info: ProtocolInfo) -> dict[str, Any]:
-    from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - imports NumPy
+    from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - imports NumPy
 
     kind: Any = protocol_class(name)
     parameters = {

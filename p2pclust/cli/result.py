@@ -69,8 +69,8 @@ def result(
 def _told(found: Finished) -> dict[str, Any]:
     """What is known of a result, in plain values."""
     from p2pclust.fleet.handing_in import drift  # noqa: PLC0415
-    from p2pclust.protocols import readings  # noqa: PLC0415
-    from p2pclust.protocols.doubts import doubts, objective_of  # noqa: PLC0415
+    from p2pclust.protocols.engine import summaries  # noqa: PLC0415
+    from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
     from p2pclust.scenario.report import plain  # noqa: PLC0415
 
     state = found.state
@@ -84,11 +84,11 @@ def _told(found: Finished) -> dict[str, Any]:
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
-        "suppressed": readings.suppressed(state), "objective": objective_of(state.arrays),
+        "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
         "doubts": list(doubts(state.arrays)),
     }  # fmt: skip
     if "centers" in state.arrays and "origin" in state.arrays:
-        told["centers"] = readings.raw_centers(state).tolist()
+        told["centers"] = summaries.raw_centers(state).tolist()
         told["drift"] = drift(found)
     whole: dict[str, Any] = plain(told)
     return whole

@@ -116,7 +116,7 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
-    from p2pclust.protocols.streams import gossiping  # noqa: PLC0415 - imports NumPy
+    from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
     from p2pclust.topology import measure, write_overlay  # noqa: PLC0415
 
     _check_outputs(out or (), what)
@@ -161,7 +161,7 @@ def measure_(
     Example:
       p2pclust topology measure ring grid regular expander --peers 64 --set neighbours=4
     """
-    from p2pclust.protocols.streams import gossiping  # noqa: PLC0415 - imports NumPy
+    from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
     from p2pclust.topology import measure  # noqa: PLC0415
 
     chosen = _settings(settings)
@@ -183,7 +183,7 @@ def _is_file(what: str) -> bool:
 
 def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -> Overlay:
     from p2pclust.data.shares import peer_names  # noqa: PLC0415 - imports NumPy
-    from p2pclust.protocols.streams import linking  # noqa: PLC0415
+    from p2pclust.protocols.engine.random_streams import linking  # noqa: PLC0415
     from p2pclust.topology import make_overlay  # noqa: PLC0415
 
     if seed < 0:
@@ -239,7 +239,7 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
 
 def _write_trace(what: str, overlay: Overlay, seed: int, options: Mapping[str, Any], file: Path) -> None:
     """Write how the links of peers that walk change."""
-    from p2pclust.protocols.streams import linking  # noqa: PLC0415 - imports NumPy
+    from p2pclust.protocols.engine.random_streams import linking  # noqa: PLC0415 - imports NumPy
     from p2pclust.topology import make_trace, write_trace  # noqa: PLC0415
 
     write_trace(make_trace(what, overlay.names, linking(seed), **options), file)

@@ -26,14 +26,14 @@ from p2pclust.estimators.inputs import (
     matrix,
     seed_from,
 )
-from p2pclust.protocols import readings
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.doubts import doubts, objective_of
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local, in_working_coordinates
-from p2pclust.protocols.readings import with_columns
-from p2pclust.protocols.reasons import NO_DATA
-from p2pclust.protocols.runner import conclude, run_in_process
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local, in_working_coordinates
+from p2pclust.protocols.engine.reasons import NO_DATA
+from p2pclust.protocols.engine.runner import conclude, run_in_process
+from p2pclust.protocols.engine.summaries import with_columns
+from p2pclust.protocols.measuring.doubts import doubts, objective_of
 
 if TYPE_CHECKING:
     from p2pclust.fleet.spec import JobResult
@@ -153,8 +153,8 @@ class LabellingEstimator(
         self.history_ = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
         self.contributors_ = [record.contributors for record in rounds]
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
-        self.suppressed_ = readings.suppressed(state)
-        self.coarse_ = readings.coarse(state)
+        self.suppressed_ = summaries.suppressed(state)
+        self.coarse_ = summaries.coarse(state)
         self.doubts_ = doubts(state.arrays)
         self._warn_of_absent(state, job.main)
         for doubt in self.doubts_:
@@ -235,7 +235,7 @@ class FederatedEstimator(
         super()._learn(job, state, locals, parts)
         self.origin_ = np.array(state.arrays["origin"])
         self.scale_ = np.array(state.arrays["scale"])
-        self.cluster_centers_ = readings.raw_centers(state)
+        self.cluster_centers_ = summaries.raw_centers(state)
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
 

@@ -15,18 +15,18 @@ from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
 from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each, seed_from
 from p2pclust.estimators.judges import Judges
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.extras import require_extras
-from p2pclust.protocols.fedcref import FedCRefProtocol
-from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.fedcref_end import own_clusters_of, without_gaps
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local, in_working_coordinates
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.runner import one_thread, run_in_process
-from p2pclust.protocols.verbs import Desk
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.extras import require_extras
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local, in_working_coordinates
+from p2pclust.protocols.engine.runner import one_thread, run_in_process
+from p2pclust.protocols.engine.workspace import Desk
+from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
 
 __all__ = ["FedCRef"]
 

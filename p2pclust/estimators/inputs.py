@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.data.partition import LOOKS_AT, split
 from p2pclust.errors import DataError, UsageError
-from p2pclust.protocols import streams
-from p2pclust.protocols.local import first_bad_value
-from p2pclust.protocols.readings import with_columns
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.local import first_bad_value
+from p2pclust.protocols.engine.summaries import with_columns
 
 __all__ = [
     "Floats",
@@ -37,11 +37,11 @@ _OPTIONS = ("beta", "labels_per_peer", "locations")
 def seed_from(random_state: Any) -> int:
     """Return a job's seed from what scikit-learn calls a random state."""
     if random_state is None:
-        return streams.fresh_seed()
+        return random_streams.fresh_seed()
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(0, 2**31 - 1))
     if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(0, streams.MAX_SEED))
+        return int(random_state.integers(0, random_streams.MAX_SEED))
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
         raise UsageError(f"random_state = {random_state!r}: expected a whole number, a numpy generator, or None")
     return int(random_state)
@@ -166,7 +166,7 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     if labels is None and scheme in LOOKS_AT:
         what = LOOKS_AT[scheme]
         raise UsageError(f"partition {scheme!r}: needs {what}: pass y, one of them for each row, as in fit(X, y)")
-    return list(split(labels, len(X), count, scheme, streams.splitting(seed), **options))
+    return list(split(labels, len(X), count, scheme, random_streams.splitting(seed), **options))
 
 
 def matrix(rows: Any, where: str) -> Floats:

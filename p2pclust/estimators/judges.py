@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.encodings import Encoding
 from p2pclust.estimators.inputs import Floats, Rows
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.fedcref_end import UNASSIGNED, own_clusters_of
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.models.fedcref_end import UNASSIGNED, own_clusters_of
 
 __all__ = ["Judges", "digests_of_rows"]
 
@@ -70,7 +70,7 @@ class Judges:
         communities : sequence of bytes
             Of each community the digest of its model.
         ends : sequence of Arrays
-            What each peer concluded; see :func:`p2pclust.protocols.fedcref_end.concluded`.
+            What each peer concluded; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
         blobs : mapping of bytes to bytes
             The models by digest. A community or cluster whose model is not here has no say.
         arrays : sequence of float64 arrays

@@ -13,9 +13,9 @@ from p2pclust.clustering.flows import log_likelihoods
 from p2pclust.clustering.stacks import refuse_device, require_torch
 from p2pclust.estimators.base import LabellingEstimator
 from p2pclust.estimators.inputs import Floats, Rows
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.uifca import UIFCAProtocol, working_rows
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.models.uifca import UIFCAProtocol, working_rows
 
 __all__ = ["UIFCA"]
 

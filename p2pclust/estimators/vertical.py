@@ -14,11 +14,11 @@ from p2pclust.data import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator, run_job
 from p2pclust.estimators.inputs import Floats, is_list_of_peers, matrices, matrix, seed_from
-from p2pclust.protocols import readings
-from p2pclust.protocols.columns import Columns
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import conclude
+from p2pclust.protocols.columns.columns import Columns
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import conclude
 
 __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 
@@ -105,7 +105,7 @@ class _VerticalEstimator(FederatedEstimator):
 
     def _learn_columns(self, job: Job, state: JobState, locals: list[Local]) -> None:
         self._learn_rounds(job, state)
-        self.history_ = [shift for shift in readings.shifts(state) if shift is not None]
+        self.history_ = [shift for shift in summaries.shifts(state) if shift is not None]
         self.origin_, self.scale_ = np.empty(self.n_features_in_), np.empty(self.n_features_in_)
         self.cluster_centers_ = np.empty((self.n_clusters, self.n_features_in_))
         for columns, local, kept in zip(self.columns_, locals, conclude(job, state, locals), strict=True):

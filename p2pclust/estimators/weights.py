@@ -9,8 +9,8 @@ import numpy as np
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FederatedEstimator, run_job
 from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
-from p2pclust.protocols.doubts import objective_of
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.measuring.doubts import objective_of
 
 __all__ = ["WeighingEstimator"]
 

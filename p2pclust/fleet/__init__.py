@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
-    from p2pclust.protocols.job import Job, JobState
-    from p2pclust.protocols.local import Local
+    from p2pclust.protocols.engine.job import Job, JobState
+    from p2pclust.protocols.engine.local import Local
 
 __all__ = ["BACKENDS", "Backend", "backend"]
 
@@ -47,7 +47,7 @@ class Backend:
         FleetError
             If the fleet could not finish.
         """
-        from p2pclust.protocols.local import Local  # noqa: PLC0415
+        from p2pclust.protocols.engine.local import Local  # noqa: PLC0415
 
         given = [None] * len(arrays) if centers is None else list(centers)
         locals_ = [Local(X, centers=own) for X, own in zip(arrays, given, strict=True)]

@@ -13,10 +13,10 @@ import numpy as np
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.fleet.asking import Door
 from p2pclust.fleet.spec import JobRequest
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["Finished", "drift", "fetch", "result_of", "submit"]
 
@@ -127,7 +127,7 @@ def drift(found: Finished) -> dict[str, Any] | None:
     if not found.told["number"] or "centers" not in found.state.arrays:
         return None
     given = next((s.parameters["centers"] for s in found.job.stages if s.parameters.get("init") == "given"), None)
-    centers = readings.raw_centers(found.state)
+    centers = summaries.raw_centers(found.state)
     if given is None or np.shape(given) != centers.shape:
         return None
     squared = ((np.array(given)[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)

@@ -9,13 +9,13 @@ from typing import Any
 
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
-from p2pclust.protocols import engine
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.leaderless import run_leaderless
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.push_sum import Links, usual_mixing
-from p2pclust.protocols.runner import run_in_process
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.gossip.leaderless import run_leaderless
+from p2pclust.protocols.gossip.push_sum import Links, usual_mixing
 
 __all__ = ["carry_out"]
 

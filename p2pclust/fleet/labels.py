@@ -17,10 +17,10 @@ from p2pclust.data.sources import read_source
 from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet.asking import Door
 from p2pclust.fleet.handing_in import Finished, result_of
-from p2pclust.protocols import engine
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local, in_working_coordinates
-from p2pclust.protocols.verbs import Desk
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local, in_working_coordinates
+from p2pclust.protocols.engine.workspace import Desk
 
 if TYPE_CHECKING:
     from p2pclust.data import DataSet
@@ -146,8 +146,8 @@ def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
     """FedCRef's label of a row that no peer held: the group whose model reconstructs it best."""
     from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
     from p2pclust.clustering.stacks import reconstruction_errors  # noqa: PLC0415
-    from p2pclust.protocols.fedcref import FedCRefProtocol  # noqa: PLC0415
-    from p2pclust.protocols.fedcref_agreed import Agreed  # noqa: PLC0415
+    from p2pclust.protocols.models.fedcref import FedCRefProtocol  # noqa: PLC0415
+    from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415
 
     protocol = found.job.protocols[found.job.main]
     if not isinstance(protocol, FedCRefProtocol):

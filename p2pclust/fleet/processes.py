@@ -26,9 +26,9 @@ from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.fleet.to_the_end import run_to_the_end
 from p2pclust.peer.timing import preset
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState
 
 __all__ = ["ProcessFleet", "carry_out", "preload"]
 

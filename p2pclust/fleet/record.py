@@ -9,8 +9,8 @@ from typing import Any
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.spec import Event, JobResult, OnEvent
 from p2pclust.peer.quorum import majority
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.topology.routes import Ways, mutual
 
 __all__ = ["JobRecord", "Record", "needs"]

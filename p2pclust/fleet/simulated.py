@@ -17,9 +17,9 @@ from p2pclust.fleet.virtual_misfortunes import VirtualMisfortunes
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.observer import Observer

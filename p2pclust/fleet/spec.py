@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Damage, Fault
 from p2pclust.fleet.power import Battery, Rest
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.leaderless import unfit
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.verbs import Desk
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import Desk
+from p2pclust.protocols.gossip.leaderless import unfit
 from p2pclust.simulation.traffic import LinkTraffic
 from p2pclust.topology.traces import LinkChange
 from p2pclust.transport.shaping import Shape

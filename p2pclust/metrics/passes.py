@@ -1,8 +1,8 @@
 """One pass over the rows that gives every sum which the measures of centers need.
 
-The pooled measures and the federated stage :mod:`p2pclust.protocols.measure` share these sums, so both compute the same
-numbers: what is a sum over rows is a sum over peers. Blocks of rows, as in :mod:`p2pclust.clustering`: never an array of
-rows by clusters, let alone by features.
+The pooled measures and the federated stage :mod:`p2pclust.protocols.measuring.measure` share these sums, so both
+compute the same numbers: what is a sum over rows is a sum over peers. Blocks of rows, as in :mod:`p2pclust.clustering`:
+never an array of rows by clusters, let alone by features.
 """
 
 from __future__ import annotations

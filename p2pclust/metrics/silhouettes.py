@@ -66,7 +66,7 @@ def simplified_silhouette(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> 
     """Mean silhouette with distances to centers in place of mean distances to rows (Hruschka et al. 2004).
 
     For a row, ``1 - a / b``: a is its distance to the nearest center, b to the next one. It is a sum over rows, so a
-    fleet can compute it (:mod:`p2pclust.protocols.measure`).
+    fleet can compute it (:mod:`p2pclust.protocols.measuring.measure`).
 
     Parameters
     ----------

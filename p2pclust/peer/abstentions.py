@@ -7,7 +7,7 @@ from typing import Final
 from p2pclust.peer.context import Context
 from p2pclust.peer.document import Document
 from p2pclust.peer.events import Computed
-from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 __all__ = ["Abstentions"]
 

@@ -15,7 +15,7 @@ from p2pclust.peer.context import Context, TimerKey
 from p2pclust.peer.effects import Compute, DropBlob, SendChunk, StoreChunk, Task
 from p2pclust.peer.events import Ref
 from p2pclust.peer.messages import BlobChunk, BlobMissing, BlobRequest, Message
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["Blobs", "digest_of"]
 

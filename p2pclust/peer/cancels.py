@@ -13,7 +13,7 @@ from typing import Final
 
 from p2pclust.peer.context import Context
 from p2pclust.peer.facts import Fact, Facts
-from p2pclust.protocols.reasons import MAX_REASON
+from p2pclust.protocols.engine.reasons import MAX_REASON
 
 __all__ = ["PREFIX", "Cancels"]
 

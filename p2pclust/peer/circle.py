@@ -1,10 +1,10 @@
 """Who takes part in a job that nobody aggregates.
 
 A *circle* is an epoch and the peers that take part in it. All of its peers do a round, or none: every answer of
-everybody in it is needed before any of them can end the round (:mod:`p2pclust.protocols.averaging`). A circle without a
-majority of the roster's intact stores, as far as these are known, is never proposed nor entered, and none finishes
-before all in it have said with which store they are there. Hence two circles cannot both get on without a peer in
-common, and that peer brings what the one found out into the other.
+everybody in it is needed before any of them can end the round (:mod:`p2pclust.protocols.gossip.averaging`). A circle
+without a majority of the roster's intact stores, as far as these are known, is never proposed nor entered, and none
+finishes before all in it have said with which store they are there. Hence two circles cannot both get on without a peer
+in common, and that peer brings what the one found out into the other.
 
 The first circle is the whole roster, in epoch 0. Anybody may *propose* another one: who enters it with a higher epoch,
 and tells it to its neighbours, who enter it too, for the highest epoch wins. An epoch holds a checksum of its
@@ -35,7 +35,7 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import Join
 from p2pclust.peer.quorum import majority
-from p2pclust.protocols.push_sum import Links
+from p2pclust.protocols.gossip.push_sum import Links
 
 __all__ = ["Circle", "Circles", "Hooks"]
 

@@ -20,7 +20,7 @@ from p2pclust.peer.events import Computed
 from p2pclust.peer.store import Store
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 
 __all__ = ["Worker"]
 

@@ -1,8 +1,8 @@
 """The desk of one job at one peer: its notes, the blobs that lie there, and the jobs that it runs with some of the roster.
 
-Only jobs whose protocol works at a desk use it (:mod:`p2pclust.protocols.verbs`). A worker says what a contribution wants;
-here that is fetched and run. What cannot be had within `patience_s` without any progress is given up for this round: the
-contribution is then made without it, and says so by what it contains.
+Only jobs whose protocol works at a desk use it (:mod:`p2pclust.protocols.engine.workspace`). A worker says what a
+contribution wants; here that is fetched and run. What cannot be had within `patience_s` without any progress is given
+up for this round: the contribution is then made without it, and says so by what it contains.
 
 On disk, in one row: the notes of the last rounds, and which blobs must not be lost. A peer that restarts finds both.
 """

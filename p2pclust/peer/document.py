@@ -13,8 +13,8 @@ import numpy as np
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.timing import PRESETS
-from p2pclust.protocols.averaging import tolerance_flaw
-from p2pclust.protocols.push_sum import Links
+from p2pclust.protocols.gossip.averaging import tolerance_flaw
+from p2pclust.protocols.gossip.push_sum import Links
 
 __all__ = ["CENSUS", "COLLECT", "LEAST_PATIENCE_S", "MISSING", "Document", "Turn", "every_flaw", "pack_links"]
 

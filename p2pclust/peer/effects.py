@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.events import Ref
 from p2pclust.peer.messages import Message
-from p2pclust.protocols.averaging import Answer
+from p2pclust.protocols.gossip.averaging import Answer
 
 __all__ = [
     "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report",

@@ -11,7 +11,7 @@ from p2pclust.peer.document import LEAST_PATIENCE_S, Document, Turn, pack_links
 from p2pclust.peer.events import Submit
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.quorum import majority
-from p2pclust.protocols.push_sum import usual_mixing
+from p2pclust.protocols.gossip.push_sum import usual_mixing
 
 __all__ = ["Handed", "HandingIn", "averaging_of"]
 

@@ -2,8 +2,8 @@
 
 Every peer of the circle (:mod:`p2pclust.peer.circle`) computes its contribution, talks with its neighbours in ticks
 (:mod:`p2pclust.peer.exchange`) until all have the same answers and the same estimate
-(:mod:`p2pclust.protocols.averaging`), and computes the next state from them. So all states of a round have the same
-bits, and each is on disk before the next round.
+(:mod:`p2pclust.protocols.gossip.averaging`), and computes the next state from them. So all states of a round have the
+same bits, and each is on disk before the next round.
 
 *Versions.* Peers enter a circle with the states that they have, which may be of different rounds: one may have ended a
 round just before another one died on the way. A word says which state its sender entered with; words of different ones
@@ -38,9 +38,9 @@ from p2pclust.peer.ledger import Ledger
 from p2pclust.peer.membership import Membership
 from p2pclust.peer.messages import AskState, Close, HeldState, Join, Message, Mix
 from p2pclust.peer.versions import Handover, Version, close_message
-from p2pclust.protocols.averaging import Answer, Averaging, Tick
-from p2pclust.protocols.leaderless import Offer
-from p2pclust.protocols.reasons import CANCELLED, MAX_REASON
+from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
+from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
+from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
 __all__ = ["LeaderlessJob"]

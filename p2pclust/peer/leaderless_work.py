@@ -8,7 +8,7 @@ from p2pclust.peer.context import Context
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.events import Ref
-from p2pclust.protocols.averaging import Averaging
+from p2pclust.protocols.gossip.averaging import Averaging
 
 __all__ = ["Work"]
 

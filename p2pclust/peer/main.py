@@ -38,7 +38,7 @@ from p2pclust.peer.signing import RosterSigner
 from p2pclust.peer.store import Store
 from p2pclust.peer.suffering import Suffering
 from p2pclust.peer.timing import Limits, Timing, preset
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks

@@ -27,8 +27,8 @@ from p2pclust.peer.messages import Adopted, Heartbeat, HeartbeatReply, Open, Par
 from p2pclust.peer.opened import Opened
 from p2pclust.peer.patience import Patience, Resort
 from p2pclust.peer.quorum import has_majority
-from p2pclust.protocols.reasons import LEFT_OUT, NOT_ASKED
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
+from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["Aggregating", "Hooks"]
 

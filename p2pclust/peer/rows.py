@@ -13,7 +13,7 @@ from p2pclust.data.sources import read_source, told_to_others
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.files import regular
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 
 __all__ = ["load_rows"]
 

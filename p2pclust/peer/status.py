@@ -18,11 +18,11 @@ from p2pclust.peer.events import Ref
 from p2pclust.peer.names import name_of
 from p2pclust.peer.quorum import majority
 from p2pclust.peer.suspicions import Member
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.pieces import Stored
-from p2pclust.protocols.readings import with_names
-from p2pclust.protocols.reasons import CANCELLED
-from p2pclust.protocols.registry import main_stage
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.reasons import CANCELLED
+from p2pclust.protocols.engine.registry import main_stage
+from p2pclust.protocols.engine.stored_arrays import Stored
+from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
     from p2pclust.peer.job import Job

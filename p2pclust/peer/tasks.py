@@ -20,15 +20,16 @@ from p2pclust.peer.desk import Wanted
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols import engine, leaderless
-from p2pclust.protocols.arrays import Arrays, Contribution
-from p2pclust.protocols.base import Abstain
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.pieces import Pieces, Stored
-from p2pclust.protocols.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
-from p2pclust.protocols.repeated import continued
-from p2pclust.protocols.verbs import Desk, digest_of
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+from p2pclust.protocols.engine.repeated import continued
+from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
+from p2pclust.protocols.engine.workspace import Desk, digest_of
+from p2pclust.protocols.gossip import leaderless
 
 __all__ = ["Memories", "Outcome", "StoreBlob", "job_of", "perform", "settle"]
 

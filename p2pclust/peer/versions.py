@@ -11,7 +11,7 @@ from p2pclust.peer.document import Document
 from p2pclust.peer.events import Ref
 from p2pclust.peer.ledger import Register
 from p2pclust.peer.messages import AskState, Close, HeldState, Open
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
 __all__ = ["Handover", "Version", "close_message", "state_of"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from p2pclust.clustering.dec import DecSettings, deep_embedded_clustering, pretrained
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import engine
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.reproduce.fedcref_runs import QUICK_DEC, World, drawn
 from p2pclust.reproduce.model import Values
 from p2pclust.reproduce.peers import Peers, seed_of

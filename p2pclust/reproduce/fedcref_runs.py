@@ -22,11 +22,11 @@ from p2pclust.clustering.local_starts import dirty_labels
 from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import cached
 from p2pclust.metrics import accuracy
-from p2pclust.protocols.association import Association
-from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.job import Job, JobState, Stage
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.perfect import KnownLocal, majority
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.models.association import Association
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.models.perfect import KnownLocal, majority
 from p2pclust.reproduce.model import Value
 from p2pclust.reproduce.peers import Peers, seed_of
 
@@ -265,7 +265,7 @@ def links_and_pairs(association: Association, classes: Ints) -> tuple[float, flo
     --------
     A chain of four clusters in which the middle link joins two classes: one of three links, four of six pairs.
 
-    >>> from p2pclust.protocols.association import Clusters
+    >>> from p2pclust.protocols.models.association import Clusters
     >>> chain = Association(Clusters((1, 1, 1, 1)), [(0, 1), (1, 2), (2, 3)])
     >>> [round(share, 1) for share in links_and_pairs(chain, np.array([5, 5, 8, 8]))]
     [33.3, 66.7]

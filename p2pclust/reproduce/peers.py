@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.workspaces import Office
 
 __all__ = ["JobFailedError", "Peers", "seed_of", "stream"]
 
@@ -63,7 +63,7 @@ class Peers:
 
         Examples
         --------
-        >>> from p2pclust.protocols.compose import cluster_job
+        >>> from p2pclust.protocols.engine.compose import cluster_job
         >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]])
         >>> Peers().run(job, [np.array([[0.0], [1.0], [1.0]]), np.array([[8.0], [9.0], [9.0]])]).status
         'done'

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.errors import DataError
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
-from p2pclust.protocols import engine
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import Later, clustering_stage, pooled, pooled_run, replay
-from p2pclust.protocols.vertical_stages import warnings_of
+from p2pclust.protocols.columns.vertical_stages import warnings_of
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import Later, clustering_stage, pooled, pooled_run, replay
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.schema import Scenario
 
@@ -81,7 +81,7 @@ def measured(
     locals_ : sequence of Local
         The same as the protocols see them.
     later : sequence of (int, int, Local)
-        What took the place of them; see `p2pclust.protocols.runner.replay`.
+        What took the place of them; see `p2pclust.protocols.engine.runner.replay`.
     evidence : Evidence, optional
         Takes the whole centers, which nobody in the fleet holds.
     """

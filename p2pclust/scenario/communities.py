@@ -17,15 +17,15 @@ from p2pclust.data import DataSet
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.association import Association
-from p2pclust.protocols.fedcref import FedCRefProtocol
-from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.fedcref_end import own_clusters_of, without_gaps
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.streams import dirt
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.random_streams import dirt
+from p2pclust.protocols.models.association import Association
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
 from p2pclust.scenario.job_keys import JobSpec
 
 __all__ = [
@@ -170,7 +170,7 @@ def wrong_links(association: Association, classes: Sequence[Any]) -> float:
 
     Examples
     --------
-    >>> from p2pclust.protocols.association import Clusters
+    >>> from p2pclust.protocols.models.association import Clusters
     >>> wrong_links(Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)]), ["a", "a", "b"])
     0.5
     """

@@ -18,10 +18,10 @@ from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, JobResult
 from p2pclust.metrics import accuracy
-from p2pclust.protocols.association import Association, Clusters
-from p2pclust.protocols.fedcref import FedCRefProtocol
-from p2pclust.protocols.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.job import Job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.models.association import Association, Clusters
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.scenario.communities import cluster_classes, labels_of_peers, wrong_links
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels

@@ -17,14 +17,14 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Damage
 from p2pclust.fleet.spec import JobResult
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.base import Clustering, Labelling
-from p2pclust.protocols.doubts import doubts, objective_of
-from p2pclust.protocols.drift import drift_report
-from p2pclust.protocols.job import Job, JobState, Stage
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.readings import with_names
-from p2pclust.protocols.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
+from p2pclust.protocols.centers.drift import drift_report
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.base import Clustering, Labelling
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
+from p2pclust.protocols.engine.summaries import with_names
+from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.scenario.by_columns import NOTE, measured, warnings_by_name
 from p2pclust.scenario.communities import measured_communities
 from p2pclust.scenario.evidence import Evidence
@@ -77,12 +77,12 @@ def job_entry(
     entry |= {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",
-        "history": readings.shifts(state),
+        "history": summaries.shifts(state),
         "contributors": [[roster[peer] for peer in record.contributors] for record in state.log],
         "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
         "stages": [job.stages[record.stage].protocol for record in state.log],
-        "suppressed": readings.suppressed(state),
-        "coarse": readings.coarse(state),
+        "suppressed": summaries.suppressed(state),
+        "coarse": summaries.coarse(state),
         "objective": objective_of(state.arrays),
         "doubts": list(doubts(state.arrays)),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
@@ -203,7 +203,7 @@ def _measured(
     }
     if not isinstance(protocol, Clustering):
         return labelled
-    evidence.centers = centers = readings.raw_centers(state)
+    evidence.centers = centers = summaries.raw_centers(state)
     # Of all rows that anybody worked with: a damage may have made them wide.
     ranges = _ranges([*locals_, *(rows for _, _, rows in later if not rows.problem)])
     if protocol.lossless:

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.protocols import readings
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.job import JobState
 
 __all__ = ["Evidence"]
 
@@ -56,7 +56,7 @@ class Evidence:
         if "centers" not in arrays or not arrays.get("proposed", np.True_).all():
             return
         if state.round % self._every == 0 and arrays["centers"].size * (len(self.trail) + 1) <= _NUMBERS:
-            self.trail.append((state.round, readings.raw_centers(state)))
+            self.trail.append((state.round, summaries.raw_centers(state)))
         if len(self.trail) > _STEPS:
             # Every second of what there is, and from here on as rarely.
             self._every *= 2

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from p2pclust.protocols.reasons import NOT_DRAWN
+from p2pclust.protocols.engine.reasons import NOT_DRAWN
 from p2pclust.scenario.expect_keys import ExpectSpec, ValueSpec
 from p2pclust.scenario.paths import look_up
 

@@ -15,7 +15,8 @@ from p2pclust.scenario.schema import Scenario
 
 __all__ = ["away_s", "planned"]
 
-# The streams of random victims, and of instants. Those of p2pclust.protocols.streams count up from 0 and stay far below.
+# The streams of random victims, and of instants. Those of p2pclust.protocols.engine.random_streams count up from 0 and
+# stay far below.
 _VICTIMS = 1000
 _INSTANTS = 1001
 

@@ -143,7 +143,7 @@ def bounds(value: object) -> Bounds:
 def init(value: object) -> str | Centers:
     """Take the name of a seeding, or explicit first centers."""
     # Imported when it is needed, so that the schema itself stays light.
-    from p2pclust.protocols.compose import INIT_NAMES  # noqa: PLC0415
+    from p2pclust.protocols.engine.compose import INIT_NAMES  # noqa: PLC0415
 
     if isinstance(value, str) and value in INIT_NAMES:
         return value
@@ -205,7 +205,7 @@ def device_name(value: str) -> str:
 def known_protocol(value: str) -> str:
     """Take the id of a clustering protocol."""
     # Imported when a protocol is named, so that the schema itself stays light.
-    from p2pclust.protocols.registry import CLUSTERING, nearest_protocol  # noqa: PLC0415
+    from p2pclust.protocols.engine.registry import CLUSTERING, nearest_protocol  # noqa: PLC0415
 
     if value not in CLUSTERING:
         near = nearest_protocol(value, CLUSTERING, cutoff=0.4)

@@ -55,13 +55,13 @@ class JobSpec(OwnParameters, _JobKeys):
     @property
     def by_columns(self) -> bool:
         """Whether the protocol wants peers that hold different columns of the same rows."""
-        from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
 
         return protocol_class(self.protocol).by_columns
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
-        from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
 
         kind = protocol_class(self.protocol)
         known: list[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
@@ -95,8 +95,8 @@ class JobSpec(OwnParameters, _JobKeys):
         return self
 
     def _gossip_problems(self) -> list[str]:
-        from p2pclust.protocols.leaderless import needs_aggregator  # noqa: PLC0415 - as in fields.known_protocol
-        from p2pclust.protocols.registry import protocol_class  # noqa: PLC0415
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415
+        from p2pclust.protocols.gossip.leaderless import needs_aggregator  # noqa: PLC0415 - as in fields.known_protocol
 
         if self.collect != "gossip":
             own = {"gossip_tolerance": self.gossip_tolerance, "mixing": self.mixing, "ticks": self.ticks}

@@ -9,8 +9,8 @@ from typing import Any
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, JobResult
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.runner import labelling_stage
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.page import Picture
 from p2pclust.scenario.pictures.inline import Drawing

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import JobResult
-from p2pclust.protocols import engine
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import one_thread
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.scenario.communities import labels_of_peers
 from p2pclust.scenario.report import write_text
 

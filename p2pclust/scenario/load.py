@@ -13,9 +13,9 @@ from p2pclust.data.by_class import Drawn, draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
-from p2pclust.protocols import streams
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.availability import refuse_without_devices
 from p2pclust.scenario.by_columns import check_rows
 from p2pclust.scenario.data_keys import PartitionSpec
@@ -179,13 +179,13 @@ def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
     if spec.trace is not None:
         return read_trace(spec.trace, _overlay(scenario))
     names = [device.name for device in scenario.fleet.members]
-    return make_trace(spec.kind, names, streams.linking(scenario.seed), **spec.options)
+    return make_trace(spec.kind, names, random_streams.linking(scenario.seed), **spec.options)
 
 
 def _overlay(scenario: Scenario) -> Overlay:
     spec = scenario.fleet.overlay
     names = [device.name for device in scenario.fleet.members]
-    return make_overlay(spec.kind, names, streams.linking(scenario.seed), **spec.options)
+    return make_overlay(spec.kind, names, random_streams.linking(scenario.seed), **spec.options)
 
 
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
@@ -266,7 +266,7 @@ def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
         data,
         n_peers,
         scenario.data.scheme,
-        streams.splitting(scenario.seed),
+        random_streams.splitting(scenario.seed),
         beta=None if spec is None else spec.beta,
         labels_per_peer=None if spec is None else spec.labels_per_peer,
         locations=None if spec is None else spec.locations,
@@ -279,8 +279,8 @@ def _drawn(data: DataSet, spec: PartitionSpec, seed: int, n_peers: int) -> tuple
         raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
     assert spec.rows_per_class is not None
     return draw_by_class(
-        data.y, n_peers, streams.splitting(seed), rows_per_class=spec.rows_per_class, classes_per_peer=spec.classes_per_peer,
-        overlap=spec.overlap or 0.0,
+        data.y, n_peers, random_streams.splitting(seed), rows_per_class=spec.rows_per_class,
+        classes_per_peer=spec.classes_per_peer, overlap=spec.overlap or 0.0,
     )  # fmt: skip
 
 

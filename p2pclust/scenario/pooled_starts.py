@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, kmeans_plusplus, objective, run_steps
-from p2pclust.protocols import streams
-from p2pclust.protocols.base import Clustering
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import clustering_stage, one_thread
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.base import Clustering
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import clustering_stage, one_thread
 
 __all__ = ["STARTS", "PooledStarts", "best_pooled"]
 
@@ -101,7 +101,7 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
     with one_thread():
         pool = protocol.pool(state.arrays, locals_)
-        ends = [_end(protocol, pool.points, streams.pooled_start(job.seed, start)) for start in range(STARTS)]
+        ends = [_end(protocol, pool.points, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)]
         best = min(objective(pool.points, centers, fuzzifier) for centers in ends)
         own = objective(pool.points, state.arrays["centers"], fuzzifier)
     if best > 0.0:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p2pclust.protocols.runner import labelling_stage
+from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.job_story import LANES, NARROW, JobStory, picture_of
 from p2pclust.scenario.page import Picture, Section
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing

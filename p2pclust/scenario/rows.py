@@ -17,10 +17,10 @@ from p2pclust.clustering import Points
 from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import JobResult
-from p2pclust.protocols import engine
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import labelling_stage, one_thread
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import labelling_stage, one_thread
 from p2pclust.scenario.communities import labels_of_peers
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.pictures.palette import cluster_hues
@@ -242,7 +242,7 @@ def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evide
 
 def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Rows of no community are in none, whatever their own peer calls them."""
-    from p2pclust.protocols.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
+    from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
     from p2pclust.scenario.pictures.graph import community_names  # noqa: PLC0415
 
     assert found.state is not None

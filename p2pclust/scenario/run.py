@@ -16,9 +16,9 @@ from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.device import fitness
 from p2pclust.peer.timing import preset
-from p2pclust.protocols.extras import require_extras
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.readings import with_columns
+from p2pclust.protocols.engine.extras import require_extras
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.scenario import report
 from p2pclust.scenario.availability import longest_sleep_s, make_rests
 from p2pclust.scenario.by_columns import given_centers

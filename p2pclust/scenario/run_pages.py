@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, FleetResult
-from p2pclust.protocols.job import Job
+from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.chronicle import Chronicle
 from p2pclust.scenario.evidence import Evidence
 from p2pclust.scenario.job_pages import job_sections

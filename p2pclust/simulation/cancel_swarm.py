@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from p2pclust.peer.events import Cancel
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.reasons import CANCELLED
-from p2pclust.protocols.runner import replay
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.reasons import CANCELLED
+from p2pclust.protocols.engine.runner import replay
 from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
 from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw

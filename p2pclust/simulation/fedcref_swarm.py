@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 
 from p2pclust.peer.effects import Effect, Report
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.fedcref_agreed import Agreed
-from p2pclust.protocols.job import Job, JobState, Stage
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.verbs import Desk, digest_of
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import Desk, digest_of
+from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.simulation import plan as plans
 from p2pclust.simulation.marks import Marks
 from p2pclust.simulation.observer import Observer

@@ -13,9 +13,9 @@ import msgpack
 import numpy as np
 
 from p2pclust.peer.events import Submit
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.push_sum import MIXINGS
-from p2pclust.protocols.runner import replay
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.runner import replay
+from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.plan import Plan, draw
 from p2pclust.simulation.swarm import Outcome, Swarm

@@ -10,7 +10,7 @@ import msgpack
 from p2pclust.peer.core import Core, Identity
 from p2pclust.peer.events import Event, RosterRead
 from p2pclust.peer.tasks import Memories
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.disk import Disk
 
 __all__ = ["Peer", "paper_roster", "read_paper"]

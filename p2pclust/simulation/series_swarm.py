@@ -16,9 +16,9 @@ import numpy as np
 from p2pclust.peer.document import Document
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Cancel, Submit
-from p2pclust.protocols import readings
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.overlays import laid_out
@@ -159,7 +159,7 @@ class SeriesSwarm(Swarm):
         job = Job.from_dict(msgpack.unpackb(document.job))
         given = [stage.parameters["centers"] for stage in job.stages if stage.parameters.get("init") == "given"]
         if state.status == "done":
-            assert given == [readings.raw_centers(state).tolist()], f"turn {number} begins elsewhere"
+            assert given == [summaries.raw_centers(state).tolist()], f"turn {number} begins elsewhere"
             self.marks.counts["warm start"] += 1
 
     def _judge_memory(self) -> None:

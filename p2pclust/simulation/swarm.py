@@ -16,10 +16,10 @@ import msgpack
 import numpy as np
 
 from p2pclust.peer.events import Submit
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import replay
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import replay
 from p2pclust.simulation.endings import Endings
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.marks import Marks, PhaseCrashes

@@ -38,7 +38,7 @@ from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, Sta
 from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
 from p2pclust.peer.tasks import Memories, perform, settle
 from p2pclust.peer.timing import Limits, Timing
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.disk import Disk
 from p2pclust.simulation.lines import Lines, Parcel
 from p2pclust.simulation.live_overlay import LiveOverlay

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from p2pclust.data.registry import is_file
 from p2pclust.data.shares import peer_names
 from p2pclust.errors import UsageError
-from p2pclust.protocols import streams
+from p2pclust.protocols.engine import random_streams
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.load import load_data, make_job
 from p2pclust.scenario.schema import Scenario
@@ -100,7 +100,7 @@ class Cell:
         options = json.loads(self.options)
         if self.kind == "file":
             return Overlay(tuple(options["names"]), tuple((a, b) for a, b in options["links"]), kind="file")
-        return make_overlay(self.kind, peer_names(self.peers), streams.linking(self.seed), **options)
+        return make_overlay(self.kind, peer_names(self.peers), random_streams.linking(self.seed), **options)
 
     def encode(self) -> str:
         """Return it as one line of JSON, for a worker."""
@@ -191,7 +191,7 @@ def _placed(choice: OverlayChoice, sweep: Sweep) -> tuple[str, tuple[int, ...]]:
     """Return the options of an overlay as a cell keeps them, and its sizes."""
     if choice.kind != "file":
         return _canonical(choice.options), sweep.grid.peers
-    overlay = make_overlay("file", (), streams.linking(0), path=str(sweep.base / choice.options["path"]))
+    overlay = make_overlay("file", (), random_streams.linking(0), path=str(sweep.base / choice.options["path"]))
     return _canonical({"names": overlay.names, "links": overlay.links}), (overlay.n_peers,)
 
 

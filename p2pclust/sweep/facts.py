@@ -9,8 +9,8 @@ import numpy as np
 from p2pclust.errors import FleetError
 from p2pclust.peer.events import Woken
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols import streams
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.peer import Peer
@@ -71,7 +71,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     """
     timing = preset(cell.fixed["fleet"]["timing"])
     latency_s = cell.axis("latency_ms") / 1000
-    rng = streams.gossiping(cell.seed)
+    rng = random_streams.gossiping(cell.seed)
     publisher = overlay.names[int(rng.integers(overlay.n_peers))]
     meeting, ears = _Meeting(overlay.n_peers), _Ears(publisher, overlay.n_peers)
     world = _world(cell, overlay, rng, (meeting,))

@@ -9,9 +9,9 @@ from typing import Any, Final
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, JobResult
-from p2pclust.protocols import streams
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.runner import labelling_stage
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.evaluate import job_entry
 from p2pclust.scenario.load import load_data, make_job
 from p2pclust.scenario.run import fleet_spec
@@ -42,7 +42,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     job = make_job(scenario, 0, next(iter(shares.values())).n_features)
     spec = fleet_spec(scenario, shares, [job])
     # Places are drawn in the order of the axes, each from its own part of one stream.
-    aggregating, dying = streams.gossiping(cell.seed).spawn(_PLACES)[:2]
+    aggregating, dying = random_streams.gossiping(cell.seed).spawn(_PLACES)[:2]
     leader = "" if cell.axis("aggregator") == "elected" else peer_at(overlay, cell.axis("aggregator"), aggregating)
     who = dict(cell.axes).get("who", "nobody")
     victim = "" if who in ("nobody", "aggregator") else peer_at(overlay, who, dying)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.protocols import streams
-from p2pclust.protocols.push_sum import Links, mixing_matrix, second_eigenvalue
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.gossip.push_sum import Links, mixing_matrix, second_eigenvalue
 from p2pclust.sweep.cells import Cell
 from p2pclust.topology.overlay import Overlay
 
@@ -61,7 +61,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     """Return what this measure finds out of a cell."""
     tolerance = float(cell.fixed["tolerance"])
     links = links_of(overlay, cell.axis("mixing"))
-    ticks = ticks_to_agree(links, tolerance, streams.gossiping(cell.seed))
+    ticks = ticks_to_agree(links, tolerance, random_streams.gossiping(cell.seed))
     second = second_eigenvalue(links)
     predicted = 1.0 if second < tolerance else math.log(tolerance) / math.log(second)
     return {

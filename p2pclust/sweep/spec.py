@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.document import COLLECT
-from p2pclust.protocols.push_sum import MIXINGS
+from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.fields import wrong_table, wrong_value

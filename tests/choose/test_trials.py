@@ -13,9 +13,9 @@ from p2pclust import ChoiceOfClusters, choose_clusters
 from p2pclust.choose.trials import trials
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.fleet import backend
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
 
 
 def blobs(n_clusters: int, n_peers: int = 4, n_features: int = 2, seed: int = 0) -> list[np.ndarray]:

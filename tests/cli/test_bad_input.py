@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pclust.protocols.registry import CLUSTERING
+from p2pclust.protocols.engine.registry import CLUSTERING
 
 from .conftest import Cli
 

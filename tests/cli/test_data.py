@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p2pclust.data import load, read, split
-from p2pclust.protocols.streams import splitting
+from p2pclust.protocols.engine.random_streams import splitting
 
 from .conftest import Cli
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from p2pclust.cli.protocols import PROTOCOLS
-from p2pclust.protocols.registry import CLUSTERING
+from p2pclust.protocols.engine.registry import CLUSTERING
 
 from .conftest import Cli
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from p2pclust import LosslessFuzzyCMeans, StreamingFuzzyCMeans
 from p2pclust.errors import DataError, FleetError, LeftOutWarning, UsageError
 from p2pclust.protocols import Job, JobState
-from p2pclust.protocols.job import Stage
+from p2pclust.protocols.engine.job import Stage
 
 MIDDLES = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import pooled, run_in_process
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import pooled, run_in_process
 
 OPEN: dict[type, dict[str, Any]] = {
     LosslessCMeans: {"suppress_singletons": False},

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols import readings
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import clustering_stage, pooled, replay
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import clustering_stage, pooled, replay
 
 OFF: dict[str, dict[str, Any]] = {
     "llf-cm": {"suppress_singletons": False},
@@ -88,7 +88,7 @@ def relative_difference(spec: FleetSpec, result: FleetResult, number: int = 0) -
     state, locals_ = result.jobs[number].state, [Local(peer.X) for peer in spec.peers]
     assert state is not None
     X = np.concatenate([local.X for local in locals_])
-    difference = readings.raw_centers(state) - pooled(spec.jobs[number].job, locals_, state.log)
+    difference = summaries.raw_centers(state) - pooled(spec.jobs[number].job, locals_, state.log)
     return float((np.abs(difference).max(axis=0) / np.ptp(X, axis=0)).max())
 
 

@@ -12,7 +12,7 @@ from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import BACKENDS, Backend, backend
 from p2pclust.fleet.spec import Fault, FleetSpec, PeerSpec
-from p2pclust.protocols import readings
+from p2pclust.protocols.engine import summaries
 
 JOBS = [
     a_job(protocol, init=init, participation=participation, seed=seed)
@@ -237,7 +237,7 @@ class TestOnePeersBadData:
         assert is_replay(spec, result)
         alone = carry_out("in-process", a_fleet([X for X in arrays if X is not bad], job)).jobs[0].state
         assert alone is not None
-        assert np.array_equal(readings.raw_centers(state), readings.raw_centers(alone)), "as if it had not been there"
+        assert np.array_equal(summaries.raw_centers(state), summaries.raw_centers(alone)), "as if it had not been there"
 
     @pytest.mark.parametrize("bad", BAD, ids=["nan", "inf", "empty", "columns"])
     @pytest.mark.parametrize("name", ["in-process", "simulated"])

@@ -14,7 +14,7 @@ from p2pclust.fleet.power import Battery, DutyCycle, Rest, Use
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.simulated import carry_out
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, Link, PeerSpec
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine.runner import run_in_process
 
 
 def peers(n: int = 5, **device: Any) -> tuple[PeerSpec, ...]:

@@ -11,10 +11,10 @@ import pytest
 from p2pclust.errors import FleetError
 from p2pclust.fleet.handing_in import fetch, result_of, submit
 from p2pclust.fleet.spec import JobRequest
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.workspace import digest_of
 
 JOB = cluster_job("llf-cm", n_clusters=2)
 

@@ -13,12 +13,12 @@ import pytest
 from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet import labels
 from p2pclust.fleet.handing_in import Finished, drift
-from p2pclust.protocols import engine
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.repeated import continued
-from p2pclust.protocols.runner import conclude, run_in_process
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.repeated import continued
+from p2pclust.protocols.engine.runner import conclude, run_in_process
+from p2pclust.protocols.engine.workspaces import Office
 
 ROSTER = ["a", "b"]
 

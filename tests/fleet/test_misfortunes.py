@@ -11,8 +11,8 @@ from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_re
 from p2pclust.fleet.faults import Cuts, Do, Fault, damage_of, late, reaches, unfired
 from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import FleetResult, FleetSpec
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import replay
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import replay
 
 LONG = 300  # rounds; in virtual time about a second
 EVERYBODY = ("p00", "p01", "p02", "p03", "p04")

@@ -13,10 +13,10 @@ from runs import carry_out
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job
-from p2pclust.protocols.runner import pooled, replay
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.runner import pooled, replay
 
 PROTOCOLS = ["vertical-cm", "vertical-fcm"]
 
@@ -104,7 +104,7 @@ def test_the_aggregator_crashes_and_comes_back(round_: int, phase: str) -> None:
     # Only rounds of the clustering that are not its first can forget, and what was forgotten is unknown.
     forgot = [record.forgot for record in state.log if record.stage == 2]
     assert not forgot[0]
-    assert [shift is None for shift in readings.shifts(state)] == forgot[1:]
+    assert [shift is None for shift in summaries.shifts(state)] == forgot[1:]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -16,7 +16,7 @@ from p2pclust.peer.effects import Compute, Task
 from p2pclust.peer.events import Computed, Ref
 from p2pclust.peer.job import Job
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 
 Wants = Callable[[str], Wanted]
 Leaves = Callable[[str], Mapping[str, Any]]

@@ -53,7 +53,7 @@ from p2pclust.peer.messages import (
     RosterCopy,
 )  # fmt: skip
 from p2pclust.peer.timing import PRESETS, Limits, Timing
-from p2pclust.protocols.reasons import NOT_ASKED
+from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.simulation.disk import Disk
 from p2pclust.simulation.peer import read_paper
 

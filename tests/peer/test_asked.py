@@ -16,7 +16,7 @@ from p2pclust.peer.asked import VERBS, Asked
 from p2pclust.peer.effects import Report
 from p2pclust.peer.shell import Shell
 from p2pclust.peer.store import Store
-from p2pclust.protocols.job import Job, Stage
+from p2pclust.protocols.engine.job import Job, Stage
 
 MATHEMATICS = bytes(msgpack.packb(Job((Stage("llf-cm", {"n_clusters": 2}),), seed=1).to_dict()))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from p2pclust.errors import FleetError
 from p2pclust.peer.blob_files import BlobFiles
 from p2pclust.peer.blobs import digest_of
-from p2pclust.protocols.pieces import Pieces
+from p2pclust.protocols.engine.stored_arrays import Pieces
 
 BLOB = bytes(range(256)) * 12
 DIGEST = digest_of(BLOB)

@@ -17,7 +17,7 @@ from p2pclust.peer.shell import exit_code, explain
 from p2pclust.peer.store import Store
 from p2pclust.peer.tasks import Outcome
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 
 BLOB = bytes(range(256)) * 12
 

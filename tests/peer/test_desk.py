@@ -24,7 +24,7 @@ from p2pclust.peer.messages import (
     Message,
     Open,
 )  # fmt: skip
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 
 # -- fetching ---------------------------------------------------------------------------------------------------------
 

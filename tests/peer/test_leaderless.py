@@ -13,9 +13,9 @@ from p2pclust.peer.events import Arrived, Submit
 from p2pclust.peer.leaderless import LeaderlessJob
 from p2pclust.peer.messages import AskState, Close, HeldState, Join, Message, Mix
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.averaging import Tick
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.gossip.averaging import Tick
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.peer import Peer
@@ -170,7 +170,7 @@ def test_a_state_that_is_none_is_asked_for_once() -> None:
     job = the_job(world, "p0", job_id)
     assert job._entry is not None
     for data in (b"no state", b"\x9a"):
-        from p2pclust.protocols.verbs import digest_of
+        from p2pclust.protocols.engine.workspace import digest_of
 
         say(world, "p1", "p0", HeldState(job_id, 0, 99, 99, digest_of(data), len(data), (data,)))
         world.run_until(world.now + 0.05)

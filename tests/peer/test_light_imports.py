@@ -13,7 +13,7 @@ import pytest
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 
 HEAVY = (
     "torch",
@@ -37,8 +37,8 @@ from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Ref
 from p2pclust.peer.tasks import perform
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 
 def ref(outcome):
     assert outcome.payload is not None, outcome.abstains

@@ -23,8 +23,8 @@ from p2pclust.peer.messages import (
     Synced,
 )  # fmt: skip
 from p2pclust.peer.tasks import perform
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 
 
 def met(n: int = 3) -> Net:

@@ -16,8 +16,8 @@ from p2pclust.peer import store as store_module
 from p2pclust.peer.blobs import digest_of
 from p2pclust.peer.core import Stored
 from p2pclust.peer.store import Store
-from p2pclust.protocols.pieces import Pieces, StoredArray
-from p2pclust.protocols.pieces import Stored as StoredBytes
+from p2pclust.protocols.engine.stored_arrays import Pieces, StoredArray
+from p2pclust.protocols.engine.stored_arrays import Stored as StoredBytes
 
 FILE = "store.sqlite3"
 BLOB = bytes(range(256)) * 12

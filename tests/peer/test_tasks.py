@@ -12,11 +12,11 @@ from p2pclust.peer.effects import Task
 from p2pclust.peer.events import Ref
 from p2pclust.peer.tasks import Memories, Outcome, perform, settle
 from p2pclust.peer.timing import Limits
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
 
 LIMITS = Limits(inline_bytes=100, chunk_bytes=1000)
 
@@ -78,7 +78,7 @@ def test_the_same_bits_as_in_process() -> None:
 def test_a_new_life_remembers_nothing_and_says_so() -> None:
     state = Peers().run(forget_at=5)
     assert [record.forgot for record in state.log] == [False] * 5 + [True] + [False] * (state.round - 6)
-    assert readings.shifts(state)[1] is None
+    assert summaries.shifts(state)[1] is None
 
 
 def test_a_state_that_is_in_the_store_is_not_written_again() -> None:

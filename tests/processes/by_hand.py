@@ -19,7 +19,7 @@ from p2pclust.fleet.asking import Door
 from p2pclust.fleet.children import ReservedPorts
 from p2pclust.fleet.handing_in import fetch, submit
 from p2pclust.fleet.spec import JobRequest
-from p2pclust.protocols.job import Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

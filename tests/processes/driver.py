@@ -11,7 +11,7 @@ import numpy as np
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 
 
 def tell(event: Event) -> None:

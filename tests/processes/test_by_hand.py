@@ -21,8 +21,8 @@ from runs import a_fleet, a_job, carry_out, rows, until
 
 from p2pclust.fleet.children import ReservedPorts
 from p2pclust.peer.store import Store
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.verbs import digest_of
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.workspace import digest_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

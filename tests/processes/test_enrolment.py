@@ -12,7 +12,7 @@ import pytest
 from by_hand import Fleet
 from runs import until
 
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.transport.keys import add_devices, init_fleet, revoke
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pytest
 from runs import by_verb, carry_out
 
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import Event, FleetResult, FleetSpec
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import replay
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import replay
 
 pytestmark = pytest.mark.processes
 

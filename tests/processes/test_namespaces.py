@@ -16,7 +16,7 @@ from p2pclust.fleet import namespaces
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.namespaces import DeviceNetwork, carry_out, remove_leftovers, require
 from p2pclust.fleet.spec import FleetSpec, Link
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine.runner import run_in_process
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("namespaces")]
 

@@ -10,9 +10,9 @@ import pytest
 from runs import carry_out
 
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.topology import make_overlay
 from p2pclust.topology.kinds import KINDS
 

@@ -17,7 +17,7 @@ import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec
-from p2pclust.protocols.job import Job
+from p2pclust.protocols.engine.job import Job
 
 pytestmark = [pytest.mark.soak, pytest.mark.processes, pytest.mark.timeout(300)]
 

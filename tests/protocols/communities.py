@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
 from p2pclust.fleet.spec import PeerSpec
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays, Contribution
-from p2pclust.protocols.base import Abstain
-from p2pclust.protocols.fedcref import FedCRefProtocol
-from p2pclust.protocols.fedcref_agreed import Agreed
-from p2pclust.protocols.job import Job, JobState, Stage
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.office import Office
-from p2pclust.protocols.runner import _run_child
-from p2pclust.protocols.verbs import Desk
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import _run_child
+from p2pclust.protocols.engine.workspace import Desk
+from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import Agreed
 
 D = 8
 """Columns."""

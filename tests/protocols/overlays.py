@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from p2pclust.protocols.push_sum import Links
+from p2pclust.protocols.gossip.push_sum import Links
 
 
 def links_of(n: int, pairs: list[tuple[int, int]], mixing: str = "push-sum") -> Links:

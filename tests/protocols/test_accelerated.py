@@ -8,9 +8,10 @@ from sklearn.datasets import load_iris
 
 from p2pclust.clustering import Points, fuzzy_step
 from p2pclust.errors import UsageError
-from p2pclust.protocols import Arrays, JobState, Local, readings, run_in_process
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.llf_fcm import LosslessFuzzyCMeansProtocol
+from p2pclust.protocols import Arrays, JobState, Local, run_in_process
+from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.compose import cluster_job
 
 X = load_iris().data
 PEERS = [Local(X[start::4]) for start in range(4)]
@@ -32,15 +33,15 @@ def test_the_fixed_point_is_that_of_the_plain_rounds_and_it_is_there_sooner(fuzz
     plain, fast = (run("llf-fcm", fuzzifier=fuzzifier, tol=1e-9, accelerate=accelerate) for accelerate in (False, True))
     assert plain.converged
     assert fast.converged
-    assert readings.raw_centers(fast) == pytest.approx(readings.raw_centers(plain), abs=1e-6)
+    assert summaries.raw_centers(fast) == pytest.approx(summaries.raw_centers(plain), abs=1e-6)
     assert rounds(fast) < 0.7 * rounds(plain)
-    centers = readings.raw_centers(fast)
+    centers = summaries.raw_centers(fast)
     assert fuzzy_step(Points(X), centers, fuzzifier) == pytest.approx(centers, abs=1e-8)
 
 
 def test_crisp_centers_are_means_of_their_rows_at_the_end() -> None:
     state = run("llf-cm", tol=1e-9, accelerate=True, suppress_singletons=False)
-    centers = readings.raw_centers(state)
+    centers = summaries.raw_centers(state)
     labels = ((X[:, np.newaxis] - centers) ** 2).sum(axis=2).argmin(axis=1)
     for number, center in enumerate(centers):
         assert center == pytest.approx(X[labels == number].mean(axis=0), abs=1e-9)

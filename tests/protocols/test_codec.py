@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState, RoundRecord
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState, RoundRecord
+from p2pclust.protocols.engine.local import Local
 
 ARRAYS = Arrays(
     centers=[[0.5, -0.0], [1e300, 5e-324]],

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import P2PClustError, WireError
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import affinity, engine
-from p2pclust.protocols.arrays import Arrays, Contribution
-from p2pclust.protocols.base import Abstain
-from p2pclust.protocols.fedcref_agreed import ARRAYS, MOST_CLUSTERS, PHASES
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.verbs import DIGEST_BYTES, Desk
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk
+from p2pclust.protocols.models import affinity
+from p2pclust.protocols.models.fedcref_agreed import ARRAYS, MOST_CLUSTERS, PHASES
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 

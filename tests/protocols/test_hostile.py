@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import P2PClustError, WireError
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.arrays import Arrays, all_finite
-from p2pclust.protocols.base import Abstain
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.measure import Measures, measured
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.arrays import Arrays, all_finite
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.measuring.measure import Measures, measured
 
 N = 3
 RNG = np.random.default_rng(4)
@@ -176,7 +176,7 @@ def test_lies_in_states(job: Job) -> None:
 def conclusions(job: Job, state: JobState, locals_: list[Local]) -> None:
     """What whoever holds a false final state makes of it: numbers, or an error of this library."""
     if not job.by_columns and job.protocols[-1].id != "uifca":
-        assert readings.raw_centers(state).shape == (3, 2)
+        assert summaries.raw_centers(state).shape == (3, 2)
     if job.protocols[-1].id == "measure":
         assert Measures.of(state).rows > 0
     for local in locals_:

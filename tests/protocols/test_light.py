@@ -5,9 +5,10 @@ import sys
 
 SCRIPT = """
 import sys
-from p2pclust.protocols.compose import clustering_class
-from p2pclust.protocols.registry import CLUSTERING
-from p2pclust.protocols import Job, JobState, Local, cluster_job, engine
+from p2pclust.protocols.engine.compose import clustering_class
+from p2pclust.protocols.engine.registry import CLUSTERING
+from p2pclust.protocols import Job, JobState, Local, cluster_job
+from p2pclust.protocols.engine import engine
 job = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [9.0]), init=[[0.0], [9.0]], privacy_gate=False)
 state = engine.begin(job)
 part = engine.contribution(job, state, Local([[0.0], [1.0], [9.0]]), 0, 1)
@@ -36,8 +37,11 @@ def test_a_peer_that_computes_imports_nothing_heavy() -> None:
 
 MODELS = """
 import sys
-from p2pclust.protocols import affinity, mutual_test, refinement, stability
-from p2pclust.protocols.association import Association, Clusters
+from p2pclust.protocols.models import affinity
+from p2pclust.protocols.models import mutual_test
+from p2pclust.protocols.models import refinement
+from p2pclust.protocols.models import stability
+from p2pclust.protocols.models.association import Association, Clusters
 clusters, errors = Clusters((1, 1)), [[[1.0, 2.0]] * 3]
 mutual_test.associate(clusters, [mutual_test.verdicts(clusters, 0, errors), None]).digest
 affinity.associate(clusters, [affinity.verdicts(clusters, 0, errors, n_features=3), None]).digest

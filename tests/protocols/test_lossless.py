@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.base import Abstain
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job, JobState, RoundRecord
-from p2pclust.protocols.llf_fcm import LosslessFuzzyCMeansProtocol
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import pooled, replay, run_in_process
+from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import pooled, replay, run_in_process
 
 
 def run(protocol: str, peers: list[object], **options: object) -> tuple[Job, list[Local], JobState]:
@@ -28,7 +28,7 @@ def run(protocol: str, peers: list[object], **options: object) -> tuple[Job, lis
 def relative_difference(job: Job, locals_: list[Local], state: JobState) -> float:
     X = np.concatenate([local.X for local in locals_])
     spread = np.ptp(X, axis=0)
-    difference = np.abs(readings.raw_centers(state) - pooled(job, locals_, state.log)).max(axis=0)
+    difference = np.abs(summaries.raw_centers(state) - pooled(job, locals_, state.log)).max(axis=0)
     return float((difference / np.where(spread > 0, spread, 1.0)).max())
 
 
@@ -37,17 +37,17 @@ class TestByHand:
         # Row 4 is nearer to 0 at first (4 < 5), and to the mean of {9, 8} = 8.5 never: 8.5 - 4 > 4 - 5/3.
         peers = [[[0.0], [1.0]], [[4.0], [4.0], [8.0], [9.0]]]
         _, _, state = run("llf-cm", peers, n_clusters=2, init=[[0.0], [9.0]], bounds=([0.0], [9.0]))
-        assert readings.raw_centers(state).tolist() == [[2.25], [8.5]]
+        assert summaries.raw_centers(state).tolist() == [[2.25], [8.5]]
         assert state.arrays["shifts"].tolist() == [pytest.approx(np.hypot(2.25, 0.5)), 0.0]
         assert state.converged
-        assert readings.suppressed(state) == 0
+        assert summaries.suppressed(state) == 0
 
     def test_fuzzy_c_means(self) -> None:
         # Rows 0 and 3, centers 1 and 3, m = 2. Row 0: squares 1 and 9, memberships .9 and .1. Row 3 lies on center 1.
         # Center 0 becomes .81 * 0 / .81 = 0; center 1 becomes (.01 * 0 + 1 * 3) / 1.01.
         options = {"n_clusters": 2, "init": [[1.0], [3.0]], "max_rounds": 1, "privacy_gate": False}
         _, _, state = run("llf-fcm", [[[0.0]], [[3.0]]], **options)
-        assert readings.raw_centers(state) == pytest.approx(np.array([[0.0], [3.0 / 1.01]]), abs=1e-15)
+        assert summaries.raw_centers(state) == pytest.approx(np.array([[0.0], [3.0 / 1.01]]), abs=1e-15)
         assert (state.status, state.converged) == ("done", False)
 
     def test_the_stop_rule_is_strict_and_measured_in_working_coordinates(self) -> None:
@@ -70,7 +70,7 @@ class TestByHand:
     def test_a_cluster_that_nobody_contributes_to_keeps_its_center(self) -> None:
         peers = [[[0.0], [1.0], [2.0]], [[1.0], [1.0], [1.0]]]
         _, _, state = run("llf-cm", peers, n_clusters=2, init=[[1.5], [50.0]])
-        assert readings.raw_centers(state).tolist() == [[1.0], [50.0]]
+        assert summaries.raw_centers(state).tolist() == [[1.0], [50.0]]
 
 
 class TestSingletonSuppression:
@@ -87,19 +87,19 @@ class TestSingletonSuppression:
 
     def test_it_is_counted_over_rounds_and_changes_the_result(self) -> None:
         _, _, state = run("llf-cm", list(self.peers), **self.options)
-        assert readings.suppressed(state) == 4
-        assert readings.raw_centers(state).tolist() == [[0.5], [8.5]]
+        assert summaries.suppressed(state) == 4
+        assert summaries.raw_centers(state).tolist() == [[0.5], [8.5]]
 
     def test_it_can_be_turned_off(self) -> None:
         job, locals_, state = run("llf-cm", list(self.peers), suppress_singletons=False, **self.options)
-        assert readings.suppressed(state) == 0
-        assert readings.raw_centers(state).ravel() == pytest.approx([0.5, 26 / 3])
+        assert summaries.suppressed(state) == 0
+        assert summaries.raw_centers(state).ravel() == pytest.approx([0.5, 26 / 3])
         assert relative_difference(job, locals_, state) <= 1e-15
 
     def test_every_cluster_suppressed_moves_nothing(self) -> None:
         _, _, state = run("llf-cm", [[[0.0], [9.0]]], n_clusters=2, init=[[1.0], [8.0]], bounds=([0.0], [9.0]))
-        assert readings.raw_centers(state).tolist() == [[1.0], [8.0]]
-        assert readings.suppressed(state) == 2
+        assert summaries.raw_centers(state).tolist() == [[1.0], [8.0]]
+        assert summaries.suppressed(state) == 2
 
 
 class TestPrivacyGate:
@@ -135,7 +135,7 @@ class TestPrivacyGate:
         peers = [rng.random((20, 2)), rng.random((6, 2)), rng.random((20, 2))]
         job, locals_, state = run("llf-fcm", peers, n_clusters=4, init=self.init, tol=0.0, max_rounds=3)
         assert [record.contributors for record in state.log if record.stage == 3] == [(0, 2)] * 3
-        assert readings.suppressed(state) == 3
+        assert summaries.suppressed(state) == 3
         assert relative_difference(job, locals_, state) <= 1e-12
 
     def test_the_job_fails_if_it_holds_everybody(self) -> None:
@@ -213,7 +213,7 @@ def test_fuzzy_c_means_over_peers_equals_pooled_fuzzy_c_means(case: dict[str, ob
         max_rounds=5,
     )
     assert state.status == "done"
-    assert readings.suppressed(state) == 0
+    assert summaries.suppressed(state) == 0
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
@@ -256,7 +256,7 @@ def test_sharp_fuzzifiers_keep_the_weights_of_far_centers() -> None:
     job, locals_, state = run(
         "llf-fcm", peers, n_clusters=3, init=init, fuzzifier=1.1, privacy_gate=False, tol=0.0, max_rounds=1
     )
-    assert readings.raw_centers(state)[2].max() < 2.0, "it moved"
+    assert summaries.raw_centers(state)[2].max() < 2.0, "it moved"
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
@@ -271,23 +271,23 @@ class TestFarCenters:
     @pytest.mark.parametrize(("far", "coarse"), [(1e3, 0), (1e5, 0), (1e8, 1), (1e12, 1)])
     def test_a_center_whose_weight_lost_digits_is_counted(self, far: float, coarse: int) -> None:
         job, locals_, state = self.run(far)
-        assert readings.coarse(state) == coarse
+        assert summaries.coarse(state) == coarse
         if not coarse:
             assert relative_difference(job, locals_, state) <= 1e-9
 
     def test_one_of_whose_weight_nothing_is_left_stays_and_is_counted(self) -> None:
         _, _, state = self.run(1e12)
-        assert readings.raw_centers(state)[1, 0] == pytest.approx(1e12)
-        assert readings.coarse(state) == 1
+        assert summaries.raw_centers(state)[1, 0] == pytest.approx(1e12)
+        assert summaries.coarse(state) == 1
 
     def test_only_the_last_round_counts(self) -> None:
         _, _, state = self.run(1e8, max_rounds=2)
-        assert readings.raw_centers(state)[1, 0] < 2.0, "it came near in the first round"
-        assert readings.coarse(state) == 0
+        assert summaries.raw_centers(state)[1, 0] < 2.0, "it came near in the first round"
+        assert summaries.coarse(state) == 0
 
     def test_c_means_has_none(self) -> None:
         _, _, state = run("llf-cm", [[[0.0], [1.0], [2.0]]], n_clusters=1)
-        assert readings.coarse(state) == 0
+        assert summaries.coarse(state) == 0
 
 
 @pytest.mark.parametrize(("fuzzifier", "limbs"), [(4.0, 3), (2.0, 3), (1.5, 4), (1.1, 8), (1.02, 8)])
@@ -305,7 +305,7 @@ def test_pooled_goes_by_the_recorded_contributors() -> None:
     everybody = pooled(
         job, locals_, [replace(r, contributors=tuple(range(6))) if r.stage == 3 else r for r in state.log]
     )
-    assert np.abs(readings.raw_centers(state) - everybody).max() > 1e-3
+    assert np.abs(summaries.raw_centers(state) - everybody).max() > 1e-3
 
 
 def test_a_run_with_a_lost_peer_is_replayed_from_its_record() -> None:

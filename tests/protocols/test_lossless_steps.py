@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import LeftOutWarning
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
-from p2pclust.protocols import engine, readings
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
 
 pytestmark = pytest.mark.slow
 
@@ -211,9 +211,9 @@ class TestHorizontal:
         _, _, seen = federated(case, protocol, 1, fuzzifier=fuzzifier, **options)
         expected = reference(case, fuzzifier, [tuple(range(case.n_peers))])
         assume(expected is not None)
-        assume(readings.coarse(seen[-1]) == 0)  # farther than the grid reaches, which is counted and told
-        assert readings.suppressed(seen[-1]) == 0
-        assert case.far(readings.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
+        assume(summaries.coarse(seen[-1]) == 0)  # farther than the grid reaches, which is counted and told
+        assert summaries.suppressed(seen[-1]) == 0
+        assert case.far(summaries.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
 
     @settings(max_examples=60, deadline=None)
     @given(cases(by_columns=False))
@@ -221,8 +221,8 @@ class TestHorizontal:
         _, _, seen = federated(case, "llf-cm", 1, **PRIVACY_OFF["llf-cm"])
         expected = reference(case, None, [tuple(range(case.n_peers))])
         assume(expected is not None)
-        assert readings.suppressed(seen[-1]) == 0
-        assert case.far(readings.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
+        assert summaries.suppressed(seen[-1]) == 0
+        assert case.far(summaries.raw_centers(seen[-1]), (expected or [])[0]) <= BOUND
 
     @settings(max_examples=40, deadline=None)
     @given(
@@ -239,7 +239,7 @@ class TestHorizontal:
         options |= {"participation": participation, "seed": len(case.X)}
         job, _, seen = federated(case, protocol, 8, **PRIVACY_OFF[protocol], **options)
         rounds = in_rounds(job, seen)
-        assume(not any(readings.coarse(state) for state in rounds))
+        assume(not any(summaries.coarse(state) for state in rounds))
         contributors = [state.log[-1].contributors for state in rounds]
         wanted = max(1, int(np.rint(participation * case.n_peers)))
         assert {len(peers) for peers in contributors} == {wanted}
@@ -247,7 +247,7 @@ class TestHorizontal:
         assume(expected is not None)
         event(f"participation {participation}")
         for state, centers in zip(rounds, expected or [], strict=True):
-            assert case.far(readings.raw_centers(state), centers) <= BOUND
+            assert case.far(summaries.raw_centers(state), centers) <= BOUND
 
 
 class TestVertical:
@@ -299,7 +299,7 @@ def test_exact_ties_go_to_the_lowest_index_whoever_holds_the_row(seed: int, n_pe
         job, locals_, seen = federated(case, "vertical-cm", 1)
         found = TestVertical.whole(job, locals_, seen[-1], case)
     else:
-        found = readings.raw_centers(federated(case, "llf-cm", 1, **PRIVACY_OFF["llf-cm"])[2][-1])
+        found = summaries.raw_centers(federated(case, "llf-cm", 1, **PRIVACY_OFF["llf-cm"])[2][-1])
     expected, counts = crisp(X.astype(WIDE), init.astype(WIDE))
     assert case.far(found, expected) <= 1e-14
     assert counts.sum() == 60
@@ -332,8 +332,8 @@ class TestWhatIsSuppressed:
                 if told.any():
                     moved[cluster] = X[told].sum(axis=0) / told.sum()
             V = moved
-        assert readings.suppressed(seen[-1]) == suppressed
-        assert case.far(readings.raw_centers(seen[-1]), origin + V * scale) <= BOUND
+        assert summaries.suppressed(seen[-1]) == suppressed
+        assert case.far(summaries.raw_centers(seen[-1]), origin + V * scale) <= BOUND
 
     @settings(max_examples=40, deadline=None)
     @given(cases(by_columns=False))
@@ -346,11 +346,11 @@ class TestWhatIsSuppressed:
         bounds = (case.X.min(axis=0).tolist(), case.X.max(axis=0).tolist())
         job, _, seen = federated(case, "llf-fcm", 3, bounds=bounds)
         held = case.n_peers - len(passes)
-        assert readings.suppressed(seen[-1]) == 3 * held
+        assert summaries.suppressed(seen[-1]) == 3 * held
         assert [state.log[-1].contributors for state in in_rounds(job, seen)] == [tuple(passes)] * 3
         expected = reference(case, 2.0, [tuple(passes)] * 3)
         assume(expected is not None)
-        assert case.far(readings.raw_centers(seen[-1]), (expected or [])[-1]) <= BOUND
+        assert case.far(summaries.raw_centers(seen[-1]), (expected or [])[-1]) <= BOUND
 
     @pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans])
     def test_estimators_tell(self, kind: Any) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from p2pclust.fleet import backend
-from p2pclust.protocols import Local, cluster_job, registry, run_in_process
+from p2pclust.protocols import Local, cluster_job, run_in_process
+from p2pclust.protocols.engine import registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-protocol.md").read_text(encoding="utf-8")
 PEERS = [
@@ -46,6 +47,6 @@ def test_the_listing_runs_on_arrays() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`([a-z_]+)\((?:state|previous|points)", PAGE))))
 def test_what_it_names_is_there(name: str) -> None:
-    from p2pclust.protocols.base import Clustering
+    from p2pclust.protocols.engine.base import Clustering
 
     assert callable(getattr(Clustering, name))

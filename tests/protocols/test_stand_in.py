@@ -14,10 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import affinity, mutual_test
-from p2pclust.protocols.association import Association, Clusters
-from p2pclust.protocols.refinement import competing, fraction_changed, refine_by_best_models, refine_by_popularity
-from p2pclust.protocols.stability import agreement
+from p2pclust.protocols.models import affinity, mutual_test
+from p2pclust.protocols.models.association import Association, Clusters
+from p2pclust.protocols.models.refinement import (
+    competing,
+    fraction_changed,
+    refine_by_best_models,
+    refine_by_popularity,
+)
+from p2pclust.protocols.models.stability import agreement
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

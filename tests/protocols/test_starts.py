@@ -7,16 +7,17 @@ import pytest
 
 from p2pclust.clustering import objective
 from p2pclust.errors import UsageError, WireError
-from p2pclust.protocols import Local, cluster_job, engine, readings, run_in_process
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.base import Labelling
-from p2pclust.protocols.doubts import doubts, objective_of
-from p2pclust.protocols.job import Job, JobState
-from p2pclust.protocols.local import in_working_coordinates
-from p2pclust.protocols.objective import Objective
-from p2pclust.protocols.registry import EVALUATING, known, protocol_class
-from p2pclust.protocols.repeated import continued
-from p2pclust.protocols.runner import pooled, replay
+from p2pclust.protocols import Local, cluster_job, run_in_process
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import in_working_coordinates
+from p2pclust.protocols.engine.registry import EVALUATING, known, protocol_class
+from p2pclust.protocols.engine.repeated import continued
+from p2pclust.protocols.engine.runner import pooled, replay
+from p2pclust.protocols.measuring.doubts import doubts, objective_of
+from p2pclust.protocols.measuring.objective import Objective
 
 RNG = np.random.default_rng(8)
 #: Six places, two at each of three peers: uniform starts end in many optima.
@@ -86,7 +87,7 @@ def test_pooling_and_replay_follow_the_start_that_was_kept() -> None:
         job, state = several(protocol, **options)
         assert int(state.arrays["winner"]) > 0
         assert replay(job, PEERS, state.log) == state
-        assert readings.raw_centers(state) == pytest.approx(pooled(job, PEERS, state.log), abs=1e-9)
+        assert summaries.raw_centers(state) == pytest.approx(pooled(job, PEERS, state.log), abs=1e-9)
 
 
 def test_it_goes_on_after_any_round_from_the_bytes_of_the_state() -> None:

@@ -99,7 +99,7 @@ def test_the_partitions_of_dec_are_kept(images: Path, tmp_path: Path, monkeypatc
 
 
 def test_wrong_links_and_pairs() -> None:
-    from p2pclust.protocols.association import Association, Clusters
+    from p2pclust.protocols.models.association import Association, Clusters
 
     nothing = Association(Clusters((1, 1)), [])
     assert links_and_pairs(nothing, np.array([1, 2])) == (0.0, 0.0)

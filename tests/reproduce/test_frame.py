@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.reproduce import frame
 from p2pclust.reproduce.frame import Measured, Plan, Task, measure
 from p2pclust.reproduce.peers import JobFailedError, Peers, stream

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.protocols.association import Association, Clusters
+from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.scenario.load import load_scenario
 from p2pclust.scenario.page import Picture, Section, write_page
 from p2pclust.scenario.pictures.graph import association_figure

@@ -11,7 +11,7 @@ import pytest
 from p2pclust.data import DataSet
 from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics import accuracy
-from p2pclust.protocols.association import Association, Clusters
+from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.scenario.communities import first_labels, own_numbers, wrong_links
 from p2pclust.scenario.job_keys import JobSpec
 from p2pclust.scenario.load import load_data, load_scenario, make_job

@@ -12,11 +12,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from p2pclust.data.catalogue import find
 from p2pclust.data.registry import available
-from p2pclust.protocols import engine
-from p2pclust.protocols.drift import drift_report
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.centers.drift import drift_report
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.scenario.load import check_backend, load_data, load_scenario, make_job
 
 FOLDER = Path(__file__).parents[2] / "scenarios"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.protocols.registry import CLUSTERING
+from p2pclust.protocols.engine.registry import CLUSTERING
 from p2pclust.scenario.load import check_backend, load_data, load_scenario, make_job
 
 Write = Callable[..., str]

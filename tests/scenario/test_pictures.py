@@ -13,7 +13,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, Rectangle
 
-from p2pclust.protocols.association import Association, Clusters
+from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.scenario.pictures.canvas import data_address, new_figure, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_figures
 from p2pclust.scenario.pictures.graph import association_figure, community_names

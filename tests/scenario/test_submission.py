@@ -8,7 +8,7 @@ import pytest
 
 from p2pclust.cli.submit import parameters
 from p2pclust.errors import UsageError
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario.submission import duration, request_from
 
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
 from p2pclust.peer.messages import Message
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.fedcref_peer import AtWork
-from p2pclust.protocols.job import Job
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.models.fedcref_peer import AtWork
 from p2pclust.simulation.peer import Peer
 from p2pclust.simulation.world import World
 from p2pclust.transport.links import Lane
@@ -137,7 +137,7 @@ def test_a_row_that_does_leave_is_found(leak: str, monkeypatch: pytest.MonkeyPat
         if leak == "digest":
             return leaking_digest(part, self)
         self.desk.published[0] = leaking_blob(self, self.desk.published[0])
-        from p2pclust.protocols.verbs import digest_of
+        from p2pclust.protocols.engine.workspace import digest_of
 
         digests = part["models"].copy()
         digests[0] = np.frombuffer(digest_of(self.desk.published[0]), np.uint8)

@@ -10,14 +10,14 @@ from p2pclust.clustering.encodings import encode_weights
 from p2pclust.clustering.stacks import reconstruction_errors
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.protocols import engine
-from p2pclust.protocols.arrays import Arrays
-from p2pclust.protocols.job import Job, JobState, Stage
-from p2pclust.protocols.leaderless import run_leaderless, ticks_of
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.model_average import ModelAverageProtocol
-from p2pclust.protocols.push_sum import Links
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.gossip.leaderless import run_leaderless, ticks_of
+from p2pclust.protocols.gossip.model_average import ModelAverageProtocol
+from p2pclust.protocols.gossip.push_sum import Links
 
 pytestmark = pytest.mark.slow
 

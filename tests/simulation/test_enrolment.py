@@ -14,8 +14,8 @@ from p2pclust.peer.effects import Compute, Effect, Send
 from p2pclust.peer.events import Submit
 from p2pclust.peer.quorum import majority
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.observer import Observer

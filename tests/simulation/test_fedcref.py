@@ -12,8 +12,8 @@ from communities import a_job, planted, specs
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest
 from p2pclust.metrics import accuracy
-from p2pclust.protocols import engine
-from p2pclust.protocols.fedcref_agreed import Agreed
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.models.fedcref_agreed import Agreed
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 

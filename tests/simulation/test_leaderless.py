@@ -14,11 +14,11 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link,
 from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols import readings
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import pooled
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import pooled
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.leaderless_swarm import run
 from p2pclust.simulation.network import Conditions, Network
@@ -67,7 +67,7 @@ def assert_kept(spec: FleetSpec, result: FleetResult, *, gone: Sequence[str] = (
     assert state is not None
     assert state.status == "done", state.reason
     wanted = pooled(spec.jobs[0].job, [peer.local() for peer in spec.peers], state.log)
-    assert float(np.abs(readings.raw_centers(state) - wanted).max()) < 30 * TOLERANCE
+    assert float(np.abs(summaries.raw_centers(state) - wanted).max()) < 30 * TOLERANCE
     assert job.tolerance == TOLERANCE
     assert job.reached is not None
     assert job.reached <= TOLERANCE

@@ -7,7 +7,7 @@ import pytest
 
 from p2pclust.peer.effects import Report
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.lines import Lines, Parcel
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.observer import Observer

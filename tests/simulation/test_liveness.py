@@ -10,8 +10,8 @@ from p2pclust.peer.election import Role
 from p2pclust.peer.events import Submit
 from p2pclust.peer.job import Job
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.invariants import Invariants
 from p2pclust.simulation.marks import Marks
 from p2pclust.simulation.network import Conditions, Network

@@ -13,7 +13,7 @@ from p2pclust.cli.swarm import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link, PeerSpec
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.topology import LinkChange
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,10 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.blobs import Blobs
 from p2pclust.peer.timing import PRESETS, Limits
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import Job, JobState, Stage
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import run_in_process
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.scenario.load import load_data, make_job
 from p2pclust.scenario.run import fleet_spec
 from p2pclust.scenario.schema import Scenario

@@ -15,8 +15,8 @@ from p2pclust.peer.effects import Effect, Report
 from p2pclust.peer.events import Submit
 from p2pclust.peer.messages import FactDelta, Message
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation import series_swarm
 from p2pclust.simulation.endings import Endings
 from p2pclust.simulation.invariants import Invariants

@@ -10,8 +10,8 @@ from p2pclust.peer.effects import Effect, Persist, Report, Send
 from p2pclust.peer.events import Arrived, Event, Submit
 from p2pclust.peer.messages import BlobMissing
 from p2pclust.peer.timing import Limits, preset
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.peer import Peer

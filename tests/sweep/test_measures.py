@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from p2pclust.data.shares import peer_names
-from p2pclust.protocols.push_sum import MIXINGS, second_eigenvalue
-from p2pclust.protocols.streams import linking
+from p2pclust.protocols.engine.random_streams import linking
+from p2pclust.protocols.gossip.push_sum import MIXINGS, second_eigenvalue
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.columns import MEASURES, columns_of
 from p2pclust.sweep.mixing import links_of, ticks_to_agree

@@ -23,8 +23,8 @@ from p2pclust.clustering import Points, local_fuzzy_c_means
 from p2pclust.data.generate import absent_clusters, g2, hidden_clusters, unequal_clusters
 from p2pclust.data.partition import split
 from p2pclust.metrics import knowledge_gap, outside_sse, within_sse
-from p2pclust.protocols import readings
-from p2pclust.protocols.compose import cluster_job
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.reproduce.model import Claim, Experiment, Findings, Setup, Table, Value, Values
 from p2pclust.reproduce.peers import Peers, seed_of
 from p2pclust.reproduce.published import published
@@ -94,7 +94,7 @@ def compared(
         job = cluster_job(
             "ffcm", n_clusters=len(true), init=first, fuzzifier=fuzzifier, averaging=averaging, seed=seed, **options
         )
-        centers[name] = readings.raw_centers(peers.run(job, arrays))
+        centers[name] = summaries.raw_centers(peers.run(job, arrays))
     return {
         name: {
             "gap": knowledge_gap(true, found, normalised=normalised),

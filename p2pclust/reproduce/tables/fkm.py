@@ -18,8 +18,8 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.reproduce.drawing import curves
 from p2pclust.reproduce.model import Claim, Experiment, Findings, Setup, Table, Value, Values
 from p2pclust.reproduce.peers import Peers, seed_of

@@ -18,8 +18,8 @@ from p2pclust.clustering import Points, fuzzy_c_means, nearest
 from p2pclust.data.partition import split
 from p2pclust.data.registry import load
 from p2pclust.metrics import adjusted_rand_index, center_distance
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.job import JobState
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.reproduce.model import Value
 from p2pclust.reproduce.peers import Peers, seed_of
 

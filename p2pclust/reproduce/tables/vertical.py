@@ -13,10 +13,10 @@ import numpy as np
 
 from p2pclust.clustering import Points, nearest
 from p2pclust.metrics import adjusted_rand_index, center_distance
-from p2pclust.protocols import engine
-from p2pclust.protocols.compose import cluster_job
-from p2pclust.protocols.local import Local
-from p2pclust.protocols.runner import pooled
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import pooled
 from p2pclust.reproduce.drawing import curves
 from p2pclust.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers, seed_of

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from p2pclust.protocols.association import Association
+    from p2pclust.protocols.models.association import Association
 
 __all__ = ["association_figure", "community_names", "names_of_groups"]
 

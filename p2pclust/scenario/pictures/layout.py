@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from p2pclust.protocols.association import Association
+    from p2pclust.protocols.models.association import Association
 
 __all__ = ["Layout", "lay_out"]
 
@@ -51,7 +51,7 @@ def lay_out(association: Association) -> Layout:
 
     Examples
     --------
-    >>> from p2pclust.protocols.association import Association, Clusters
+    >>> from p2pclust.protocols.models.association import Association, Clusters
     >>> found = lay_out(Association(Clusters((2, 1, 1)), [(0, 2), (2, 3)]))
     >>> found.places.shape, found.captions.shape
     ((4, 2), (1, 2))

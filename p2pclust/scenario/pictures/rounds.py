@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from p2pclust.protocols.reasons import LEFT_OUT
+from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours
 

@@ -1,0 +1,1 @@
+"""What may come before a clustering: common scales and first centers."""

@@ -1,0 +1,243 @@
+"""Scaling by the federation: working coordinates x' = (x - origin) / scale, without looking at pooled data.
+
+A ``range`` stage finds the smallest and largest value of each feature over the peers (or takes declared bounds, and
+then needs no round); one of ``none``, ``minmax`` and ``zscore`` follows and fixes origin, scale, and the unit of the
+grid on which the clustering's sums are rounded:
+
+========  ==================  ===================  ==========================================
+stage     origin              scale                unit
+========  ==================  ===================  ==========================================
+none      middle of range     1                    range, rounded up to a power of two
+minmax    lo                  hi - lo              1
+zscore    mean                standard deviation   1
+========  ==================  ===================  ==========================================
+
+A feature that is constant over the peers has scale 1 (and unit 1), so nothing is ever divided by zero.
+
+What a peer reveals. In ``range``: its smallest and largest value of each feature, and its number of rows, up to
+``rows_needed``. In ``zscore``: its number of rows and, per feature, the sum of its rows' deviations from the middle of
+the range, and of their squared deviations from the mean. Of one row these numbers are the row itself, and of two
+nearly so: a peer with fewer than ``min_rows`` rows abstains from both. That is a hurdle, not a proof: both stages
+together are four numbers per feature, which tell the values of up to four rows (though not which of different features
+belong together). Declare bounds where ranges are secret.
+
+Rows of a peer that told no range may lie outside the range that was found. They take part like all others, as long as
+their sums fit the grid, which reaches 2**38 / n_peers units.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, OpeningStage, Protocol, Slot
+from p2pclust.protocols.engine.fixed_point import power_of_two_above
+from p2pclust.protocols.engine.local import LARGEST, Local
+
+__all__ = ["MinMaxScaling", "NoScaling", "Range", "ZScoreScaling"]
+
+_MAX_ROWS = 2**20
+
+
+@dataclass(frozen=True)
+class Range(Protocol):
+    """The range of each feature over all peers that have enough rows to tell theirs.
+
+    A peer whose number of columns differs from that of most peers is left out by name; of two numbers that are
+    equally frequent, the one that the peer of lowest index has counts. So the answer is the same in every order.
+
+    Parameters
+    ----------
+    lo, hi : list of float, optional
+        Declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
+        every later round, by name.
+    rows_needed : int
+        The job fails if all peers together hold fewer rows. Peers report no more than this many rows. Where a peer
+        told nothing because of ``min_rows``, the rows are not all known, and the clustering stage decides.
+    min_rows : int
+        A peer with fewer rows abstains; 1 lets every peer tell its range. Not for declared bounds, which tell nothing.
+    """
+
+    id: ClassVar[str] = "range"
+
+    lo: tuple[float, ...] | None = None
+    hi: tuple[float, ...] | None = None
+    rows_needed: int = 1
+    min_rows: int = 3
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "rows_needed", checks.whole("range: rows_needed", self.rows_needed, least=1, most=_MAX_ROWS))
+        put(self, "min_rows", checks.whole("range: min_rows", self.min_rows, least=1, most=_MAX_ROWS))
+        if (self.lo is None) != (self.hi is None):
+            raise UsageError("range: declare both lo and hi, or neither")
+        if self.lo is None or self.hi is None:
+            return
+        put(self, "lo", checks.vector("range: lo", self.lo))
+        put(self, "hi", checks.vector("range: hi", self.hi))
+        if len(self.lo) != len(self.hi):
+            raise UsageError(f"range: lo has {len(self.lo)} numbers and hi has {len(self.hi)}: one per feature")
+        for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
+            if not -LARGEST <= lo <= hi <= LARGEST:
+                raise UsageError(f"range: column {column}: [{lo:g}, {hi:g}] is no range")
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        if self.lo is None or self.hi is None:
+            return Arrays()
+        return Arrays(lo=np.array(self.lo), hi=np.array(self.hi), declared=np.True_)
+
+    def takes_weights(self) -> bool:
+        return True
+
+    def needs_rounds(self, state: State) -> bool:
+        return "lo" not in state
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"lo": Slot((None,)), "hi": Slot((None,)), "rows": Slot((), "int64")}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        _hold_few_rows(local, self.min_rows, "declare bounds")
+        rows = np.int64(min(local.n_samples, self.rows_needed))
+        lo, hi = local.range()
+        return Arrays(lo=lo, hi=hi, rows=rows)
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name the peers that sent no range, and those whose number of columns is not that of most others."""
+        left_out = {}
+        sound = []
+        for peer, part in contributions:
+            if part["lo"].shape != part["hi"].shape or part["lo"].size == 0 or not _is_range(part["lo"], part["hi"]):
+                left_out[peer] = "failed: its range is no range"
+            else:
+                sound.append((peer, part["lo"].size))
+        # most_common() lists equal counts in order of first appearance, and contributions come in roster order.
+        columns = Counter(size for _, size in sound).most_common(1)[0][0] if sound else 0
+        left_out.update(
+            {peer: f"has {size} columns where the fleet has {columns}" for peer, size in sound if size != columns}
+        )
+        return left_out
+
+    def combine(self, state: State, contributions: Any) -> State:
+        return Arrays(
+            lo=np.min([part["lo"] for part in contributions], axis=0),
+            hi=np.max([part["hi"] for part in contributions], axis=0),
+            declared=np.False_,
+            rows=np.int64(sum(min(max(int(part["rows"]), 0), self.rows_needed) for part in contributions)),
+        )
+
+    def objection(self, state: State) -> str:
+        rows = int(state["rows"])
+        if rows < self.rows_needed:
+            return f"{self.rows_needed} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
+        return ""
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class NoScaling(OpeningStage):
+    """Work in the data's own units, counted from the middle of each range: a large common offset costs no digits."""
+
+    id: ClassVar[str] = "none"
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        lo, hi = _ranges(self.id, state)
+        return state.replace(origin=lo + (hi - lo) / 2, scale=np.ones(lo.size), unit=power_of_two_above(hi - lo))
+
+
+@dataclass(frozen=True)
+class MinMaxScaling(OpeningStage):
+    """Map each feature's range to [0, 1]."""
+
+    id: ClassVar[str] = "minmax"
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        lo, hi = _ranges(self.id, state)
+        return state.replace(origin=lo, scale=np.where(hi > lo, hi - lo, 1.0), unit=np.ones(lo.size))
+
+
+@dataclass(frozen=True)
+class ZScoreScaling(Protocol):
+    """Mean 0 and standard deviation 1 per feature (dividing by N), in two rounds, up to rounding.
+
+    The first round sums deviations from the middle of the range and gives the mean. The second sums squared deviations
+    from that mean: the mean square minus the squared mean would lose digits where rows vary little beside the range.
+    Deviations are divided by the smallest power of two not below the range, so that one grid serves all features.
+
+    Mean and deviation are those of the rows of each round's contributors. A peer that is lost between the rounds is in
+    the mean and not in the deviation.
+
+    Parameters
+    ----------
+    min_rows : int
+        A peer with fewer rows abstains; 1 lets every peer contribute.
+    """
+
+    id: ClassVar[str] = "zscore"
+    additive: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
+
+    min_rows: int = 3
+
+    def __post_init__(self) -> None:
+        rows = checks.whole("zscore: min_rows", self.min_rows, least=1, most=_MAX_ROWS)
+        object.__setattr__(self, "min_rows", rows)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        lo, hi = _ranges(self.id, state)
+        unit = power_of_two_above(hi - lo)
+        return state.replace(origin=lo + (hi - lo) / 2, scale=np.ones(lo.size), unit=unit, moments=np.int64(0))
+
+    def takes_weights(self) -> bool:
+        return True
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"count": Slot(()), "sums": Slot((state["origin"].size,))}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return {"count": 1.0, "sums": 1.0}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        _hold_few_rows(local, self.min_rows, "take another scaling")
+        deviations = (local.X - state["origin"]) / state["unit"]
+        if state["moments"] > 0:
+            deviations *= deviations
+        if local.weights is not None:
+            return Arrays(count=float(local.weights.sum()), sums=local.weights @ deviations)
+        return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
+
+    def combine(self, state: State, contributions: Any) -> State:
+        means = contributions["sums"] / contributions["count"]
+        if state["moments"] == 0:
+            return state.replace(origin=state["origin"] + means * state["unit"], moments=np.int64(1))
+        deviation = np.sqrt(np.maximum(means, 0.0)) * state["unit"]
+        varies = (deviation > 0) & (state["hi"] > state["lo"])
+        return state.replace(scale=np.where(varies, deviation, 1.0), unit=np.ones(deviation.size), moments=np.int64(2))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return bool(state["moments"] == 2)
+
+
+def _hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
+    """Abstain for a peer of fewer rows; the reason, which all peers read, does not tell how many it has."""
+    if local.n_samples < min_rows:
+        raise Abstain(f"privacy gate: fewer than {min_rows} rows ({instead}, or switch the privacy rules off)")
+
+
+def _ranges(stage: str, state: State) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if "lo" not in state or "hi" not in state:
+        raise UsageError(f"{stage}: put a range stage before it")
+    return state["lo"], state["hi"]
+
+
+def _is_range(lo: NDArray[np.float64], hi: NDArray[np.float64]) -> bool:
+    return bool((lo <= hi).all() and (np.abs(lo) <= LARGEST).all() and (np.abs(hi) <= LARGEST).all())

@@ -1,0 +1,258 @@
+"""First centers from sums alone: split the data into cells, three for each cluster, then merge the cells.
+
+The peers add up, for each cell, how many of their rows lie in it, and the sums of these rows' differences from the
+cell's center and of the squares of the differences. From the totals follow each cell's mean and its standard deviation
+in each feature. A round replaces a cell by two, at its mean plus and minus one standard deviation along its widest
+feature; where not all cells can be split, those with the largest sum of squares along that feature are. Rows belong to
+the nearest cell, so the next round's totals are those of a step of k-means as well. When there are ``3 C`` cells, one
+round moves them to their means and a last one counts their rows. Then the aggregator alone clusters the cells' means,
+each weighted by its rows, with k-means from k-means++ seeds (twenty tries, drawn from the job's seed); cells of fewer
+than five rows are left out, so that outliers become no centers, unless a tenth of all rows would be left out by that.
+
+This takes ``ceil(log2(3 C)) + 2`` rounds, more where cells without any width cannot be split. No paper of the protocols
+has it. It is the default of those that the papers leave free, because clusters are found wherever their rows are, and
+because only totals matter: ``k-means++`` misses clusters of which the peer that proposes has no rows, and the means of a
+few rows that ``careful`` and ``k-means++`` send are near-copies of rows. docs/protocols/stages.md has the measurements.
+
+What a peer reveals
+-------------------
+In each round, for each cell of which it has at least ``min_rows`` rows: their number and sums, and while cells are split
+also the sums of squares. A cell
+with fewer of its rows is sent as zeros, because sum and sum of squares of two values give the two values; so a peer with
+fewer than ``min_rows`` rows reveals nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, cell_moments, weighted_optima, weighted_seeds
+from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.local_centers import filled, started, uniform
+from p2pclust.protocols.engine import checks, random_streams
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Protocol, Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["SplitMerge"]
+
+Floats = NDArray[np.float64]
+
+_CELLS_PER_CLUSTER = 3
+_TRIES = 20
+_LEAST_ROWS_OF_A_CELL = 5
+_MOST_ROWS = 0.9
+# Gossip adds up within a tolerance: a count that is nearer to none than to one row is none.
+_NONE = 0.5
+_SMALL = 2.0**-480
+# Of the largest variance: a feature that varies so much counts as the widest one too.
+_AS_WIDE = 0.99
+
+
+@dataclass(frozen=True)
+class SplitMerge(Protocol):
+    """First centers by splitting and merging.
+
+    Parameters
+    ----------
+    n_clusters : int
+    init : {"split-merge"}
+        As it stands in a job's parameters.
+    n_init : int
+        How many sets of first centers: the cheapest different results of the twenty tries, then cells that k-means++
+        picks.
+    min_rows : int
+        A cell with fewer rows of a peer is sent as zeros; 1 sends everything.
+
+    Notes
+    -----
+    In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
+    each had, as far as is known: the halves of a cell that was split have half of its rows each. ``splits`` counts the
+    rounds so far in which cells were split; it is -1 when no more are.
+
+    Examples
+    --------
+    >>> SplitMerge(n_clusters=5).most_cells
+    15
+    """
+
+    id: ClassVar[str] = "split-merge"
+    additive: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = (
+        "lo", "hi", "origin", "scale", "unit", "stream", "cells", "cell_masses", "splits",
+    )  # fmt: skip
+
+    n_clusters: int
+    init: str = "split-merge"
+    n_init: int = 1
+    min_rows: int = 3
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
+        checks.one_of(f"{self.id}: init", self.init, (self.id,))
+        put(self, "n_init", checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
+        put(self, "min_rows", checks.whole(f"{self.id}: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
+
+    @property
+    def most_cells(self) -> int:
+        """How many cells are wanted: three for each cluster."""
+        return _CELLS_PER_CLUSTER * self.n_clusters
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Begin with one cell, in the middle of the ranges."""
+        if "origin" not in state or "lo" not in state:
+            raise UsageError(f"{self.id}: put range and scaling stages before it")
+        middle = (state["lo"] + (state["hi"] - state["lo"]) / 2 - state["origin"]) / state["scale"]
+        return state.replace(
+            stream=np.int64(rng.integers(random_streams.MAX_SEED)),
+            cells=middle[np.newaxis],
+            cell_masses=np.zeros(1),
+            splits=np.int64(0),
+        )
+
+    def takes_weights(self) -> bool:
+        return True
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        shape = state["cells"].shape
+        sums = {"counts": Slot(shape[:1]), "sums": Slot(shape)}
+        return {**sums, "squares": Slot(shape)} if self._splits(state) else sums
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        # Squares within what a float can hold, whatever a hostile state says.
+        units: dict[str, NDArray[Any] | float] = {"counts": 1.0, "sums": state["unit"]}
+        return {**units, "squares": np.clip(state["unit"], _SMALL, 1 / _SMALL) ** 2} if self._splits(state) else units
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        counts, masses, sums, squares = cell_moments(local.points(state), state["cells"], local.weights)
+        few = counts < self.min_rows
+        sums[few], squares[few] = 0.0, 0.0
+        # All that this peer reveals.
+        told = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
+        return told.replace(squares=squares) if self._splits(state) else told
+
+    def combine(self, state: State, contributions: Any) -> State:
+        """Split the cells, move them to their means, or merge them, in this order."""
+        counts = contributions["counts"]
+        if counts.sum() < state["cell_masses"].sum() / 2:
+            # Most rows are in cells too small to be sent: the round before says more than this one.
+            return self._merged(state, state["cells"], state["cell_masses"])
+        heard = counts >= _NONE
+        counts, means = counts[heard], np.array(state["cells"][heard])
+        if not counts.size:
+            return self._ended(state, uniform(state, self.n_clusters, self._drawing(state)))
+        moved = contributions["sums"][heard] / counts[:, np.newaxis]
+        means += moved
+        if state["splits"] < 0:
+            return self._merged(state, means, counts)
+        still = state.replace(cells=means, cell_masses=counts, splits=np.int64(-1))
+        if not self._splits(state):
+            return still
+        widths = np.maximum(contributions["squares"][heard] / counts[:, np.newaxis] - moved**2, 0.0)
+        chosen = self._to_split(counts, widths)
+        if not chosen.any():
+            return still
+        cells, masses = _split(means, counts, widths, chosen)
+        return state.replace(cells=cells, cell_masses=masses, splits=state["splits"] + np.int64(1))
+
+    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+        return self._ended(state, uniform(state, self.n_clusters, rng))
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        if len(state["cells"]) > self.most_cells:
+            return f"{len(state['cells'])} cells for {self.n_clusters} clusters"
+        return "a cell with less than no row" if (state["cell_masses"] < 0).any() else ""
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return "centers" in state
+
+    def news(self, previous: State, state: State) -> Mapping[str, Any]:
+        return {"cells": len(state["cells"])} if "cells" in state else {}
+
+    def _splits(self, state: State) -> bool:
+        """Whether cells are still split: only then are squares needed."""
+        # Cells without width leave others to be split one by one; where most rows are equal that could take 3 C rounds.
+        most = 2 * math.ceil(math.log2(self.most_cells))
+        return bool(0 <= state["splits"] < most and len(state["cells"]) < self.most_cells)
+
+    def _to_split(self, counts: Floats, widths: Floats) -> NDArray[np.bool_]:
+        """Choose the cells to split: as many as there is room for, those of the largest sums of squares."""
+        chosen = np.zeros(counts.size, dtype=np.bool_)
+        squares = counts * widths.max(axis=1)
+        worst = np.argsort(-squares, kind="stable")[: self.most_cells - counts.size]
+        chosen[worst[squares[worst] > 0.0]] = True
+        return chosen
+
+    def _merged(self, state: State, cells: Floats, masses: Floats) -> State:
+        """Cluster the cells, weighted by their rows."""
+        large = self._large(masses)
+        cells, masses = cells[large], masses[large]
+        rng = self._drawing(state)
+        spare = uniform(state, self.n_clusters, rng)
+        found = [run.centers for run in weighted_optima(cells, masses, self.n_clusters, rng, n_init=_TRIES)]
+        points = Points(cells, shift=np.zeros(cells.shape[1]))
+        more = [weighted_seeds(points, masses, self.n_clusters, rng) for _ in range(self.n_init - len(found))]
+        return self._ended(state, *[filled(centers, spare) for centers in (*found, *more)[: self.n_init]])
+
+    def _large(self, masses: Floats) -> NDArray[np.bool_]:
+        """Tell which cells have rows enough to be more than outliers; with few rows in all, fewer are enough."""
+        for least in range(_LEAST_ROWS_OF_A_CELL, 1, -1):
+            large = masses >= least
+            if np.count_nonzero(large) >= self.n_clusters and masses[large].sum() >= _MOST_ROWS * masses.sum():
+                return large
+        return np.asarray(masses > 0.0, dtype=np.bool_)
+
+    def _ended(self, state: State, *starts: Floats) -> State:
+        """Return the state with these first centers; missing ones are drawn within the ranges."""
+        rng = self._drawing(state)
+        more = [uniform(state, self.n_clusters, rng) for _ in range(self.n_init - len(starts))]
+        return started(state.without("stream", "cells", "cell_masses", "splits"), [*starts, *more])
+
+    def _drawing(self, state: State) -> np.random.Generator:
+        return random_streams.aggregating(int(state["stream"]), 0)
+
+
+def _split(means: Floats, masses: Floats, widths: Floats, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Replace each chosen cell by two, one standard deviation from its mean along its widest feature.
+
+    Parameters
+    ----------
+    means : ndarray of shape (E, F)
+    masses : ndarray of shape (E,)
+    widths : ndarray of shape (E, F)
+        Variances.
+    chosen : ndarray of bool, shape (E,)
+
+    Returns
+    -------
+    cells : ndarray of shape (E + number chosen, F)
+        The halves of a cell follow each other.
+    masses : ndarray of shape (E + number chosen,)
+        Half of the cell's for each half.
+
+    Examples
+    --------
+    >>> cells, masses = _split(np.zeros((2, 1)), np.array([8.0, 3.0]), np.array([[4.0], [1.0]]), np.array([True, False]))
+    >>> cells.tolist(), masses.tolist()
+    ([[-2.0], [2.0], [0.0]], [4.0, 4.0, 3.0])
+    """
+    parts = np.where(chosen, 2, 1)
+    cells, halves = np.repeat(means, parts, axis=0), np.repeat(masses / parts, parts)
+    first = (np.cumsum(parts) - parts)[chosen]
+    # The first one that is nearly the widest: after z-scores all are equally wide, and gossip adds up within a tolerance.
+    widest = np.argmax(widths[chosen] >= _AS_WIDE * widths[chosen].max(axis=1, keepdims=True), axis=1)
+    deviation = np.sqrt(widths[chosen][np.arange(widest.size), widest])
+    cells[first, widest] -= deviation
+    cells[first + 1, widest] += deviation
+    return cells, halves

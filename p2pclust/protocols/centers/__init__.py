@@ -1,0 +1,1 @@
+"""Clusterings whose result is one set of centers, over peers that hold different rows."""

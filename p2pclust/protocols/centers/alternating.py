@@ -1,0 +1,303 @@
+"""The frame of rounds that most clustering protocols share: from first centers until these stand still.
+
+:class:`Iterated` is the frame with the test of its stop rule; the engine sends, waits, counts rounds and ends the job.
+:class:`Alternating` is what LLF-CM and LLF-FCM add to it. Reference [1] gives one framework for both (IV, Fig. 3): adopt
+the centers, send local sums, divide the total of the sums by the total of the weights, stop when the centers stand still
+or after T rounds.
+
+References
+----------
+.. [1] J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
+   Clustering Algorithms for Horizontally and Vertically Partitioned Data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import nearest, objective
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import checks, random_streams
+from p2pclust.protocols.engine.arrays import Arrays, State
+from p2pclust.protocols.engine.base import Clustering, Slot
+from p2pclust.protocols.engine.fixed_point import power_of_two_above
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["MAX_ROUNDS", "Alternating", "Iterated", "nearest_labels"]
+
+MAX_ROUNDS = 10**6
+_GROWTH = 1.1
+_RISE = 1e-12  # of the objective: less is rounding
+
+
+@dataclass(frozen=True)
+class Iterated(Clustering):
+    """Rounds from first centers until they stand still.
+
+    Parameters
+    ----------
+    n_clusters : int
+    tol : float
+        The papers' epsilon: stop when ``||V(t+1) - V(t)||_F < tol``, measured in working coordinates. It is above 0
+        in [1]; with 0 the centers never stand still enough, and ``max_rounds`` rounds are run.
+    max_rounds : int
+        T of [1]. At most this many rounds are run, empty ones included, and so at most this many updates of the
+        centers; the printed ``t > T``, with t from 0, would allow two more.
+    """
+
+    n_clusters: int
+    tol: float = 5e-3
+    max_rounds: int = 30
+
+    draws: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed")
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
+        put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
+        put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over the first centers; what only scaling and seeding needed is dropped from the messages."""
+        shape = (self.n_clusters, state["origin"].size if "origin" in state else -1)
+        if "centers" not in state or state["centers"].shape != shape:
+            raise UsageError(f"{self.id}: needs {self.n_clusters} first centers: put scaling and seeding stages before")
+        if not ("declared" in state and state["declared"].all()):
+            state = state.without("lo", "hi", "declared")
+        return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0))
+
+    @property
+    def round_limit(self) -> int | None:
+        return self.max_rounds
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Stop when the centers moved by less than ``tol`` in this round; the engine adds the limit of rounds."""
+        return bool(state["shifts"][-1] < self.tol)
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, which is also the cluster of its greatest membership."""
+        return nearest_labels(state, local)
+
+    def stepped(self, state: State, centers: NDArray[np.float64], *, suppressed: int = 0) -> State:
+        """Return the state with the next centers, and how far they moved."""
+        return state.replace(
+            centers=centers,
+            shifts=np.append(state["shifts"], _apart(centers, state["centers"])),
+            suppressed=state["suppressed"] + np.int64(suppressed),
+        )
+
+    def drawing(self, state: State) -> np.random.Generator:
+        """Return what the aggregator draws from in this step; :meth:`open` must have put ``stream`` into the state."""
+        return random_streams.aggregating(int(state["stream"]), state["shifts"].size)
+
+
+def nearest_labels(state: State, local: Local) -> Arrays:
+    """Return ``labels`` (n,): the center nearest to each of a peer's rows."""
+    labels = nearest(local.points(state), state["centers"])
+    labels.setflags(write=False)  # handed over, and not copied
+    return Arrays(labels=labels)
+
+
+def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.float64:
+    """Return the Frobenius norm of the difference."""
+    return np.float64(np.sqrt(np.sum((centers - others) ** 2)))
+
+
+def _moved(
+    centers: NDArray[np.float64], sums: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return total sums over total weights."""
+    moved = np.array(centers)
+    # A cluster that nobody contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
+    # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
+    # pooled algorithm do the same.)
+    heard = weights > 0
+    moved[heard] = sums[heard] / weights[heard, np.newaxis]
+    return moved
+
+
+@dataclass(frozen=True)
+class Alternating(Iterated):
+    """Rounds of additive local sums from given first centers, or from several sets of first centers side by side.
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds
+        See :class:`Iterated`. Each start ends when its own centers move by less than ``tol``; it adds up nothing more.
+    n_init : int
+        How many sets of first centers there are. The sums of all are further arrays of the same rounds; the
+        ``objective`` stage that follows keeps the start with the smallest objective.
+    accelerate : bool
+        Go further than each step (adaptive over-relaxation, reference [2]): by a factor that grows by a tenth each
+        round, as long as the objective falls. A round in which it rose is taken back to the plain step before it, and
+        the factor to 1. The fixed points are those of the plain rounds, and the last step is a plain one; the path
+        differs, so the centers agree with the pooled algorithm's only as closely as ``tol`` has it. Peers then reveal
+        one more number, their share of the objective.
+
+    Notes
+    -----
+    With several starts, the state has the centers of each in ``starts`` (S, C, F), and in ``trails`` (S, T) how far they
+    moved in each round, -1 where they stood still already; ``centers`` are those of the first start, and ``shifts`` has
+    the largest move of any start.
+
+    References
+    ----------
+    .. [2] R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003.
+    """
+
+    additive: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("objective",)
+    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
+
+    accelerate: bool = False
+    n_init: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.flag(f"{self.id}: accelerate", self.accelerate)
+        n_init = checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=checks.MAX_STARTS)
+        object.__setattr__(self, "n_init", n_init)
+        if self.accelerate and n_init > 1:
+            raise UsageError(
+                f"{self.id}: accelerate goes back and forth on one path of the centers: with n_init = {n_init} leave it out"
+            )
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every round is a pooled step; accelerated rounds are not, though they end where those end."""
+        return not self.accelerate
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over the first centers, of each start."""
+        opened = super().open(state, rng).replace(rows=np.int64(self.n_clusters))
+        found = len(state["starts"]) if "starts" in state else 1
+        if found != self.n_init:
+            raise UsageError(
+                f"{self.id}: n_init = {self.n_init}, but the stage before made {found} sets of first centers"
+            )
+        if self.n_init == 1:
+            return opened
+        return opened.replace(trails=np.zeros((found, 0)))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
+        return super().finished(previous, state, rounds) and not (self.accelerate and "plain" not in state)
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        kept = [name in state for name in ("plain", "objective", "relaxation")]
+        if any(kept) and not all(kept):
+            return "half of what an accelerated round keeps"
+        if self.n_init == 1:
+            return ""
+        if not all(name in state and len(state[name]) == self.n_init for name in ("starts", "trails")):
+            return f"not the {self.n_init} starts of the job"
+        return "no start moves any more" if not done and not self.running(state).size else ""
+
+    def running(self, state: State) -> NDArray[np.intp]:
+        """Return the numbers of the starts whose centers still move, in ascending order."""
+        trails = state["trails"]
+        return np.flatnonzero(trails[:, -1] >= self.tol) if trails.shape[1] else np.arange(self.n_init)
+
+    def fronts(self, state: State) -> NDArray[np.float64]:
+        """Return the centers for which this round adds up sums, shape (number of starts that still move, C, F)."""
+        if self.n_init == 1:
+            return np.asarray(state["centers"][np.newaxis], dtype=np.float64)
+        return np.asarray(state["starts"][self.running(state)], dtype=np.float64)
+
+    def stacked(self, parts: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of each start as one contribution: as they are if there is one start, else stacked."""
+        if self.n_init == 1:
+            return dict(parts[0])
+        return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+
+    def of_each(self, state: State, **shapes: tuple[int, ...]) -> dict[str, Slot]:
+        """Return the slots of arrays with such a shape for each start; see :meth:`stacked`."""
+        ahead = () if self.n_init == 1 else (len(self.running(state)),)
+        return {name: Slot((*ahead, *shape)) for name, shape in shapes.items()}
+
+    def objection(self, state: State) -> str:
+        rows = int(state["rows"])
+        if rows < self.n_clusters:
+            return f"{self.n_clusters} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
+        return ""
+
+    def rows_of(self, local: Local) -> int:
+        """Return the number of rows, but never more than the number of clusters.
+
+        Enough to tell whether there are fewer rows than clusters. No more is said, because the privacy argument for
+        LLF-FCM (IV-B of [1]) points out that nobody knows how many rows a peer has.
+        """
+        return int(min(local.n_samples, self.n_clusters))
+
+    def step(self, state: State, total: Any, *, weights: NDArray[np.float64], suppressed: int) -> State:
+        """Return the state with the next centers, of each start that still moves."""
+        state = state.replace(rows=np.int64(total["rows"]))
+        if self.n_init > 1:
+            return self._all_stepped(state, total["sums"], weights, suppressed)
+        centers = _moved(state["centers"], total["sums"], weights)
+        if self.accelerate:
+            return self._relaxed(state, centers, float(total["objective"]), suppressed)
+        return self.stepped(state, centers, suppressed=suppressed)
+
+    def _all_stepped(
+        self, state: State, sums: NDArray[np.float64], weights: NDArray[np.float64], suppressed: int
+    ) -> State:  # fmt: skip
+        starts = np.array(state["starts"])
+        moves = np.full((self.n_init, 1), -1.0)
+        # One by one: the bits are those of a job with only this start.
+        for own_sums, own_weights, start in zip(sums, weights, self.running(state), strict=True):
+            centers = _moved(starts[start], own_sums, own_weights)
+            moves[start] = _apart(centers, starts[start])
+            starts[start] = centers
+        return state.replace(
+            starts=starts,
+            trails=np.concatenate([state["trails"], moves], axis=1),
+            centers=starts[0],
+            shifts=np.append(state["shifts"], moves.max()),
+            suppressed=state["suppressed"] + np.int64(suppressed),
+        )
+
+    def share_of_objective(self, local: Local, state: State, fuzzifier: float | None) -> dict[str, float]:
+        """Return what an accelerated round adds to a contribution: the objective over this peer's rows."""
+        if not self.accelerate:
+            return {}
+        return {"objective": objective(local.points(state), state["centers"], fuzzifier, local.weights)}
+
+    def more_expected(self) -> dict[str, Slot]:
+        """Return the slots of :meth:`share_of_objective`."""
+        return {"objective": Slot(())} if self.accelerate else {}
+
+    def more_units(self, state: State) -> dict[str, float]:
+        """Return its unit: squared distances are counted in the squared length of the units' diagonal."""
+        if not self.accelerate:
+            return {}
+        return {"objective": float(power_of_two_above(np.array(np.sum(state["unit"] ** 2))))}
+
+    def _relaxed(self, state: State, plain: NDArray[np.float64], cost: float, suppressed: int) -> State:
+        """Go beyond the plain step from these centers, or take back what led to them.
+
+        ``plain`` in the state is the plain step of the round before, ``objective`` what that round's centers cost, and
+        ``relaxation`` the factor that led from them to the present ones.
+        """
+        if "plain" in state and cost > float(state["objective"]) * (1 + _RISE):
+            back = self.stepped(state, state["plain"], suppressed=suppressed)
+            return back.without("plain", "objective", "relaxation")
+        factor = float(state["relaxation"]) * _GROWTH if "relaxation" in state else 1.0
+        apart = _apart(plain, state["centers"])
+        last = apart < self.tol or state["shifts"].size + 1 == self.max_rounds
+        ahead = plain if last else state["centers"] + factor * (plain - state["centers"])
+        kept: dict[str, Any] = {"plain": plain, "objective": np.float64(cost), "relaxation": np.float64(factor)}
+        # What counts for the stop rule is the plain step: a center that is not moved by it is a fixed point.
+        shifts = np.append(state["shifts"], apart)
+        return self.stepped(state, ahead, suppressed=suppressed).replace(**kept).replace(shifts=shifts)

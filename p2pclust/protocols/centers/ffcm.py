@@ -1,0 +1,115 @@
+"""FFCM: federated fuzzy c-means by averaging local centers.
+
+M. Stallmann, A. Wilbik: Towards Federated Clustering: A Federated Fuzzy c-Means Algorithm (FFCM). The comments give
+the steps of its list and its equations.
+
+Departures, and why
+-------------------
+- Step 1 (first centers) is the seeding stage that precedes. The authors draw them in [0, 1]^d, far from data that lie
+  elsewhere, and the results depend on it; here they lie within the data.
+- Equation 5 prints the exponent 2 / (m - 1) over squared distances. Meant, and in the authors' code, is the usual fuzzy
+  c-means: 2 / (m - 1) over distances.
+- Step 3 does not say how long a peer iterates. The authors' code runs local fuzzy c-means from the global centers until
+  ``||dU||_F < 1e-4``, at most 1000 times, in every round; only so do the averages differ from pooled fuzzy c-means as
+  the paper's tables show. ``local_iterations=1`` with avg_1 is pooled fuzzy c-means.
+- Equation 7 sums u^m; the authors' code sums u. ``support`` chooses; the default is the equation, with which one local
+  step equals pooled fuzzy c-means.
+- Step 6 prints a sum of norms <= eps; the authors' code, as here, stops when the Frobenius norm is below eps.
+- The paper has no limit of rounds; ``max_rounds`` is one.
+- Equation 9: unweighted k-means, from k-means++ seeds in round 1 and from the previous global centers later, as in the
+  authors' code. So with avg_2 no weights are sent. If fewer distinct centers than clusters arrive, previous centers
+  fill up.
+- A peer with C (F + 1) / F rows or fewer abstains (``privacy_gate``); the paper has no such rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.centers.local_fuzzy import LocalFuzzy
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["FFCMProtocol"]
+
+
+@dataclass(frozen=True)
+class FFCMProtocol(LocalFuzzy):
+    """FFCM.
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds, fuzzifier, local_iterations, privacy_gate
+        See :class:`LocalFuzzy`.
+    averaging : {"weighted", "kmeans"}
+        The paper's avg_1 (weighted mean of the local centers with the same number) or avg_2 (k-means of all local
+        centers).
+    support : {"u^m", "u"}
+        For avg_1: what a local center's weight sums.
+
+    Examples
+    --------
+    >>> FFCMProtocol(n_clusters=3, local_iterations=1).lossless, FFCMProtocol(n_clusters=3).lossless
+    (True, False)
+    """
+
+    id: ClassVar[str] = "ffcm"
+    inits: ClassVar[tuple[str, ...]] = (
+        "uniform",
+        "split-merge",
+        "k-means++",
+        "shared-k-means++",
+        "careful",
+        "random",
+        "given",
+    )
+
+    averaging: str = "weighted"
+    support: str = "u^m"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("ffcm: averaging", self.averaging, ("weighted", "kmeans"))
+        checks.one_of("ffcm: support", self.support, ("u^m", "u"))
+
+    @property
+    def lossless(self) -> bool:
+        """With one local step, avg_1 divides the sums that pooled fuzzy c-means divides."""
+        return self.averaging == "weighted" and self.local_iterations == 1 and self.support == "u^m"
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        C, F = state["centers"].shape
+        centers = {"centers": Slot((C, F))}
+        return centers | {"weights": Slot((C,))} if self.averaging == "weighted" else centers
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        found = self.locally(state, local)  # step 3
+        if self.averaging == "kmeans":
+            return Arrays(centers=found.centers)
+        weights = found.weights if self.support == "u^m" else found.plain_weights  # Eq. 7
+        return Arrays(centers=found.centers, weights=weights)  # step 4: all that this peer reveals
+
+    def combine(self, state: State, contributions: Any) -> State:
+        if self.averaging == "kmeans":
+            return self.stepped(state, self.clustered(state, contributions))  # Eq. 9
+        return self.stepped(state, _weighted_mean(state["centers"], contributions))  # Eq. 8
+
+
+def _weighted_mean(previous: NDArray[np.float64], contributions: list[Contribution]) -> NDArray[np.float64]:
+    """Average the local centers with the same number; one without weight anywhere keeps its place."""
+    totals = np.zeros(len(previous))
+    sums = np.zeros(previous.shape)
+    for part in contributions:
+        totals += part["weights"]
+        sums += part["weights"][:, np.newaxis] * part["centers"]
+    centers = np.array(previous)
+    heard = totals > 0
+    centers[heard] = sums[heard] / totals[heard, np.newaxis]
+    return centers

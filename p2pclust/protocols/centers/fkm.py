@@ -1,0 +1,138 @@
+"""FKM: federated k-means for peers with different numbers of clusters.
+
+S. Garst, M. Reinders: Federated K-Means Clustering, Algorithm 1; the comments give its line numbers.
+
+Departures, and why
+-------------------
+- Line 4 takes sizes from the k-means++ picks. Rows must not leave their peer, and the authors' code makes one Lloyd step
+  from the picks; so does this. A peer with fewer rows than clusters picks as many as it has rows.
+- Line 17 runs one step, as the text says ("one iteration"). Sizes are counted after it, as in the authors' code.
+- "Any clusters holding less than p samples" are not sent. A mean is withheld if fewer than p rows made it *or* fewer
+  than p belong to it after the step: the former alone is what gives rows away. What is withheld is counted. A peer with
+  nothing left to send abstains.
+- Line 10: a cold start every round, from k-means++ seeds, weighted, the cheapest of ``n_init``. The clusters so found are
+  numbered as the previous ones that they are nearest to. If fewer distinct means than clusters arrive, previous centers
+  fill up.
+- The paper runs a fixed number of rounds; here also ``tol`` ends a job.
+- With ``init``, first centers come from a seeding stage, and lines 1-5 are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, kmeans_plusplus, lloyd_step, sums_and_counts
+from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.protocols.centers.local_centers import MAX_WEIGHT, aligned, bad_centers, gathered, unseeded
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.reasons import HELD
+
+__all__ = ["FederatedKMeansProtocol"]
+
+
+@dataclass(frozen=True)
+class FederatedKMeansProtocol(Iterated):
+    """FKM (Algorithm 1).
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds
+        See :class:`Iterated`; the paper's K_g, and rounds of lines 6-18.
+    min_cluster_size : int
+        The paper's p: means of fewer rows are not sent. 1 sends all.
+    n_init : int
+        How many seedings the aggregator's k-means tries.
+
+    Examples
+    --------
+    >>> FederatedKMeansProtocol(n_clusters=16).inits[0]
+    'own'
+    """
+
+    id: ClassVar[str] = "fkm"
+    inits: ClassVar[tuple[str, ...]] = (
+        "own",
+        "split-merge",
+        "k-means++",
+        "shared-k-means++",
+        "careful",
+        "random",
+        "uniform",
+        "given",
+    )
+    pooled_name: ClassVar[str] = "k-means"
+    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "proposed", "stream")
+
+    max_rounds: int = 10
+    min_cluster_size: int = 2
+    n_init: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        put(self, "min_cluster_size", checks.whole("fkm: min_cluster_size", self.min_cluster_size, least=1, most=2**31))
+        put(self, "n_init", checks.whole("fkm: n_init", self.n_init, least=1, most=1000))
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return lloyd_step(points, centers)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over first centers if a seeding stage made some, or begin without."""
+        if "centers" not in state:
+            return unseeded(self.id, state, self.n_clusters, rng)
+        return super().open(state, rng).replace(proposed=np.True_, stream=np.int64(rng.integers(MAX_SEED)))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        features = state["origin"].size
+        return {
+            "centers": Slot((None, features)),
+            "sizes": Slot((None,), "int64"),
+            "suppressed": Slot((), "int64"),
+        }
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        points = local.points(state)
+        if state["proposed"]:
+            centers = state["centers"]  # line 13
+        else:
+            centers = kmeans_plusplus(points, min(self.n_clusters, local.n_samples), rng)  # lines 3-4
+        # Lines 14-16: assign, and drop the centers that get no row.
+        sums, made_of = sums_and_counts(points, centers)
+        sums, made_of = sums[made_of > 0], made_of[made_of > 0]
+        # Line 17: one step, and the sizes after it.
+        means = points.shift + sums / made_of[:, np.newaxis]
+        sizes = sums_and_counts(points, means)[1]
+        sent = np.minimum(made_of, sizes) >= self.min_cluster_size
+        suppressed = int(np.count_nonzero((sizes > 0) & ~sent))
+        if not sent.any():
+            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
+        # Line 18: all that this peer reveals.
+        return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        bad = bad_centers(contributions, most=self.n_clusters)
+        for peer, part in contributions:
+            sizes, held = part["sizes"], int(part["suppressed"])
+            if sizes.shape != part["centers"].shape[:1] or not ((sizes > 0) & (sizes <= MAX_WEIGHT)).all():
+                bad.setdefault(peer, "failed: its sizes are none")
+            elif not 0 <= held <= self.n_clusters:
+                bad.setdefault(peer, "failed: it suppressed an impossible number of clusters")
+        return bad
+
+    def combine(self, state: State, contributions: Any) -> State:
+        # Lines 8-9: all local means and sizes, in roster order.
+        means = np.concatenate([part["centers"] for part in contributions])
+        sizes = np.concatenate([part["sizes"] for part in contributions]).astype(np.float64)
+        # Line 10: Eq. 1.
+        found = gathered(means, sizes, state["centers"], self.drawing(state), n_init=self.n_init)
+        suppressed = sum(int(part["suppressed"]) for part in contributions)
+        return self.stepped(state, aligned(found, state["centers"]), suppressed=suppressed).replace(proposed=np.True_)

@@ -1,0 +1,142 @@
+"""k-FED: one-shot federated k-means.
+
+D. K. Dennis, T. Li, V. Smith: Heterogeneity for the Win: One-Shot Federated Clustering, Algorithms 1 and 2, as S. Garst,
+M. Reinders: Federated K-Means Clustering, compare with it. The comments give the steps of Algorithm 2.
+
+Departures, and why
+-------------------
+- The number of clusters of a peer must be known to it. The second paper gives all peers K_g, or searches with true
+  labels for the one that scores best. Here: K_g by default, a number, or ``"search"``: each peer takes the number from 2
+  to K_g whose local clustering has the best simplified silhouette, which needs no labels.
+- Algorithm 1 runs in working coordinates; its singular vectors are uncentred, counted from the job's origin. A set that
+  the 1/3 rule leaves empty takes the rows that are nearest.
+- "Any device z" of step 2 is the first contributor in roster order.
+- Means of fewer than ``min_cluster_size`` rows are not sent; the paper has no such rule, and would send single rows.
+- Rows are labelled by their nearest global center, also those that no peer of the round holds. The first paper's induced
+  clustering labels a row by the group that its local cluster's center fell into.
+- If fewer distinct centers than clusters arrive, centers drawn within the ranges fill up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, lloyd_step, local_silhouette, nearest, spectral_kmeans, sums_and_counts
+from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.local_centers import bad_centers, filled, unseeded
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Clustering, Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["KFedProtocol"]
+
+
+@dataclass(frozen=True)
+class KFedProtocol(Clustering):
+    """k-FED (Algorithms 1 and 2).
+
+    Parameters
+    ----------
+    n_clusters : int
+        The paper's k.
+    n_local_clusters : int or "search", optional
+        The paper's k^(z), at most `n_clusters`; by default `n_clusters`.
+    min_cluster_size : int
+        Means of fewer rows are not sent. 1 sends all.
+
+    Examples
+    --------
+    >>> KFedProtocol(n_clusters=16, n_local_clusters=5).stops
+    'its only round is done'
+    """
+
+    id: ClassVar[str] = "k-fed"
+    draws: ClassVar[bool] = True
+    before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
+    inits: ClassVar[tuple[str, ...]] = ("own",)
+    pooled_name: ClassVar[str] = "k-means"
+    stops: ClassVar[str] = "its only round is done"
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "suppressed", "proposed")
+
+    n_clusters: int
+    n_local_clusters: int | str | None = None
+    min_cluster_size: int = 2
+
+    def __post_init__(self) -> None:
+        put, given = object.__setattr__, self.n_local_clusters
+        put(self, "n_clusters", checks.whole("k-fed: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS))
+        if isinstance(given, str):
+            if given != "search":
+                raise UsageError(f'k-fed: n_local_clusters = {given[:40]!r}: expected a whole number, or "search"')
+        elif given is not None:
+            most = self.n_clusters
+            put(self, "n_local_clusters", checks.whole("k-fed: n_local_clusters", given, least=1, most=most))
+        size = checks.whole("k-fed: min_cluster_size", self.min_cluster_size, least=1, most=2**31)
+        put(self, "min_cluster_size", size)
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return lloyd_step(points, centers)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        return unseeded(self.id, state, self.n_clusters, rng)
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"centers": Slot((None, state["origin"].size)), "suppressed": Slot((), "int64")}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        points = local.points(state)
+        centers = self._locally(points, rng)  # step 1: Algorithm 1
+        counts = sums_and_counts(points, centers)[1]
+        sent = counts >= self.min_cluster_size
+        if not sent.any():
+            raise Abstain(f"privacy gate: none of its clusters holds {self.min_cluster_size} rows or more")
+        # All that this peer reveals.
+        return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        bad = bad_centers(contributions, most=self.n_clusters)
+        for peer, part in contributions:
+            if not 0 <= int(part["suppressed"]) <= self.n_clusters:
+                bad.setdefault(peer, "failed: it suppressed an impossible number of clusters")
+        return bad
+
+    def combine(self, state: State, contributions: Any) -> State:
+        theirs = np.concatenate([part["centers"] for part in contributions])
+        centers = contributions[0]["centers"]  # step 2
+        # Steps 3-5: the local center that is farthest from those chosen, until there are k. The same rule then takes
+        # from the spare ones, if local centers repeat.
+        reached = np.min([((theirs - center) ** 2).sum(axis=1) for center in centers], axis=0)
+        while len(centers) < self.n_clusters and reached.max() > 0:
+            centers = np.vstack([centers, theirs[np.argmax(reached)]])
+            reached = np.minimum(reached, ((theirs - centers[-1]) ** 2).sum(axis=1))
+        centers = filled(centers, state["centers"])
+        # Steps 6-9: one round of Lloyd over all local centers, each counting once.
+        labels = nearest(Points(theirs), centers)
+        for cluster in np.unique(labels):
+            centers[cluster] = theirs[labels == cluster].mean(axis=0)
+        suppressed = state["suppressed"] + sum(int(part["suppressed"]) for part in contributions)
+        return state.replace(centers=centers, suppressed=np.int64(suppressed), proposed=np.True_)
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center."""
+        return Arrays(labels=nearest(local.points(state), state["centers"]))
+
+    def _locally(self, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
+        if self.n_local_clusters != "search":
+            return spectral_kmeans(points, int(self.n_local_clusters or self.n_clusters), rng)
+        best, highest = None, -np.inf
+        for k in range(2, min(self.n_clusters, points.n_samples - 1) + 1):
+            centers = spectral_kmeans(points, k, rng)
+            score = local_silhouette(points, centers) if len(centers) > 1 else -np.inf
+            if score > highest:
+                best, highest = centers, score
+        return spectral_kmeans(points, 1, rng) if best is None else best

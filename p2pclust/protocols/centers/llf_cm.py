@@ -1,0 +1,107 @@
+"""LLF-CM: lossless federated c-means (k-means) over peers that hold different rows.
+
+J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering
+Algorithms for Horizontally and Vertically Partitioned Data. Algorithm 1; the comments give its line numbers.
+
+Departures, and why
+-------------------
+- Line 2 (first centers) is the seeding stage that precedes. Lines 1, 3-4 and 19-23 (the stop flag, rounds,
+  transmission) belong to the engine. Of lines 16-18, the test of the centers is ``Iterated.finished``, and the test
+  of t is the engine's limit of ``max_rounds``.
+- Line 16 prints ``if NOT (converged OR t > T) then stop_flag = TRUE``; meant is the contrary, and T updates at most.
+- Lines 8-12 (a cluster of one local row is sent as zeros) break the equality with pooled c-means that the paper proves:
+  its proof assumes every local count to be above one. So what is suppressed is counted, and
+  ``suppress_singletons=False`` restores the equality, at the price of revealing such rows.
+- Line 14 sends sums and counts only; here a peer also tells how many clusters it suppressed, and its number of rows up
+  to the number of clusters: a job with fewer rows than clusters fails and says so.
+- A cluster that nobody reports keeps its center; see ``Alternating.step``.
+- Each peer's sums are rounded once, to a grid, so that their total does not depend on the order; see ``fixed_point``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, lloyd_step, weighted_sums_and_counts
+from p2pclust.protocols.centers.alternating import Alternating
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["LosslessCMeansProtocol"]
+
+
+@dataclass(frozen=True)
+class LosslessCMeansProtocol(Alternating):
+    """LLF-CM (Algorithm 1).
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds, accelerate, n_init
+        See :class:`Alternating`.
+    suppress_singletons : bool
+        Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
+
+    Examples
+    --------
+    >>> LosslessCMeansProtocol(n_clusters=3).suppress_singletons
+    True
+    """
+
+    id: ClassVar[str] = "llf-cm"
+    pooled_name: ClassVar[str] = "k-means"
+
+    suppress_singletons: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.flag("llf-cm: suppress_singletons", self.suppress_singletons)
+
+    def takes_weights(self) -> bool:
+        return True
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return lloyd_step(points, centers)
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        C, F = state["centers"].shape
+        slots = {**self.of_each(state, counts=(C,), sums=(C, F)), "rows": Slot(()), "suppressed": Slot(())}
+        return {**slots, **self.more_expected()}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0, **self.more_units(state)}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        parts = [self._sums(local, local.points(state), centers) for centers in self.fronts(state)]
+        # Line 14, and two numbers more: all that this peer reveals.
+        return Arrays(
+            **self.stacked([sums for sums, _ in parts]),
+            rows=float(self.rows_of(local)),
+            suppressed=float(sum(suppressed for _, suppressed in parts)),
+            **self.share_of_objective(local, state, None),
+        )
+
+    def _sums(self, local: Local, points: Points, centers: NDArray[np.float64]) -> tuple[Arrays, int]:
+        """Return what a peer reveals for one start, and how many clusters it suppressed."""
+        # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
+        sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
+        suppressed = 0
+        if self.suppress_singletons:
+            # Lines 8-12; of a cluster without rows, sum and count are zeros already.
+            single = counts == 1
+            suppressed = int(np.count_nonzero(single))
+            sums = np.where(single[:, np.newaxis], 0.0, sums)
+            masses = np.where(single, 0.0, masses)
+        return Arrays(counts=masses, sums=sums), suppressed
+
+    def combine(self, state: State, contributions: Any) -> State:
+        # Line 15: the mean of each cluster over all peers (Eq. 5).
+        return self.step(
+            state, contributions, weights=contributions["counts"], suppressed=int(contributions["suppressed"])
+        )

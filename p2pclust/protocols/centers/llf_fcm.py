@@ -1,0 +1,160 @@
+"""LLF-FCM, also called Federated FCM: lossless federated fuzzy c-means over peers that hold different rows.
+
+J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: A federated fuzzy c-means clustering algorithm,
+Algorithms 1 and 2 and section 4.2 (reference [1]); and, by the same: Federated c-means and Fuzzy c-means Clustering
+Algorithms for Horizontally and Vertically Partitioned Data, Algorithms 2 and 3 (reference [2]). The comments give the
+line numbers of [1].
+
+Departures, and why
+-------------------
+- Algorithm 1, line 1 (first centers) is the seeding stage that precedes. Line 2 (the fuzzifier, the papers' lambda) is
+  the job document. Lines 3-4 and 9-12 (rounds, transmission, termination) belong to the engine; line 8's test is
+  ``Iterated.finished``. A limit of rounds stands in Algorithm 2 of [2] only, printed as in LLF-CM (see there); in
+  [1] it belongs to the experiments.
+- Algorithm 2 loops over rows; :func:`p2pclust.clustering.fuzzy_sums` does the same for blocks of rows. A row that lies
+  on a center, a division by zero in line 7 and 0/0 in Eq. 9, belongs wholly to it, or in equal shares to all centers
+  that coincide there.
+- Section 4.2's gate: a peer sends its sums only if it holds more than C (F + 1) / F rows; else the sums are at least as
+  many equations as there are unknowns. The paper says that one "might decide" so; here it is the default, the peer
+  abstains and says why, but not how many rows it has, and ``privacy_gate=False`` turns it off.
+- Line 6 sends weights and sums only; here a peer also tells its number of rows, up to the number of clusters: a job
+  with fewer rows than clusters fails and says so.
+- Each peer's weights and sums are rounded once, to a grid, so that their total does not depend on the order; see
+  ``fixed_point``. A cluster whose total weight is zero on this grid keeps its center (see ``Alternating.step``), and
+  one whose total weight is near the grid's spacing is counted as coarse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
+from p2pclust.protocols.centers.alternating import Alternating
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.fixed_point import grid
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import size_gate
+
+__all__ = ["LosslessFuzzyCMeansProtocol", "count_coarse", "fuzzy_limbs"]
+
+_MAX_LIMBS = 8
+_WEIGHT_BITS = 34
+
+
+def fuzzy_limbs(fuzzifier: float) -> int:
+    """Return as many limbs as keep a far center's weight precise.
+
+    The weight that a row gives to a center r times as far as its nearest one falls with r**(-2 m / (m - 1)), m being
+    the fuzzifier: a power of 4 for m = 2, but of 22 for m = 1.1, where a fixed grid would soon read zero and freeze a
+    center that pooled fuzzy c-means moves. The grid keeps 34 bits of the weight (6e-11) up to r = 2**15: one reading of
+    65535 among values near zero is enough to draw a center that far away. Below a fuzzifier of about 1.1 this would
+    take more than eight limbs; with eight it ends at a smaller r. Beyond, :func:`count_coarse` counts.
+
+    Examples
+    --------
+    >>> fuzzy_limbs(2.0), fuzzy_limbs(1.1)
+    (3, 8)
+    """
+    bits = _WEIGHT_BITS + 15 * 2 * fuzzifier / (fuzzifier - 1)
+    return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
+
+
+def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
+    """Count the centers whose total weight is below 2**34 steps of the grid, zero included."""
+    return np.int64(np.count_nonzero(weights < 2.0**_WEIGHT_BITS * grid(limbs)))
+
+
+@dataclass(frozen=True)
+class LosslessFuzzyCMeansProtocol(Alternating):
+    """LLF-FCM (Federated FCM, Algorithms 1 and 2).
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds, accelerate, n_init
+        See :class:`Alternating`.
+    fuzzifier : float
+        The papers' lambda, above 1.
+    privacy_gate : bool
+        Abstain with C (F + 1) / F rows or fewer; with several starts, that many times as many.
+
+    Notes
+    -----
+    The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
+    zero included. Such a center is so far from all rows that its weight lost digits, or it stayed where it was because
+    nothing of its weight was left; pooled fuzzy c-means may move it otherwise.
+
+    Examples
+    --------
+    >>> LosslessFuzzyCMeansProtocol(n_clusters=3, fuzzifier=2.0).limbs
+    3
+    """
+
+    id: ClassVar[str] = "llf-fcm"
+    pooled_name: ClassVar[str] = "fuzzy c-means"
+    works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
+
+    fuzzifier: float = 2.0
+    privacy_gate: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "fuzzifier", checks.real("llf-fcm: fuzzifier", self.fuzzifier, above=1.0))
+        checks.flag("llf-fcm: privacy_gate", self.privacy_gate)
+
+    @property
+    def limbs(self) -> int:
+        """As many as the fuzzifier needs, see :func:`fuzzy_limbs`."""
+        return fuzzy_limbs(self.fuzzifier)
+
+    def takes_weights(self) -> bool:
+        return True
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return fuzzy_step(points, centers, self.fuzzifier)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Do as every alternating protocol; no center is coarse yet."""
+        opened = super().open(state, rng).replace(coarse=np.int64(0))
+        return opened if self.n_init == 1 else opened.replace(start_coarse=np.zeros(self.n_init, dtype=np.int64))
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        return super().flaw(state, done=done) or (
+            "no count of coarse centers for each start" if self.n_init > 1 and "start_coarse" not in state else ""
+        )
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        C, F = state["centers"].shape
+        return {**self.of_each(state, weights=(C,), sums=(C, F)), "rows": Slot(()), **self.more_expected()}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, **self.more_units(state)}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
+        if self.privacy_gate:
+            size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
+        # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
+        points = local.points(state)
+        found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.fronts(state)]
+        parts = self.stacked([Arrays(weights=weights, sums=sums) for weights, sums in found])
+        more = self.share_of_objective(local, state, self.fuzzifier)
+        # Line 6, and the number of rows up to C: all that this peer reveals.
+        return Arrays(**parts, rows=float(self.rows_of(local)), **more)
+
+    def combine(self, state: State, contributions: Any) -> State:
+        # Line 7: Eq. 3.
+        weights = contributions["weights"]
+        stepped = self.step(state, contributions, weights=weights, suppressed=0)
+        if self.n_init == 1:
+            return stepped.replace(coarse=count_coarse(weights, self.limbs))
+        each = np.array(state["start_coarse"])
+        each[self.running(state)] = [count_coarse(own, self.limbs) for own in weights]
+        return stepped.replace(coarse=each[0], start_coarse=each)

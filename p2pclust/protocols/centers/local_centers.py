@@ -1,0 +1,138 @@
+"""What an aggregator does with local centers that peers sent: cluster them, and always end with C centers.
+
+Local centers repeat (peers that hold the same cluster find the same center), and some may be withheld, so there can be
+fewer distinct ones than clusters. The centers that are then missing are taken from a spare set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import weighted_kmeans
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.arrays import Contribution, State
+from p2pclust.protocols.engine.local import LARGEST
+
+__all__ = ["MAX_WEIGHT", "aligned", "bad_centers", "filled", "gathered", "started", "uniform", "unseeded"]
+
+MAX_WEIGHT = 2.0**53
+"""No weight of a local center is larger: it is a number of rows, or less."""
+
+Floats = NDArray[np.float64]
+
+
+def gathered(candidates: Floats, weights: Floats, spare: Floats, rng: np.random.Generator, *, n_init: int) -> Floats:
+    """Cluster candidates by weighted k-means from k-means++ seeds into as many centers as there are spare ones.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (n, F)
+    weights : ndarray of shape (n,)
+    spare : ndarray of shape (C, F)
+        Where centers come from if there are fewer than C distinct candidates.
+    rng : numpy.random.Generator
+    n_init : int
+        How many seedings are tried.
+
+    Returns
+    -------
+    ndarray of shape (C, F)
+    """
+    return filled(weighted_kmeans(candidates, weights, len(spare), rng, n_init=n_init).centers, spare)
+
+
+def filled(centers: Floats, spare: Floats) -> Floats:
+    """Add the spare centers that lie farthest from all others, one by one, until there are as many as spare ones.
+
+    Examples
+    --------
+    >>> filled(np.array([[0.0]]), np.array([[0.5], [9.0]])).tolist()
+    [[0.0], [9.0]]
+    """
+    chosen = list(centers)
+    while len(chosen) < len(spare):
+        apart = np.min([((spare - center) ** 2).sum(axis=1) for center in chosen], axis=0)
+        chosen.append(spare[int(np.argmax(apart))])
+    return np.array(chosen)
+
+
+def uniform(state: State, n_clusters: int, rng: np.random.Generator) -> Floats:
+    """Draw centers uniformly within the ranges, in working coordinates, shape (n_clusters, F)."""
+    lo = (state["lo"] - state["origin"]) / state["scale"]
+    hi = (state["hi"] - state["origin"]) / state["scale"]
+    return np.asarray(lo + rng.random((n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
+
+
+def started(state: State, starts: Sequence[Floats]) -> State:
+    """Return the state with first centers; several sets of them stand side by side in ``starts``, shape (S, C, F)."""
+    first = state.replace(centers=starts[0])
+    return first if len(starts) == 1 else first.replace(starts=np.stack(starts))
+
+
+def aligned(centers: Floats, previous: Floats) -> Floats:
+    """Return the centers in the order of the previous ones that they are nearest to, the nearest pair first.
+
+    k-means from fresh seeds numbers its clusters anew; so numbers keep their meaning, and moves can be measured.
+
+    Examples
+    --------
+    >>> aligned(np.array([[9.1], [0.2]]), np.array([[0.0], [9.0]])).tolist()
+    [[0.2], [9.1]]
+    """
+    apart = np.stack([((centers - old) ** 2).sum(axis=1) for old in previous])
+    moved = np.array(centers)
+    for _ in range(len(previous)):
+        old, new = np.unravel_index(int(np.argmin(apart)), apart.shape)
+        moved[old] = centers[new]
+        apart[old], apart[:, new] = np.inf, np.inf
+    return moved
+
+
+def unseeded(stage: str, state: State, n_clusters: int, rng: np.random.Generator) -> State:
+    """Return the state in which a clustering opens that makes its own first centers.
+
+    Until peers have proposed some, its centers are drawn uniformly within the ranges; ``proposed`` says whether they
+    have.
+
+    Raises
+    ------
+    UsageError
+        If no range and scaling stages precede.
+    """
+    if "origin" not in state or "lo" not in state:
+        raise UsageError(f"{stage}: put range and scaling stages before it")
+    state = state.replace(centers=uniform(state, n_clusters, rng), proposed=np.False_)
+    if not state["declared"].all():
+        state = state.without("lo", "hi", "declared")
+    stream = np.int64(rng.integers(random_streams.MAX_SEED))
+    return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0), stream=stream)
+
+
+def bad_centers(contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "") -> dict[int, str]:
+    """Name the peers whose centers nobody can compute with: too many, too far, or with impossible weights.
+
+    Parameters
+    ----------
+    contributions : sequence of (peer, contribution)
+        Each with ``centers`` (k, F).
+    most : int
+        How many centers a peer can have.
+    weights : str, optional
+        The array that holds one weight per center; none may be negative.
+    """
+    bad: dict[int, str] = {}
+    for peer, part in contributions:
+        centers = part["centers"]
+        if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:
+            bad[peer] = "failed: it sends no centers"
+        elif weights and (part[weights].shape != centers.shape[:1] or not _are_weights(part[weights])):
+            bad[peer] = "failed: its weights are none"
+    return bad
+
+
+def _are_weights(values: NDArray[np.float64]) -> bool:
+    return bool(((values >= 0) & (values <= MAX_WEIGHT)).all())

@@ -1,0 +1,90 @@
+"""What FFCM and C2F-FCM share: every peer runs fuzzy c-means on its own rows, and sends the centers that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import LocalFuzzyResult, Points, fuzzy_step, local_fuzzy_c_means, weighted_lloyd
+from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.protocols.centers.local_centers import bad_centers, gathered
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Contribution, State
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import size_gate
+from p2pclust.protocols.engine.random_streams import MAX_SEED
+
+__all__ = ["LocalFuzzy"]
+
+_LOCAL_TOL = 1e-4
+_LOCAL_STEPS = 1000
+_SEEDINGS = 10
+
+
+@dataclass(frozen=True)
+class LocalFuzzy(Iterated):
+    """Rounds of local fuzzy c-means from the global centers.
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds
+        See :class:`Iterated`.
+    fuzzifier : float
+        The papers' m or lambda, above 1.
+    local_iterations : int, optional
+        Steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most 1000.
+    privacy_gate : bool
+        Abstain with C (F + 1) / F rows or fewer: local centers of so few rows give the rows away.
+    """
+
+    pooled_name: ClassVar[str] = "fuzzy c-means"
+    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "stream")
+
+    tol: float = 1e-4
+    max_rounds: int = 100
+    fuzzifier: float = 2.0
+    local_iterations: int | None = None
+    privacy_gate: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "fuzzifier", checks.real(f"{self.id}: fuzzifier", self.fuzzifier, above=1.0))
+        if self.local_iterations is not None:
+            checks.whole(f"{self.id}: local_iterations", self.local_iterations, least=1, most=_LOCAL_STEPS)
+        checks.flag(f"{self.id}: privacy_gate", self.privacy_gate)
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return fuzzy_step(points, centers, self.fuzzifier)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over the first centers, and draw what the aggregator's own draws follow from."""
+        return super().open(state, rng).replace(stream=np.int64(rng.integers(MAX_SEED)))
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        weights = "weights" if "weights" in self.expects(state) else ""
+        return bad_centers(contributions, most=self.n_clusters, weights=weights)
+
+    def locally(self, state: State, local: Local) -> LocalFuzzyResult:
+        """Run fuzzy c-means on the peer's rows from the global centers."""
+        if self.privacy_gate:
+            size_gate(local, self.n_clusters)
+        steps, tol = self.local_iterations, 0.0
+        if steps is None:
+            steps, tol = _LOCAL_STEPS, _LOCAL_TOL
+        return local_fuzzy_c_means(local.points(state), state["centers"], self.fuzzifier, tol=tol, max_steps=steps)
+
+    def clustered(self, state: State, contributions: Sequence[Contribution]) -> NDArray[np.float64]:
+        """Return the k-means centers of all local centers, unweighted.
+
+        From k-means++ seeds in the first round (the cheapest of ten), and from the previous global centers later, so
+        that every center keeps its place.
+        """
+        candidates = np.concatenate([part["centers"] for part in contributions])
+        ones = np.ones(len(candidates))
+        if state["shifts"].size == 0:
+            return gathered(candidates, ones, state["centers"], self.drawing(state), n_init=_SEEDINGS)
+        return weighted_lloyd(Points(candidates), ones, state["centers"]).centers

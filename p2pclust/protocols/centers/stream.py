@@ -1,0 +1,289 @@
+"""Fuzzy c-means of streams: batch after batch of each peer's rows, earlier batches count less, and drift is reported.
+
+Every peer holds rows in the order in which they came, and splits them into as many batches as the job has. The rounds
+of a batch are those of LLF-FCM (see ``llf_fcm``) over its rows, except that the totals of the batches before stand
+beside them: with the weights p_c and sums q_c that those told, and what the peers tell of the batch, u_c and ws_c,
+
+    v_c = (f q_c + ws_c) / (f p_c + u_c),        f: ``forgetting``, in [0, 1].
+
+A batch begins with the centers that the one before ended with, and ends when they stand still or after ``max_rounds``
+rounds; then numerator and denominator are the next batch's q_c and p_c. So what a batch told counts f after the next
+one, f**2 after the one after, and so on. With f = 1 nothing is forgotten, with f = 0 every batch is clustered by itself,
+from the last one's centers.
+
+The update is that of streaming k-means with a decay factor, with the weights of fuzzy c-means in place of counts.
+
+Departures from P. Hore, L. O. Hall, D. B. Goldgof, "Single pass fuzzy c means" (2007), and why
+-----------------------------------------------------------------------------------------------
+- There, earlier batches are remembered as weighted centers, which are clustered again with each new batch. Here their
+  sums are kept and do not move any more: the memberships of earlier rows stay as they were. So a round needs nothing of
+  the peers but sums over the present batch, and is the formula above on the pooled rows of that batch.
+- There, nothing is forgotten.
+- What a batch told are the totals of its last round: a peer that was not drawn, or lost, in that round left no trace of
+  the batch but where the centers are.
+
+What a peer reveals. What it does for LLF-FCM, of its batch's rows in place of all its rows, and besides its share of the
+objective in every round: one number more, which the privacy gate counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, objective
+from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.protocols.centers.drift import UNKNOWN, compared, is_first, rounds_of
+from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, OpeningStage, Slot
+from p2pclust.protocols.engine.fixed_point import is_unit, power_of_two_above
+from p2pclust.protocols.engine.local import LARGEST, Local
+from p2pclust.protocols.engine.privacy import size_gate
+
+__all__ = ["MAX_BATCHES", "StreamFuzzyCMeansProtocol", "Warm", "batch_of"]
+
+MAX_BATCHES = 10**6
+
+
+@dataclass(frozen=True)
+class StreamFuzzyCMeansProtocol(Iterated):
+    """Fuzzy c-means over batches, with forgetting.
+
+    Parameters
+    ----------
+    n_clusters, tol
+        See :class:`Iterated`; ``tol`` ends a batch.
+    max_rounds : int
+        Per batch; rounds without contributions do not count.
+    fuzzifier : float
+        Above 1.
+    n_batches : int
+        Into how many batches each peer's rows are split, in their own order, as equally as can be; the first ones are
+        longer by a row if need be.
+    forgetting : float
+        f above, from 0 to 1.
+    privacy_gate : bool
+        Abstain from a batch of ``(C (F + 1) + 1) / F`` rows or fewer.
+
+    Notes
+    -----
+    In the state, ``batch`` is the present one, from 0; ``past_weights`` and ``past_sums`` are p and q, not yet
+    forgotten; ``opened`` the centers that the batch began with; ``cost`` the mean squared distance to the centers at
+    the end of the batch before (-1: there is none); ``drift`` has one row per batch that made a step, see
+    :mod:`p2pclust.protocols.centers.drift`.
+
+    Examples
+    --------
+    >>> StreamFuzzyCMeansProtocol(n_clusters=3, n_batches=4).forgetting
+    0.9
+    """
+
+    id: ClassVar[str] = "stream-fcm"
+    additive: ClassVar[bool] = True
+    pooled_name: ClassVar[str] = "fuzzy c-means"
+    stops: ClassVar[str] = "every batch was gone through"
+    works_on: ClassVar[tuple[str, ...]] = (
+        *Iterated.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",
+    )  # fmt: skip
+
+    max_rounds: int = 10
+    fuzzifier: float = 2.0
+    n_batches: int = 10
+    forgetting: float = 0.9
+    privacy_gate: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        put(self, "fuzzifier", checks.real("stream-fcm: fuzzifier", self.fuzzifier, above=1.0))
+        put(self, "n_batches", checks.whole("stream-fcm: n_batches", self.n_batches, least=1, most=MAX_BATCHES))
+        put(self, "forgetting", checks.real("stream-fcm: forgetting", self.forgetting, least=0.0))
+        if self.forgetting > 1:
+            raise UsageError(f"stream-fcm: forgetting = {self.forgetting:g}: expected a number from 0 to 1")
+        checks.flag("stream-fcm: privacy_gate", self.privacy_gate)
+
+    @property
+    def limbs(self) -> int:
+        return fuzzy_limbs(self.fuzzifier)
+
+    @property
+    def round_limit(self) -> int | None:
+        """None: every batch has its own limit, so the stage ends after ``n_batches * max_rounds`` steps at most."""
+        return None
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return fuzzy_step(points, centers, self.fuzzifier)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over the first centers, and what was learned before if a warm stage precedes."""
+        state = super().open(state, rng)
+        centers = state["centers"]
+        if "past_weights" not in state:
+            state = state.replace(past_weights=np.zeros(len(centers)), past_sums=np.zeros(centers.shape), cost=UNKNOWN)
+        return state.replace(
+            rows=np.int64(self.n_clusters),
+            coarse=np.int64(0),
+            batch=np.int64(0),
+            opened=centers,
+            drift=np.zeros((0, 5)),
+        )
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        C, F = state["centers"].shape
+        return {"weights": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), "objective": Slot(())}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        # Squared distances are counted in the squared length of the units' diagonal.
+        diagonal = float(power_of_two_above(np.array(np.sum(state["unit"] ** 2))))
+        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, "objective": diagonal}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return the weights, weighted sums and objective of the batch's rows; abstain where the gate holds them."""
+        batch = batch_of(local, int(state["batch"]), self.n_batches)
+        if self.privacy_gate:
+            size_gate(batch, self.n_clusters, more=1)
+        if batch.n_samples == 0:
+            raise Abstain("no rows in this batch")
+        points = batch.points(state)
+        weights, sums = fuzzy_sums(points, state["centers"], self.fuzzifier)
+        cost = objective(points, state["centers"], self.fuzzifier)
+        return Arrays(weights=weights, sums=sums, rows=float(min(batch.n_samples, self.n_clusters)), objective=cost)
+
+    def combine(self, state: State, contributions: Any) -> State:
+        told = contributions["weights"]
+        weights = self.forgetting * state["past_weights"] + told
+        sums = self.forgetting * state["past_sums"] + contributions["sums"]
+        centers = np.array(state["centers"])
+        heard = weights > 0  # a cluster that nobody ever contributed to keeps its center, as in LLF-FCM
+        centers[heard] = sums[heard] / weights[heard, np.newaxis]
+        stepped = self.stepped(state, centers).replace(
+            rows=np.int64(contributions["rows"]), coarse=count_coarse(weights, self.limbs)
+        )
+        total = told.sum()
+        cost = float(contributions["objective"]) / total if total > 0 else 0.0
+        settled = bool(stepped["shifts"][-1] < self.tol)
+        row = compared(state, centers, told, cost, settled=settled)
+        stepped = stepped.replace(drift=np.vstack([state["drift"][: int(state["batch"])], row]))
+        if not settled and rounds_of(row) < self.max_rounds:
+            return stepped
+        return stepped.replace(
+            batch=state["batch"] + np.int64(1),
+            past_weights=weights,
+            past_sums=sums,
+            opened=centers,
+            cost=np.float64(cost),
+        )
+
+    def objection(self, state: State) -> str:
+        """Refuse a first batch of fewer rows than clusters: centers that coincide never part again."""
+        rows = int(state["rows"])
+        if is_first(state) and rows < self.n_clusters:
+            return (
+                f"{self.n_clusters} clusters were asked for, but the peers' first batches hold {rows} rows: ask for "
+                "fewer clusters or batches"
+            )
+        return ""
+
+    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+        """End with what was learned: no later batch is longer, so whoever has too few rows now has too few from now on."""
+        return state if len(state["drift"]) else None
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Stop after the last batch."""
+        return bool(state["batch"] >= self.n_batches)
+
+
+@dataclass(frozen=True)
+class Warm(OpeningStage):
+    """What an earlier job over the same features learned, in place of scaling and first centers.
+
+    A ``range`` stage with declared bounds may stand before it; then peers with values outside abstain.
+
+    Parameters
+    ----------
+    origin, scale, unit : list of F numbers
+        The working coordinates of that job, and its grid.
+    centers : list of C rows of F numbers
+        In working coordinates.
+    past_weights : list of C numbers
+    past_sums : list of C rows of F numbers
+    cost : float
+        All as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
+
+    Examples
+    --------
+    >>> ones, zeros = [1.0], [[0.0], [9.0]]
+    >>> Warm(origin=ones, scale=ones, unit=ones, centers=zeros, past_weights=[4, 4], past_sums=zeros, cost=0.1).cost
+    0.1
+    """
+
+    id: ClassVar[str] = "warm"
+
+    origin: tuple[float, ...]
+    scale: tuple[float, ...]
+    unit: tuple[float, ...]
+    centers: tuple[tuple[float, ...], ...]
+    past_weights: tuple[float, ...]
+    past_sums: tuple[tuple[float, ...], ...]
+    cost: float = -1.0
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        for name in ("origin", "scale", "unit", "past_weights"):
+            put(self, name, checks.vector(f"warm: {name}", getattr(self, name)))
+        for name in ("centers", "past_sums"):
+            put(self, name, checks.table(f"warm: {name}", getattr(self, name)))
+        put(self, "cost", checks.real("warm: cost", self.cost, least=-1.0))
+        C, F = np.shape(self.centers)
+        for name, shape in (
+            ("origin", (F,)),
+            ("scale", (F,)),
+            ("unit", (F,)),
+            ("past_weights", (C,)),
+            ("past_sums", (C, F)),
+        ):
+            if np.shape(getattr(self, name)) != shape:
+                found = list(np.shape(getattr(self, name)))
+                raise UsageError(f"warm: {name} has shape {found} where {C} centers of {F} columns want {list(shape)}")
+        for name, least in (("scale", np.nextafter(0.0, 1.0)), ("past_weights", 0.0)):
+            if min(getattr(self, name)) < least:
+                raise UsageError(f"warm: {name}: a number is too small")
+        if not is_unit(np.array(self.unit)):
+            raise UsageError("warm: unit: expected powers of two")
+        if max(abs(value) for row in self.centers for value in row) > LARGEST:
+            raise UsageError("warm: centers: a value is too large")
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Put what was learned into the state; a declared range, if there is one, has to have as many columns."""
+        if "lo" in state and state["lo"].size != len(self.origin):
+            raise UsageError(
+                f"warm: bounds are declared for {state['lo'].size} columns where {len(self.origin)} were learned"
+            )
+        names = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "cost")
+        return state.replace(**{name: np.array(getattr(self, name), dtype=np.float64) for name in names})
+
+
+def batch_of(local: Local, batch: int, n_batches: int) -> Local:
+    """Return the rows of one batch, as ``np.array_split`` splits them; none for a batch that does not exist.
+
+    Examples
+    --------
+    >>> local = Local([[0.0], [1.0], [2.0], [3.0], [4.0]])
+    >>> [batch_of(local, batch, 3).X.ravel().tolist() for batch in range(4)]
+    [[0.0, 1.0], [2.0, 3.0], [4.0], []]
+    """
+    length, longer = divmod(local.n_samples, n_batches)
+    start = batch * length + min(batch, longer)
+    stop = start + length + (batch < longer)
+    if not 0 <= batch < n_batches:
+        start = stop = 0
+    # Prepared once per batch, and forgotten with the rows: every round of the batch asks for the same.
+    rows: Local = local.once(("batch", n_batches, start, stop), lambda: Local(local.X[start:stop]))
+    return rows

@@ -1,0 +1,1 @@
+"""Clusterings over peers that hold different columns of the same rows."""

@@ -1,0 +1,392 @@
+"""Vertical LLF-CM and LLF-FCM: lossless (fuzzy) c-means over peers that hold different columns of the same rows.
+
+J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering
+Algorithms for Horizontally and Vertically Partitioned Data. Section V, Algorithm 4; the comments give its line numbers.
+
+Nobody ever holds whole centers. A peer has its own columns of them; the state has what Algorithm 4 lets the aggregator
+send, memberships (Eq. 18) or labels and counts, and the aggregator adds up squared distances.
+
+Departures, and why
+-------------------
+- Lines 2, 4, 13 and 15-19 (the stop flag, rounds, transmission) belong to the engine. That the rows are the same in the
+  same order is assumed in the paper, and made sure of here by the stage that precedes (``align``).
+- Line 3 draws the first centers at each peer, which is ``random`` here. It is not the default: draws far from all rows
+  leave clusters empty. ``k-means++``, the default, reveals more; see :mod:`p2pclust.protocols.columns.vertical_stages`.
+- A cluster without rows (0/0 in Eq. 16) or without any weight (Eq. 17) has its first center again. To keep the center that
+  it had is impossible: a peer computes its centers from the state alone, also after a restart, and a state that holds
+  centers, or the distances to them, would reveal what the algorithm is careful not to. While a cluster has been empty from
+  the beginning, the two rules are the same.
+- Line 12: ``||D(t) - D(t-1)||_F`` is taken of unsquared distances, as line 11 defines D, in working coordinates. The text
+  says that T bounds the horizontal version only; line 12 says otherwise, and so does this. ``t > T`` would allow one more
+  update; here T updates are made at most, which are T + 1 rounds of distances (t = 0 to T).
+- D(t-1) is not in the state, for it would tell every peer how far each row is from each center. The aggregator remembers
+  it. After an election nobody does, and line 12 cannot fire in that round; its record in the log says so, and the round's
+  place in ``shifts`` holds -1.
+- The final state holds the memberships of the round before as well: the final centers are those that they give, after
+  exactly as many updates as were asked for.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, lloyd_step, sums_and_counts
+from p2pclust.errors import WireError
+from p2pclust.protocols.centers.alternating import MAX_ROUNDS
+from p2pclust.protocols.columns.columns import (
+    SCALINGS,
+    Columns,
+    first_centers,
+    memberships_of,
+    misfit,
+    rows_per_block,
+    totals,
+    unsound,
+)  # fmt: skip
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Clustering, Pool, Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = [
+    "TRANSFERS",
+    "UNKNOWN",
+    "VerticalCMeansProtocol",
+    "VerticalClustering",
+    "VerticalFuzzyCMeansProtocol",
+]
+
+TRANSFERS = ("float64", "float32")
+UNKNOWN = -1.0
+"""Stands in ``shifts`` for a round whose aggregator did not know the distances of the round before."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class VerticalClustering(Clustering):
+    """What both algorithms share (Algorithm 4).
+
+    Parameters
+    ----------
+    n_clusters : int
+    tol : float
+        The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It grows with
+        the square root of the number of rows, so it is another thing than a movement of centers. With 0 exactly
+        ``max_rounds`` updates are made.
+    max_rounds : int
+        The paper's T: how often centers are updated at most.
+    scaling : {"none", "minmax", "zscore"}
+        Each peer scales its own columns, which it holds wholly.
+    transfer : {"float64", "float32"}
+        What distances and memberships are sent as. float32 halves all traffic, and rounds both to 24 bits: the result is
+        no longer that of the pooled algorithm to the last digits.
+    """
+
+    n_clusters: int
+    tol: float = 5e-3
+    max_rounds: int = 30
+    scaling: str = "none"
+    transfer: str = "float64"
+
+    before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
+    inits: ClassVar[tuple[str, ...]] = ("k-means++", "rows", "random", "given")
+    stops: ClassVar[str] = "the distances stand still"
+    by_columns: ClassVar[bool] = True
+    remembers: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
+
+    #: What the state holds of the assignment of rows to clusters, in each round and, of the round before, in the last.
+    assigned: ClassVar[str]
+    assigned_before: ClassVar[str]
+    #: All the arrays that a round makes, and those that have a number for each cluster in their last dimension.
+    makes: ClassVar[tuple[str, ...]]
+    per_cluster: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(
+            self,
+            "n_clusters",
+            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
+        put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
+        put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
+        checks.one_of(f"{self.id}: scaling", self.scaling, SCALINGS)
+        checks.one_of(f"{self.id}: transfer", self.transfer, TRANSFERS)
+
+    @property
+    def lossless(self) -> bool:
+        return self.transfer == "float64"
+
+    @property
+    def round_limit(self) -> int | None:
+        return self.max_rounds + 1  # t = 0 measures the distances to the first centers
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        return state.replace(shifts=np.zeros(0))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"squares": Slot((int(state["n_rows"]), self.n_clusters), self.transfer)}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        problem = misfit(state, local)
+        if problem:
+            raise Abstain(problem)
+        columns = Columns.of(local, self.scaling)
+        if self.assigned not in state:
+            # Line 3: t = 0.
+            centers = first_centers(state, local, columns, self.n_clusters)
+        else:
+            # Lines 5-7: t > 0; the assignment is that of round t - 1.
+            centers = self.updated(state, local, columns, self.assigned)
+        # Lines 8-9: squared distances over these columns, which is all that this peer reveals.
+        return Arrays(squares=columns.squares(centers, self.transfer))
+
+    def updated(self, state: State, local: Local, columns: Columns, assigned: str) -> Floats:
+        """Return this peer's columns of the centers that an assignment of the rows gives (Eq. 16 or 17)."""
+        shape = state.shape(assigned)
+        if shape[0] != columns.n_rows or shape[1:] not in ((), (self.n_clusters,)):
+            raise WireError(f"job state: {assigned} of shape {list(shape)} for {columns.n_rows} rows")
+        centers = self.means(state, columns, assigned)
+        empty = np.isnan(centers).any(axis=1)
+        if empty.any():
+            centers[empty] = first_centers(state, local, columns, self.n_clusters)[empty]
+        return centers
+
+    @abstractmethod
+    def means(self, state: State, columns: Columns, assigned: str) -> Floats:
+        """Return the means of the clusters' rows, shape (C, F_m); NaN for an empty one."""
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        return unsound(contributions, self.n_clusters)
+
+    def combine(self, state: State, contributions: Any) -> State:
+        return self.combine_remembering(state, contributions, None)[0]
+
+    def combine_remembering(
+        self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
+    ) -> tuple[State, NDArray[Any]]:
+        shape = (int(state["n_rows"]), self.n_clusters)
+        known = memory is not None and memory.shape == shape
+        distances: Floats = memory if memory is not None and known else np.empty(shape)
+        assigning = self.assigning(shape)
+        moved = 0.0
+        for rows, squares in totals(contributions, rows_per_block(self.n_clusters)):
+            # Line 10: d = sqrt(sum over peers of d^m).
+            now = np.sqrt(squares)
+            if known:
+                moved += float(np.square(now - distances[rows]).sum())
+            distances[rows] = now
+            # Line 11: the assignment of these rows.
+            assigning(rows, squares)
+        shifts = state["shifts"]
+        if self.assigned in state:
+            shifts = np.append(shifts, np.sqrt(moved) if known else UNKNOWN)
+        following = state
+        if shifts.size and (0 <= shifts[-1] < self.tol or shifts.size == self.max_rounds):
+            # Line 12: this was the last round. Its centers follow from the assignment that it began with.
+            following = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
+        return following.replace(shifts=shifts, **assigning.arrays()), distances
+
+    @abstractmethod
+    def assigning(self, shape: tuple[int, int]) -> _Assigning:
+        """Return what takes the squared distances of all rows, block by block, and assigns them to clusters."""
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Tell whether the distances stand still (line 12)."""
+        return bool(state["shifts"].size and 0 <= state["shifts"][-1] < self.tol)
+
+    def pool(self, state: State, locals: Sequence[Local]) -> Pool:
+        parts = [Columns.of(local, self.scaling) for local in locals]
+        first = [first_centers(state, *part, self.n_clusters) for part in zip(locals, parts, strict=True)]
+        points = Points(
+            np.concatenate([part.values for part in parts]).T, shift=np.zeros(sum(p.n_columns for p in parts))
+        )
+        origin, scale = (np.concatenate([getattr(part, name) for part in parts]) for name in ("origin", "scale"))
+        return Pool(points, np.concatenate(first, axis=1), origin, scale)
+
+    def pooled_round(self, pool: Pool, centers: Floats) -> Floats:
+        following = self.pooled_step(pool.points, centers)
+        empty = self.pooled_weights(pool.points, centers) == 0
+        following[empty] = pool.centers[empty]
+        return following
+
+    @abstractmethod
+    def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
+        """Return the clusters' weights in the pooled algorithm, shape (C,)."""
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        if "first_rows" in state and state["first_rows"].size != self.n_clusters:
+            return f"{state['first_rows'].size} picked rows for {self.n_clusters} centers"
+        present = [name for name in self.per_cluster if name in state]
+        odd = [name for name in present if state.shape(name)[-1] != self.n_clusters]
+        if odd:
+            return f"{odd[0]} of shape {list(state.shape(odd[0]))} for {self.n_clusters} clusters"
+        # All that one round made, or none of it before the first; and at the end also that of the round before.
+        made = [name in state for name in self.makes]
+        if (any(made) or done) and not all(made):
+            return "not all that assigns rows to clusters"
+        return "no assignment of the round before" if done and self.assigned_before not in state else ""
+
+    def suits(self, state: State, local: Local) -> bool:
+        return self.assigned_before in state and misfit(state, local) == ""
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Return the rows' labels (N,), and this peer's columns of the centers (C, F_m) in the units of its data.
+
+        Labels alone, if a cluster ended with its first center and this peer was given none, or not its own.
+        """
+        columns = Columns.of(local, self.scaling)
+        try:
+            centers = self.updated(state, local, columns, self.assigned_before)
+        except Abstain:
+            return Arrays(labels=self.labels(state))
+        return Arrays(labels=self.labels(state), centers=columns.raw(centers))
+
+    @abstractmethod
+    def labels(self, state: State) -> NDArray[np.int64]:
+        """Return the cluster of each row in the final state."""
+
+
+class _Assigning(Protocol):
+    """Takes squared distances block by block; then holds what the state has of the assignment."""
+
+    def __call__(self, rows: slice, squares: Floats) -> None: ...
+
+    def arrays(self) -> dict[str, NDArray[Any]]: ...
+
+
+class _Labels:
+    """The cluster q of each row, and how many rows n each cluster has."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._labels = np.empty(shape[0], dtype=np.int64)
+        self._n_clusters = shape[1]
+
+    def __call__(self, rows: slice, squares: Floats) -> None:
+        self._labels[rows] = squares.argmin(axis=1)  # a tie goes to the lowest index
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        self._labels.setflags(write=False)
+        return {"counts": np.bincount(self._labels, minlength=self._n_clusters), "labels": self._labels}
+
+
+class _Memberships:
+    """The memberships U."""
+
+    def __init__(self, shape: tuple[int, int], fuzzifier: float, dtype: str) -> None:
+        self._memberships = np.empty(shape, dtype=dtype)
+        self._fuzzifier = fuzzifier
+
+    def __call__(self, rows: slice, squares: Floats) -> None:
+        self._memberships[rows] = memberships_of(squares, self._fuzzifier)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        self._memberships.setflags(write=False)
+        return {"memberships": self._memberships}
+
+
+@dataclass(frozen=True)
+class VerticalCMeansProtocol(VerticalClustering):
+    """Vertical LLF-CM (Algorithm 4).
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds, scaling, transfer
+        See :class:`VerticalClustering`.
+
+    Examples
+    --------
+    >>> VerticalCMeansProtocol(n_clusters=3).round_limit
+    31
+    """
+
+    id: ClassVar[str] = "vertical-cm"
+    pooled_name: ClassVar[str] = "k-means"
+    assigned: ClassVar[str] = "labels"
+    assigned_before: ClassVar[str] = "last_labels"
+    makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
+    per_cluster: ClassVar[tuple[str, ...]] = ("counts",)
+
+    def pooled_step(self, points: Points, centers: Floats) -> Floats:
+        return lloyd_step(points, centers)
+
+    def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
+        return sums_and_counts(points, centers)[1]
+
+    def means(self, state: State, columns: Columns, assigned: str) -> Floats:
+        # Eq. 16. Of the round before the last one, the counts are not in the state.
+        blocks = (_below(block, self.n_clusters) for block in state.blocks(assigned, rows_per_block(self.n_clusters)))
+        if assigned == self.assigned:
+            return columns.means(blocks, state["counts"])
+        labels = _below(state[assigned], self.n_clusters)
+        return columns.means(blocks, np.bincount(labels, minlength=self.n_clusters))
+
+    def assigning(self, shape: tuple[int, int]) -> _Assigning:
+        return _Labels(shape)
+
+    def labels(self, state: State) -> NDArray[np.int64]:
+        return state["labels"]
+
+
+@dataclass(frozen=True)
+class VerticalFuzzyCMeansProtocol(VerticalClustering):
+    """Vertical LLF-FCM (Algorithm 4).
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds, scaling, transfer
+        See :class:`VerticalClustering`.
+    fuzzifier : float
+        The paper's lambda, above 1.
+
+    Examples
+    --------
+    >>> VerticalFuzzyCMeansProtocol(n_clusters=3, fuzzifier=1.5, max_rounds=5).round_limit
+    6
+    """
+
+    id: ClassVar[str] = "vertical-fcm"
+    pooled_name: ClassVar[str] = "fuzzy c-means"
+    assigned: ClassVar[str] = "memberships"
+    assigned_before: ClassVar[str] = "last_memberships"
+    makes: ClassVar[tuple[str, ...]] = ("memberships",)
+    per_cluster: ClassVar[tuple[str, ...]] = ("memberships", "last_memberships")
+
+    fuzzifier: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        put(self, "fuzzifier", checks.real("vertical-fcm: fuzzifier", self.fuzzifier, above=1.0))
+
+    def pooled_step(self, points: Points, centers: Floats) -> Floats:
+        return fuzzy_step(points, centers, self.fuzzifier)
+
+    def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
+        return fuzzy_sums(points, centers, self.fuzzifier)[0]
+
+    def means(self, state: State, columns: Columns, assigned: str) -> Floats:
+        with np.errstate(under="ignore", invalid="ignore"):
+            blocks = state.blocks(assigned, rows_per_block(self.n_clusters))
+            return columns.weighted_means(blocks, self.fuzzifier)  # Eq. 17
+
+    def assigning(self, shape: tuple[int, int]) -> _Assigning:
+        return _Memberships(shape, self.fuzzifier, self.transfer)
+
+    def labels(self, state: State) -> NDArray[np.int64]:
+        blocks = state.blocks("memberships", rows_per_block(self.n_clusters))
+        return np.concatenate([block.argmax(axis=1) for block in blocks])
+
+
+def _below(labels: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:
+    if labels.size and not 0 <= labels.min() <= labels.max() < n_clusters:
+        raise WireError("job state: a label is no cluster")
+    return labels

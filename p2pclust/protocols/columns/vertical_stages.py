@@ -1,0 +1,205 @@
+"""What precedes a vertical clustering: making sure that all peers hold the same rows, and choosing first centers.
+
+``align``: one round, before any number of the data is sent. Each peer tells how many rows and columns it has, and a salted
+digest of its rows' ids in their order. All must agree but for the columns; else the job fails and names the peers that
+differ from most. The digest tells nobody the ids, but whoever holds a list of rows can see whether a peer's are these.
+
+``vertical-seeding``: line 3 of Algorithm 4, and other ways to make first centers without anybody holding them.
+
+=============  =======================================================  ===============================================
+init           how                                                      what is revealed
+=============  =======================================================  ===============================================
+``random``     each peer draws its columns uniformly within their       nothing
+               ranges, from the job's salt and the columns themselves
+``rows``       C rows drawn from the job's seed; each peer takes its    which rows; so the distances of round 0 are
+               columns of them                                          those between rows
+``k-means++``  C rows by D^2 sampling over all columns: one round per   the same, and each peer's squared distances of
+               row after the first                                      all rows to those picked so far
+``given``      each peer is given its columns of them, in the units     nothing
+               of its data, together with its data
+=============  =======================================================  ===============================================
+
+k-means++ sends the distances to all rows picked so far in every round, and not only to the last one: the aggregator then
+needs no memory, and the state has no distances.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.columns.columns import (
+    SCALINGS,
+    Columns,
+    digest_of_ids,
+    first_centers,
+    misfit,
+    picked_rows,
+    rows_per_block,
+    totals,
+    unsound,
+)
+from p2pclust.protocols.engine import checks, random_streams
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["INITS", "Align", "VerticalSeeding", "warnings_of"]
+
+INITS = ("k-means++", "rows", "random", "given")
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Align(Protocol):
+    """Whether all peers hold the same rows in the same order."""
+
+    id: ClassVar[str] = "align"
+    by_columns: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("salt",)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        return Arrays(salt=rng.integers(0, 256, _SALT_BYTES, dtype=np.uint8))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"rows": Slot((), "int64"), "columns": Slot((), "int64"), "ids": Slot((32,), "uint8")}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        if local.ids is not None and (local.ids.shape != (local.n_samples,) or local.ids.dtype.kind not in "iuU"):
+            kind = f"ids of shape {list(local.ids.shape)} and type {local.ids.dtype}"
+            raise Abstain(f"{kind}: one number or text per row is expected")
+        ids = digest_of_ids(state["salt"].tobytes(), local.ids, local.n_samples)
+        return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name who differs from most; of two equally frequent answers, that of the peer of lowest index counts."""
+        problems: dict[int, str] = {}
+        told = [(peer, int(part["rows"]), part["ids"].tobytes()) for peer, part in contributions]
+        # most_common() lists equal counts in order of first appearance, and contributions come in roster order.
+        n_rows = Counter(rows for _, rows, _ in told).most_common(1)[0][0]
+        ids = Counter(digest for _, rows, digest in told if rows == n_rows).most_common(1)[0][0]
+        for (peer, rows, digest), (_, part) in zip(told, contributions, strict=True):
+            if rows != n_rows:
+                problems[peer] = f"has {rows} rows where most peers have {n_rows}"
+            elif digest != ids:
+                problems[peer] = f"has {rows} rows with other ids, or in another order, than most peers"
+            elif rows < 1 or part["columns"] < 1:
+                problems[peer] = "has no data"
+        return problems
+
+    def combine(self, state: State, contributions: Any) -> State:
+        columns = np.array([int(part["columns"]) for part in contributions])
+        return state.replace(n_rows=contributions[0]["rows"], columns=columns)
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class VerticalSeeding(Protocol):
+    """First centers; see the module's text.
+
+    Parameters
+    ----------
+    n_clusters : int
+    init : {"k-means++", "rows", "random", "given"}
+    scaling : {"none", "minmax", "zscore"}
+        Of the clustering that follows: k-means++ measures in its coordinates.
+    """
+
+    id: ClassVar[str] = "vertical-seeding"
+    by_columns: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "first_rows")
+
+    n_clusters: int
+    init: str = "k-means++"
+    scaling: str = "none"
+
+    def __post_init__(self) -> None:
+        put, n_clusters = object.__setattr__, self.n_clusters
+        put(
+            self,
+            "n_clusters",
+            checks.whole("vertical-seeding: n_clusters", n_clusters, least=1, most=checks.MAX_CLUSTERS),
+        )
+        checks.one_of("vertical-seeding: init", self.init, INITS)
+        checks.one_of("vertical-seeding: scaling", self.scaling, SCALINGS)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        if "n_rows" not in state:
+            raise UsageError("vertical-seeding: put an align stage before it")
+        n_rows = int(state["n_rows"])
+        if n_rows < self.n_clusters:
+            raise UsageError(
+                f"{self.n_clusters} clusters were asked for, but there are {n_rows} rows: ask for at most {n_rows}"
+            )
+        state = state.replace(given=np.bool_(self.init == "given"))
+        if self.init == "rows":
+            return state.replace(first_rows=rng.choice(n_rows, size=self.n_clusters, replace=False))
+        return state.replace(first_rows=rng.integers(n_rows, size=1)) if self.init == "k-means++" else state
+
+    def needs_rounds(self, state: State) -> bool:
+        return "first_rows" in state and state["first_rows"].size < self.n_clusters
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"squares": Slot((int(state["n_rows"]), state["first_rows"].size))}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        problem = misfit(state, local)
+        if problem:
+            raise Abstain(problem)
+        columns = Columns.of(local, self.scaling)
+        centers = first_centers(state, local, columns, self.n_clusters)
+        return Arrays(squares=columns.squares(centers, "float64"))
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        return unsound(contributions, state["first_rows"].size)
+
+    def combine(self, state: State, contributions: Any) -> State:
+        picks = picked_rows(state, int(state["n_rows"]))
+        closest = np.empty(int(state["n_rows"]))
+        for rows, squares in totals(contributions, rows_per_block(picks.size)):
+            closest[rows] = squares.min(axis=1)
+        rng = random_streams.aggregating(int.from_bytes(state["salt"].tobytes()[:8], "little"), picks.size)
+        return state.replace(first_rows=np.append(picks, _drawn(closest, rng)))
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        return "" if state["first_rows"].size < self.n_clusters else "it goes on picking rows"
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return bool(state["first_rows"].size >= self.n_clusters)
+
+
+def warnings_of(state: State, n_clusters: int) -> dict[int, str]:
+    """Say, for each peer with fewer columns than clusters, what its distances reveal; by roster index.
+
+    Examples
+    --------
+    >>> list(warnings_of(Arrays(columns=[4, 1]), 3))
+    [1]
+    """
+    told = {}
+    for peer, columns in enumerate(state["columns"].tolist() if "columns" in state else []):
+        if columns < n_clusters:
+            shown = "1 column" if columns == 1 else f"{columns} columns"
+            told[peer] = (
+                f"{shown} for {n_clusters} clusters: the distances that it sends in one round give its rows away up to "
+                "shift, rotation and mirror image"
+            )
+    return told
+
+
+def _drawn(closest: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """Draw a row with a probability proportional to its squared distance; uniformly if all of them are picked."""
+    cumulated = np.cumsum(closest)
+    if not cumulated[-1] > 0.0:
+        return int(rng.integers(closest.size))
+    # side="right" never lands on a row of probability zero, except past the end when the product rounds up.
+    row = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
+    return row if row < closest.size else int(np.flatnonzero(closest)[-1])

@@ -1,0 +1,368 @@
+"""Named arrays that nobody can change: what a state is, what a contribution is, and how both become bytes.
+
+One class serves for both because both are the same thing on the wire: a short list of named arrays. Equality is by
+bits, so "all who finish hold the same bits" is ``==``. The bytes are canonical: equal arrays give equal bytes, and
+bytes that are not what :meth:`Arrays.encode` would have written are refused, so a digest of the bytes is a digest of
+the arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
+
+__all__ = ["Arrays", "Contribution", "State", "all_finite", "is_canonical", "unpack_canonical"]
+
+# Little-endian on the wire, whatever the machine.
+_CODES: dict[str, np.dtype[Any]] = {
+    "f8": np.dtype("<f8"),
+    "f4": np.dtype("<f4"),
+    "i8": np.dtype("<i8"),
+    "u1": np.dtype("u1"),
+    "b1": np.dtype("?"),
+}
+_CODE_OF: dict[np.dtype[Any], str] = {
+    np.dtype(np.float64): "f8",
+    np.dtype(np.float32): "f4",
+    np.dtype(np.int64): "i8",
+    np.dtype(np.uint8): "u1",
+    np.dtype(np.bool_): "b1",
+}
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
+_MAX_ARRAYS = 64
+_MAX_DIMENSIONS = 4
+_MAX_BYTES = 2**28
+
+
+class Arrays(Mapping[str, NDArray[Any]]):
+    """An immutable, ordered set of named arrays.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array_like, optional
+        Names are lower-case words; dtypes are float64, float32, int64, uint8 or bool. Every array is copied, unless it
+        is C-contiguous, owns its numbers and is read-only: whoever made it so hands it over.
+    **more : array_like
+        The same, as keywords.
+
+    Raises
+    ------
+    ValueError
+        For a name or a dtype that the wire format does not carry.
+
+    Examples
+    --------
+    >>> state = Arrays(centers=[[0.0, 1.0]], rounds=3)
+    >>> state["centers"].flags.writeable, int(state["rounds"])
+    (False, 3)
+    >>> Arrays.decode(state.encode()) == state
+    True
+    """
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, ArrayLike | StoredArray] | None = None, /, **more: ArrayLike) -> None:
+        given: dict[str, Any] = {**(arrays or {}), **more}
+        if len(given) > _MAX_ARRAYS:
+            raise ValueError(f"{len(given)} arrays: at most {_MAX_ARRAYS} travel together")
+        self._arrays: dict[str, NDArray[Any] | StoredArray] = {n: _locked(n, value) for n, value in given.items()}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        array = self._arrays[name]
+        return array.load() if isinstance(array, StoredArray) else array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether names, their order, dtypes, shapes and every bit are equal."""
+        if not isinstance(other, Arrays):
+            return NotImplemented
+        return list(self) == list(other) and all(
+            mine.dtype == theirs.dtype and mine.shape == theirs.shape and mine.tobytes() == theirs.tobytes()
+            for mine, theirs in zip(self.values(), other.values(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "Arrays(" + ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self._arrays.items()) + ")"
+
+    def replace(self, **arrays: ArrayLike) -> Arrays:
+        """Return a copy in which these arrays replace those of the same name, new names last."""
+        return Arrays({**self._arrays, **arrays})
+
+    def without(self, *names: str) -> Arrays:
+        """Return a copy that lacks these names."""
+        return Arrays({name: array for name, array in self._arrays.items() if name not in names})
+
+    def blocks(self, name: str, height: int) -> Iterator[NDArray[Any]]:
+        """Yield an array's rows in order, `height` at a time; each block is valid only until the next is asked for."""
+        array = self._arrays[name]
+        if isinstance(array, StoredArray):
+            yield from array.blocks(height)
+        else:
+            for start in range(0, len(array), height):
+                yield array[start : start + height]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return an array's shape, wherever its numbers are."""
+        return self._arrays[name].shape
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return an array's dtype, wherever its numbers are."""
+        return self._arrays[name].dtype
+
+    def in_memory(self) -> Iterator[NDArray[Any]]:
+        """Yield the arrays whose numbers are not in a blob."""
+        for array in self._arrays.values():
+            if not isinstance(array, StoredArray):
+                yield array
+
+    def sound(self) -> bool:
+        """Tell whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
+        return all(all_finite(array) for array in self.in_memory())
+
+    def moved(self, name: str, new_name: str) -> Arrays:
+        """Return a copy in which an array has another name, without reading its numbers."""
+        return Arrays({new_name if key == name else key: array for key, array in self._arrays.items()})
+
+    def pack(self) -> list[list[Any]]:
+        """Return plain values for msgpack: ``[name, dtype, shape, bytes]`` per array."""
+        return [
+            [name, (code := _CODE_OF[array.dtype]), list(array.shape), array.astype(_CODES[code], copy=False).tobytes()]
+            for name, array in self.items()
+        ]
+
+    def pieces(self) -> list[bytes | memoryview | StoredArray]:
+        """Return the bytes of :meth:`pack` as msgpack writes them, large arrays apart and not copied."""
+        packer = msgpack.Packer(use_bin_type=True)
+        pieces: list[bytes | memoryview | StoredArray] = [bytes(packer.pack_array_header(len(self._arrays)))]
+        for name, array in self._arrays.items():
+            code = _CODE_OF[array.dtype]
+            small = bytes(packer.pack_array_header(4)) + b"".join(
+                packer.pack(x) for x in (name, code, list(array.shape))
+            )
+            if array.nbytes <= LARGE_BYTES:
+                whole = self[name].astype(_CODES[code], copy=False)
+                pieces.append(small + bytes(packer.pack(whole.tobytes())))
+            else:
+                own = array if isinstance(array, StoredArray) else _bytes_of(array.astype(_CODES[code], copy=False))
+                pieces += [small + bin_header(array.nbytes), own]
+        return pieces
+
+    @classmethod
+    def unpack(cls, packed: object, stored: Sequence[Payload | None] = ()) -> Arrays:
+        """Check what :meth:`pack` made and arrived from elsewhere, and return it.
+
+        Parameters
+        ----------
+        packed : object
+        stored : sequence of (blob, offset, size) or None
+            For each array, where its bytes are if they are not in `packed`.
+
+        Raises
+        ------
+        WireError
+            For anything that is odd: wrong types, a size that does not match, a float that is not finite.
+        """
+        if not isinstance(packed, list) or len(packed) > _MAX_ARRAYS:
+            raise WireError("arrays: expected a short list")
+        arrays: dict[str, NDArray[Any] | StoredArray] = {}
+        for position, item in enumerate(packed):
+            if not isinstance(item, list) or len(item) != 4:
+                raise WireError("arrays: expected [name, dtype, shape, bytes]")
+            payload = stored[position] if position < len(stored) else None
+            name, array = _unpack_one(*item) if payload is None else _unpack_stored(item[0], item[1], item[2], payload)
+            if name in arrays:
+                raise WireError(f"arrays: {name!r} comes twice")
+            arrays[name] = array
+        made = cls.__new__(cls)
+        made._arrays = arrays
+        return made
+
+    def encode(self) -> bytes:
+        """Return canonical bytes."""
+        return bytes(msgpack.packb(self.pack(), use_bin_type=True))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Arrays:
+        """Return the arrays of :meth:`encode`; raise WireError for any other bytes."""
+        packed = unpack_canonical(data, max_items=_MAX_ARRAYS)
+        arrays = cls.unpack(packed)
+        if not is_canonical(packed, data):
+            raise WireError("arrays: not in canonical form")
+        return arrays
+
+    @classmethod
+    def decode_stored(cls, blob: Stored) -> Arrays:
+        """Return the arrays of :meth:`encode` whose bytes are in a blob; large arrays stay there."""
+        plain, head, where = scan(blob)
+        payloads = [None if place is None else (blob, *place) for place in where]
+        arrays = cls.unpack(unpack_canonical(plain, max_items=_MAX_ARRAYS), payloads)
+        if Pieces(arrays.pieces()).head() != head:
+            raise WireError("arrays: not in canonical form")
+        return arrays
+
+
+State = Arrays
+Contribution = Arrays
+#: A blob, and where in it the bytes of an array begin, and how many they are.
+Payload = tuple[Stored, int, int]
+
+
+def unpack_canonical(data: bytes, *, max_items: int) -> Any:
+    """Unpack msgpack without maps and extensions, in memory bounded by the size of ``data``.
+
+    Lists are limited to ``max_items`` before they are allocated: a five-byte header must not ask for gigabytes.
+
+    Raises
+    ------
+    WireError
+        For bytes that are no such msgpack, or too many of them.
+    """
+    if not isinstance(data, bytes) or len(data) > _MAX_BYTES:
+        raise WireError(f"expected at most {_MAX_BYTES} bytes")
+    try:
+        return msgpack.unpackb(
+            data,
+            raw=False,
+            strict_map_key=True,
+            max_array_len=max_items,
+            max_map_len=0,
+            max_ext_len=0,
+            max_str_len=4096,
+            max_bin_len=len(data),
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"malformed msgpack: {type(error).__name__}") from None
+
+
+def is_canonical(packed: object, data: bytes) -> bool:
+    """Tell whether ``data``, from which ``packed`` was unpacked, is the one way to write it.
+
+    The checks of :meth:`Arrays.unpack` leave one plain value per array, so writing the plain values again is as strict
+    as making the arrays' bytes again, and much cheaper.
+    """
+    return bool(msgpack.packb(packed, use_bin_type=True) == data)
+
+
+def all_finite(values: NDArray[Any]) -> bool:
+    """Tell whether no value is NaN or infinite.
+
+    Examples
+    --------
+    >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    # Looking for a zero byte costs a tenth of ``.all()``, which is a chain of calls in Python: it shows in every round.
+    return b"\0" not in np.isfinite(values).tobytes()
+
+
+def _locked(name: str, value: ArrayLike | StoredArray) -> NDArray[Any] | StoredArray:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise ValueError(f"array name {name!r}: expected a lower-case word")
+    if isinstance(value, StoredArray):
+        return value
+    base = value if isinstance(value, np.ndarray) and _is_handed_over(value) else np.array(value, order="C")
+    if base.dtype not in _CODE_OF:
+        raise ValueError(f"array {name!r} has dtype {base.dtype}: expected float64, float32, int64, uint8 or bool")
+    if base.ndim > _MAX_DIMENSIONS:
+        raise ValueError(f"array {name!r} has {base.ndim} dimensions: at most {_MAX_DIMENSIONS}")
+    base.setflags(write=False)
+    return base.view()  # A view of a locked array cannot be unlocked again.
+
+
+def _is_handed_over(array: NDArray[Any]) -> bool:
+    """Whether nobody can write to the array's numbers any more, as far as that can be seen."""
+    base = array if array.base is None else array.base
+    return (
+        not array.flags.writeable
+        and bool(array.flags.c_contiguous)
+        and isinstance(base, np.ndarray)
+        and not base.flags.writeable
+        and bool(base.flags.owndata)
+        and array.dtype.isnative
+    )
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    return array.reshape(-1).data.cast("B")
+
+
+def _unpack_stored(name: object, code: object, shape: object, payload: Payload) -> tuple[str, StoredArray]:
+    blob, offset, size = payload
+    if type(name) is not str or type(code) is not str or code == "b1":
+        raise WireError("arrays: a name or a dtype is no text, or a dtype is one that is never so large")
+    if type(shape) is not list or not 1 <= len(shape) <= _MAX_DIMENSIONS or any(type(n) is not int for n in shape):
+        raise WireError("arrays: malformed shape")
+    sizes = tuple(shape)
+    dtype, n_bytes = _layout(name, code, sizes)
+    if n_bytes != size:
+        raise WireError(f"arrays: {name}: {size} bytes do not fill the declared shape")
+    return name, StoredArray(blob, offset, dtype, sizes)
+
+
+def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple[str, NDArray[Any]]:
+    if type(name) is not str or type(code) is not str:
+        raise WireError("arrays: a name or a dtype is no text")
+    if type(shape) is not list or len(shape) > _MAX_DIMENSIONS or type(raw) is not bytes:
+        raise WireError("arrays: malformed shape or bytes")
+    for length in shape:
+        if type(length) is not int:
+            raise WireError("arrays: malformed shape or bytes")
+    sizes = tuple(shape)
+    dtype, n_bytes = _layout(name, code, sizes)
+    if n_bytes != len(raw):
+        raise WireError(f"arrays: {name}: {len(raw)} bytes do not fill the declared shape")
+    if code == "b1" and raw.strip(b"\x00\x01"):
+        raise WireError(f"arrays: {name}: a bool is neither 0 nor 1")
+    # A view of bytes that nobody can change: no copy, and no way to unlock it.
+    array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else _empty(dtype)
+    if _SWAPPED:
+        array = array.astype(dtype.newbyteorder("="))
+        array.setflags(write=False)
+        array = array.view()
+    if array.dtype.kind == "f" and not all_finite(array):
+        raise WireError(f"arrays: {name}: a value is not finite")
+    return name, array if array.shape == sizes else array.reshape(sizes)
+
+
+_SWAPPED = sys.byteorder != "little"
+
+
+def _empty(dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = np.empty(0, dtype)
+    array.setflags(write=False)
+    return array.view()
+
+
+@lru_cache(maxsize=256)
+def _layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
+    """The dtype and the number of bytes of an array: the same few names and shapes come in every round."""
+    if not _NAME.match(name):
+        raise WireError("arrays: a name is no lower-case word")
+    if code not in _CODES:
+        raise WireError(f"arrays: {name}: unknown dtype")
+    # An empty array may not hide a huge dimension behind a zero.
+    if any(length < 0 for length in shape) or math.prod(max(length, 1) for length in shape) > _MAX_BYTES:
+        raise WireError(f"arrays: {name}: malformed shape or bytes")
+    dtype = _CODES[code]
+    return dtype, math.prod(shape) * dtype.itemsize

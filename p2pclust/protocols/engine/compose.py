@@ -1,0 +1,291 @@
+"""From what a person asks for to the stages of a job: the one place that every door uses.
+
+A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
+made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
+no word in this file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.job import Job, Stage
+from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class
+
+__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
+
+SCALINGS = ("none", "minmax", "zscore")
+INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
+"""The names that a person may give; which of them a protocol takes, its class says."""
+_OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
+"""Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``."""
+_ONE_START = ("given", "shared-k-means++")
+_RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
+"""The privacy rules of clusterings, and what switches each off."""
+
+
+def cluster_job(
+    protocol: str,
+    *,
+    n_clusters: int | None = None,
+    scaling: str = "none",
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+    init: str | ArrayLike | None = None,
+    tol: float | None = None,
+    max_rounds: int | None = None,
+    participation: float = 1.0,
+    seed: int = 0,
+    **parameters: Any,
+) -> Job:
+    """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
+
+    Parameters
+    ----------
+    protocol : str
+        The id of a clustering protocol; see :data:`p2pclust.protocols.engine.registry.CLUSTERING`.
+    n_clusters : int, optional
+        At least 1. Left out for a protocol that finds the number itself.
+    scaling : {"none", "minmax", "zscore"}
+        By the federation; see :mod:`p2pclust.protocols.before.scaling`.
+    bounds : pair of sequences (lo, hi), optional
+        Declared bounds of the features; they spare the round that finds the ranges.
+    init : str or array_like (n_clusters, F), optional
+        First centers: "split-merge", "k-means++", "careful", "shared-k-means++", "random" or "uniform"; an array is in the
+        data's own units. By default as the protocol's paper has it, and "split-merge" where that is open. A protocol that
+        makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) nobody shall hold whole
+        centers: an array is only checked, and each peer's ``Local`` has to have its columns of it.
+    tol : float, optional
+        Stop when the centers move by less (Frobenius norm, in working coordinates); 0 runs exactly ``max_rounds``. By
+        default the protocol's own.
+    max_rounds : int, optional
+        Of the clustering stage; at least 1. By default the protocol's own.
+    participation : float
+        The papers' gamma, in (0, 1]: the share of peers drawn for each clustering round.
+    seed : int
+        0 to 2**63 - 1.
+    **parameters
+        The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
+        ``n_init`` of both, how many sets of first centers are worked on side by side.
+        Switching a privacy rule off also lets peers of one or two rows tell their ranges and sums for scaling.
+
+    Raises
+    ------
+    UsageError
+        For anything unknown or out of range, in one line.
+
+    Examples
+    --------
+    >>> job = cluster_job("llf-fcm", n_clusters=3, scaling="minmax", fuzzifier=1.5, seed=7)
+    >>> [stage.protocol for stage in job.stages]
+    ['range', 'minmax', 'split-merge', 'llf-fcm', 'objective']
+    """
+    kind = clustering_class(protocol)
+    request = _Request(
+        kind,
+        _number(kind, n_clusters),
+        checks.one_of("scaling", scaling, SCALINGS),
+        None if bounds is None else _bounds(bounds),
+        (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
+        # Who lets single rows be told in the clustering need not hide them before it.
+        {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
+        _starts(kind, parameters),
+    )
+    if not kind.inits and init is not None:
+        raise UsageError(f"init: {protocol} begins with no centers: leave it out")
+    stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
+    number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
+    parameters = {**number, **_limits(kind, tol, max_rounds), **parameters, **kind.spelled_out(parameters)}
+    if parameters.get("accelerate") and _scalar(participation) != 1.0:
+        raise UsageError(
+            f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
+            "the round before, so both need everybody: leave one of the two out"
+        )
+    if kind.by_columns:
+        _by_columns(request, participation)
+        parameters["scaling"] = scaling
+    stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
+    stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
+    return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+
+
+def _number(kind: type[Labelling], n_clusters: int | None) -> int:
+    """Return the number of clusters, 1 where the protocol finds it itself: no stage before it needs more rows."""
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    if "n_clusters" in {field.name for field in fields}:
+        return checks.whole("n_clusters", n_clusters, least=1, most=2**20)
+    if n_clusters is not None:
+        raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
+    return 1
+
+
+def clustering_class(protocol: str) -> type[Labelling]:
+    """Return the class of a clustering protocol; raise UsageError for an id that is none."""
+    kind = protocol_class(protocol, among=CLUSTERING)
+    assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is none"
+    return kind
+
+
+def inits_of(kind: type[Labelling]) -> tuple[str, ...]:
+    """Return the names of first centers that a protocol takes from a person, the default first.
+
+    Examples
+    --------
+    >>> inits_of(clustering_class("llf-cm"))
+    ('split-merge', 'k-means++', 'shared-k-means++', 'careful', 'random', 'uniform')
+    """
+    return tuple(name for name in kind.inits if name in INIT_NAMES or name == "own")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the stages before a clustering are made from, checked one by one."""
+
+    kind: type[Labelling]
+    n_clusters: int
+    scaling: str
+    bounds: tuple[list[float], list[float]] | None
+    init: str | list[list[float]]
+    gate: dict[str, int]
+    starts: dict[str, int]
+
+
+def _range(request: _Request) -> list[Stage]:
+    parameters: dict[str, Any] = {"rows_needed": request.n_clusters, **request.gate}
+    if request.bounds is not None:
+        parameters["lo"], parameters["hi"] = request.bounds
+    return [Stage("range", parameters)]
+
+
+def _scaling(request: _Request) -> list[Stage]:
+    return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
+
+
+def _seeding(request: _Request) -> list[Stage]:
+    init, own = request.init, {"n_clusters": request.n_clusters, **request.starts}
+    if request.starts and (init if isinstance(init, str) else "given") in _ONE_START:
+        way = init if isinstance(init, str) else "an array"
+        raise UsageError(f"n_init = {request.starts['n_init']}: {way} is one set of first centers: leave n_init out")
+    if not isinstance(init, str):
+        if "given" not in request.kind.inits:
+            raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
+        _agree(init, request.n_clusters, request.bounds)
+        return [Stage("seeding", {**own, "init": "given", "centers": init})]
+    checks.one_of("init", init, inits_of(request.kind))
+    if init == "own":
+        return []
+    own |= request.gate if init == "split-merge" else {}
+    return [Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})]
+
+
+def _align(request: _Request) -> list[Stage]:
+    return [Stage("align")]
+
+
+def _vertical_seeding(request: _Request) -> list[Stage]:
+    init = request.init
+    if not isinstance(init, str):
+        _agree(init, request.n_clusters, None)
+        init = "given"
+    checks.one_of("init", init, request.kind.inits)
+    return [Stage("vertical-seeding", {"n_clusters": request.n_clusters, "init": init, "scaling": request.scaling})]
+
+
+_BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
+    "range": _range,
+    "scaling": _scaling,
+    "seeding": _seeding,
+    "align": _align,
+    "vertical-seeding": _vertical_seeding,
+}
+"""How each kind of stage is made that a clustering may want before it."""
+
+
+def _objective(request: _Request, clustering: Stage) -> list[Stage]:
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(request.kind)  # type: ignore[arg-type] # they are
+    own = {field.name: clustering.parameters.get(field.name, field.default) for field in fields}
+    taken: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
+    return [Stage("objective", {**taken, **request.starts, **request.gate})]
+
+
+_AFTER: Mapping[str, Callable[[_Request, Stage], list[Stage]]] = {"objective": _objective}
+"""How each kind of stage is made that a clustering may want after it, from that clustering's own."""
+
+
+def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many sets of first centers the stage before has to make, where it is more than one."""
+    if not kind.side_by_side or "n_init" not in parameters:
+        return {}
+    n_init = checks.whole("n_init", parameters["n_init"], least=1, most=checks.MAX_STARTS)
+    return {"n_init": n_init} if n_init > 1 else {}
+
+
+def _by_columns(request: _Request, participation: float) -> None:
+    """Refuse what has no meaning where every peer holds other columns."""
+    if request.bounds is not None:
+        raise UsageError(
+            f"bounds: {request.kind.id} asks nobody for ranges, every peer scales its own columns: leave it out"
+        )
+    if participation != 1.0:
+        raise UsageError(
+            f"participation = {participation}: {request.kind.id} needs every peer's columns in every round"
+        )
+
+
+def _limits(kind: type[Labelling], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
+    """Return when the rounds end, spelled out in the job: a reader of its document need not know the defaults."""
+    limits: dict[str, Any] = {"tol": tol, "max_rounds": max_rounds}
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    for field in fields:
+        if field.name in limits and limits[field.name] is None:
+            limits[field.name] = field.default
+    # One that the protocol lacks is refused, by name, where the protocol is built.
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _bounds(bounds: object) -> tuple[list[float], list[float]]:
+    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
+        raise UsageError("bounds: expected a pair (lo, hi) of lists with one number per feature")
+    return _plain("bounds", bounds[0], ndim=1), _plain("bounds", bounds[1], ndim=1)
+
+
+def _plain(where: str, value: ArrayLike, *, ndim: int) -> list[Any]:
+    """Return an array as nested lists, which a job document can carry."""
+    try:
+        array: NDArray[np.float64] = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UsageError(f"{where}: expected numbers in rows of equal length") from None
+    if array.ndim != ndim or array.size == 0:
+        shape = "a list of numbers" if ndim == 1 else "an array of shape (n_clusters, features)"
+        raise UsageError(f"{where}: expected {shape}, got shape {array.shape}")
+    plain: list[Any] = array.tolist()
+    return plain
+
+
+def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float], list[float]] | None) -> None:
+    if len(centers) != n_clusters:
+        raise UsageError(f"init: {len(centers)} centers were given for n_clusters = {n_clusters}")
+    if bounds is not None and len(bounds[0]) != len(centers[0]):
+        raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
+
+
+def _is(value: Any, wanted: object) -> bool:
+    """Compare a parameter, without taking 0 for False or True for 1."""
+    plain = _scalar(value)
+    return type(plain) is type(wanted) and bool(plain == wanted)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a NumPy scalar as Python's own, and a tuple as a list, which a job document can carry."""
+    if isinstance(value, tuple):
+        return [_scalar(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

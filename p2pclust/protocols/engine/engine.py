@@ -1,0 +1,422 @@
+"""The only caller of protocols: what to do when a round has all, some or none of its contributions.
+
+Pure functions. The in-process runner, the simulator and the peers of a fleet all go through them, so all three have
+the same bits. The rules, once:
+
+- A round asks :func:`asked`. Where one peer is enough, exactly one is asked per round: the first of the list that is
+  not dead. Who has abstained in this stage is not asked again.
+- A round without contributions is empty. It is no step: the arrays stay as they are, and no stop rule is met except
+  the limit of rounds.
+- The job fails when every roster peer abstained by itself (in this stage where one is asked; in the present run of
+  empty rounds otherwise), or after ten empty rounds in a row.
+- Additive contributions are rounded once, at the peer, to integers on a grid that follows from the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import P2PClustError
+from p2pclust.protocols.engine import random_streams, stages, summaries
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State, all_finite
+from p2pclust.protocols.engine.base import Abstain, Protocol
+from p2pclust.protocols.engine.fixed_point import GridError, dequantise_all, quantise_all
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.wire import (
+    ContributionReader,
+    decode_contribution,
+    decode_state,
+    encode_contribution,
+    matches,
+)
+from p2pclust.protocols.engine.workspace import Desk, Wants
+
+__all__ = [
+    "ContributionReader",
+    "Memory",
+    "added_up",
+    "advance",
+    "asked",
+    "begin",
+    "cancelled",
+    "close",
+    "conclude",
+    "contribution",
+    "decode_contribution",
+    "decode_state",
+    "encode_contribution",
+    "news",
+    "results",
+    "shift",
+    "terms",
+    "wants",
+]
+
+#: A roster index, or several where their contributions were added up.
+Peers = int | tuple[int, ...]
+
+
+@dataclass
+class Memory:
+    """What an aggregator remembers of a job beside its state: told to nobody, and gone with its process.
+
+    :func:`advance` reads and replaces the value. Whoever calls it keeps one such object per job, and only as long as it
+    closes every round itself.
+    """
+
+    value: NDArray[Any] | None = None
+
+
+def begin(job: Job) -> JobState:
+    """Return the state before the first round; stages that need no round are passed at once."""
+    state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays())
+    with np.errstate(all="ignore"):
+        return stages.opened(job, state, 0)
+
+
+def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
+    """Return who is asked in the coming round.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    tuple of int
+        Where the stage asks all: the drawn participants, sorted; everyone of them is asked. Where it asks one: the
+        seed's permutation without those that abstained in this stage; only the first alive of it is asked.
+    """
+    protocol = job.protocols[state.stage]
+    if protocol.asks == "one":
+        order = random_streams.proposers(job.seed, n_peers)
+        gone = stages.abstained_in(state, whole_stage=True)
+        # Who was silent once is asked again when nobody else is left.
+        return tuple(p for p in order if p not in gone) or tuple(
+            p for p in order if p not in stages.by_themselves(gone)
+        )
+    share = job.participation if protocol.draws else 1.0
+    return random_streams.participants(job.seed, state.round, n_peers, share)
+
+
+def wants(job: Job, state: JobState, desk: Desk, n_peers: int) -> Wants:
+    """Return what a peer needs on its desk before it can contribute to the coming round; nothing if it is not asked."""
+    protocol = job.protocols[state.stage]
+    if not protocol.at_desk or desk.peer not in asked(job, state, n_peers):
+        return Wants()
+    return protocol.wants(state.arrays, desk)
+
+
+def contribution(
+    job: Job, state: JobState, local: Local, peer: int, n_peers: int, desk: Desk | None = None
+) -> Contribution:
+    """Return what a peer contributes to the coming round: a pure function of its arguments.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    local : Local
+        The peer's data.
+    peer : int
+        Its index in the roster.
+    n_peers : int
+        Size of the roster.
+    desk : Desk, optional
+        With what :func:`wants` asked for, as far as it could be had. A protocol that works at none does not look at it.
+
+    Returns
+    -------
+    Arrays
+        If the stage is additive, int64 limbs of shape (limbs, ...) per array, which add up in any order.
+
+    Raises
+    ------
+    Abstain
+        If the peer was not drawn, has no usable data, or the protocol withholds its contribution.
+    """
+    protocol = job.protocols[state.stage]
+    if protocol.asks == "all" and peer not in asked(job, state, n_peers):
+        raise Abstain(NOT_DRAWN)
+    refusal = local.refusal(state.arrays)
+    if refusal:
+        raise Abstain(refusal)
+    rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
+    # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        try:
+            if protocol.at_desk:
+                raw = protocol.contribute_at(state.arrays, local, rng, Desk(peer) if desk is None else desk)
+            else:
+                raw = protocol.contribute(state.arrays, local, rng)
+        except P2PClustError as error:  # The mathematics refuses these rows: said by name, and nobody else is stopped.
+            raise Abstain(f"failed: {error}") from None
+    _assert_expected(protocol, state.arrays, raw)
+    if not protocol.additive:
+        _refuse_infinite(raw)
+        return raw
+    units = protocol.units(state.arrays)
+    try:
+        return Arrays(quantise_all(raw, units, n_peers=n_peers, limbs=protocol.limbs))
+    except GridError as error:
+        _refuse_infinite(raw)
+        raise Abstain(f"failed: {error}") from None
+
+
+def added_up(
+    contributions: Iterable[tuple[Peers, Contribution]], n_peers: int
+) -> tuple[Contribution | None, tuple[int, ...]]:
+    """Add up contributions of an additive stage, read one by one.
+
+    Parameters
+    ----------
+    contributions : iterable of (peer, contribution)
+        Of different peers, in any order; a tuple of peers where it is a sum itself.
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    total : Arrays or None
+        The same bits in whatever order, and through whatever sums; None without any contribution.
+    peers : tuple of int
+        Whose contributions are in it, in roster order.
+    """
+    total: dict[str, NDArray[np.int64]] = {}
+    peers: dict[int, None] = {}
+    for given, term in contributions:
+        of = given if isinstance(given, tuple) else (given,)
+        if any(peer in peers or not 0 <= peer < n_peers for peer in of):
+            raise ValueError(f"contribution of peers {of} after {list(peers)}: one counts twice, or is of no peer")
+        peers.update(dict.fromkeys(of))
+        if not total:
+            total = {name: np.array(limbs) for name, limbs in term.items()}
+            continue
+        for name, limbs in total.items():
+            np.add(limbs, term[name], out=limbs)
+    return (Arrays(total) if total else None), tuple(sorted(peers))
+
+
+def advance(
+    job: Job,
+    state: JobState,
+    contributions: Iterable[tuple[Peers, Contribution]],
+    abstained: Mapping[int, str],
+    *,
+    n_peers: int,
+    memory: Memory | None = None,
+) -> JobState:
+    """Close a round and return the next state.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state must be running.
+    contributions : iterable of (peer, contribution)
+        In roster order. Read once, and one by one if the stage is additive; then also sums, of the peers in a tuple, in any
+        order.
+    abstained : mapping of int to str
+        Who answered without contributing. Those that were not drawn are dropped from the record.
+    n_peers : int
+        Size of the roster.
+    memory : Memory, optional
+        Of the round before; empty, or left out, if this aggregator did not close it. Protocols that remember nothing
+        do not look at it.
+
+    Returns
+    -------
+    JobState
+        Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
+    """
+    memory = Memory() if memory is None else memory
+    # What is not finite in the end fails the job, with a reason; a warning would help nobody.
+    with np.errstate(all="ignore"):
+        after = _advance(job, state, contributions, abstained, n_peers, memory)
+    if after.status != "running" or after.stage != state.stage:
+        memory.value = None
+    return after
+
+
+def _advance(
+    job: Job,
+    state: JobState,
+    contributions: Iterable[tuple[Peers, Contribution]],
+    abstained: Mapping[int, str],
+    n_peers: int,
+    memory: Memory,
+) -> JobState:
+    if state.status != "running":
+        raise ValueError(f"the job is {state.status}: it has no further round")
+    protocol = job.protocols[state.stage]
+    forgot = protocol.remembers and state.stage_round > 0 and memory.value is None
+    arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
+    # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
+    return stages.closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
+
+
+def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
+    """Return the state that ends a job because somebody wants that; what it had come to stays in it.
+
+    Parameters
+    ----------
+    state : JobState
+        The last one, running.
+    by : str
+        Who cancelled the job.
+    alone : bool
+        Whether the arrays are this peer's own: then they are left out, for all end with the same state.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> ended = cancelled(begin(cluster_job("llf-cm", n_clusters=2)), "meter-01")
+    >>> ended.status, ended.reason
+    ('failed', 'cancelled by meter-01')
+    """
+    reason = f"{CANCELLED}{by}"[:MAX_REASON]
+    return replace(state, status="failed", reason=reason, arrays=Arrays() if alone else state.arrays)
+
+
+def terms(job: Job, state: JobState, contribution: Contribution) -> Arrays:
+    """Return a contribution to an additive stage as floats: what its limbs stand for."""
+    protocol = job.protocols[state.stage]
+    limbs = {name: np.array(own) for name, own in contribution.items()}
+    return Arrays(dequantise_all(limbs, protocol.units(state.arrays)))
+
+
+def close(
+    job: Job,
+    state: JobState,
+    total: Arrays,
+    contributors: tuple[int, ...],
+    abstained: Mapping[int, str],
+    *,
+    n_peers: int,
+) -> JobState:
+    """Close a round of an additive stage whose total was found in another way than by adding up integers.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state must be running, in an additive stage.
+    total : Arrays
+        Floats, what the stage expects. Not looked at if nobody contributed.
+    contributors : tuple of int
+        Sorted.
+    abstained : mapping of int to str
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    JobState
+        As :func:`advance` would give it.
+    """
+    if state.status != "running" or not job.protocols[state.stage].additive:
+        raise ValueError(f"the job is {state.status} in stage {state.stage}: expected a running, additive one")
+    with np.errstate(all="ignore"):
+        arrays = job.protocols[state.stage].combine(state.arrays, total) if contributors else None
+        return stages.closed(job, state, arrays, contributors, abstained, n_peers)
+
+
+def conclude(job: Job, state: JobState, local: Local, desk: Desk | None = None) -> Arrays:
+    """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit.
+
+    What works at a desk concludes from its note, and from the blobs of :func:`results`.
+    """
+    protocol = job.protocols[state.stage]
+    if protocol.at_desk:
+        assert desk is not None
+        rng = random_streams.lazily(random_streams.peer_round, job.seed, desk.peer, state.round)
+        return protocol.conclude_at(state.arrays, local, rng, desk)
+    if local.X.size and not local.problem and protocol.suits(state.arrays, local):
+        with np.errstate(all="ignore"):
+            return protocol.conclude(state.arrays, local)
+    return Arrays()
+
+
+def news(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
+    """Return what whoever watches may know about a round that was closed, in plain values."""
+    if not after.log or not after.log[-1].contributors:
+        return {}
+    return dict(job.protocols[before.stage].news(before.arrays, after.arrays))
+
+
+def shift(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
+    """Return how far a round that was closed moved what is clustered by, in plain values; nothing if it moved nothing.
+
+    ``shift`` is the Frobenius norm in working coordinates; ``moved`` names what moved where it is not the centers.
+    """
+    if job.protocols[before.stage].evaluates:
+        return {}
+    if "centers" in before.arrays and "centers" in after.arrays:
+        moved = after.arrays["centers"] - before.arrays["centers"]
+        return {"shift": float((moved * moved).sum()) ** 0.5}
+    if job.by_columns and (last := summaries.last_shift(after)) is not None:
+        return {"shift": last, "moved": "distances"}
+    return {}
+
+
+def results(job: Job, state: JobState) -> tuple[bytes, ...]:
+    """Return the digests of the blobs that belong to the result of a finished job."""
+    return job.protocols[state.stage].results(state.arrays) if state.status == "done" else ()
+
+
+def _combined(
+    job: Job,
+    protocol: Protocol,
+    state: JobState,
+    contributions: Iterable[tuple[Peers, Contribution]],
+    n_peers: int,
+    memory: Memory,
+) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
+    """Return the arrays of the next state (None after an empty round), who contributed, and who was left out."""
+    if protocol.additive:
+        total, peers = added_up(contributions, n_peers)
+        if total is None:
+            return None, (), {}
+        return protocol.combine(state.arrays, Arrays(dequantise_all(total, protocol.units(state.arrays)))), peers, {}
+    given: list[tuple[int, Contribution]] = []
+    for peer, term in contributions:
+        if isinstance(peer, tuple) or not (given[-1][0] if given else -1) < peer < n_peers:
+            raise ValueError(
+                f"contribution of peer {peer} after {[before for before, _ in given]}: not in roster order"
+            )
+        given.append((peer, term))
+    if protocol.asks == "one" and given:
+        order = random_streams.proposers(job.seed, n_peers)
+        given = [min(given, key=lambda item: order.index(item[0]))]
+    left_out = protocol.leaves_out(state.arrays, given) if given else {}
+    kept = [(peer, term) for peer, term in given if peer not in left_out]
+    if not kept or (protocol.by_columns and len(kept) < n_peers):
+        return None, tuple(peer for peer, _ in kept), left_out
+    if protocol.remembers:
+        # Gone if the step fails half way, for it may be changed in place.
+        known, memory.value = memory.value if state.stage_round > 0 else None, None
+        remembered_terms = [term for _, term in kept]
+        arrays, memory.value = protocol.combine_remembering(state.arrays, remembered_terms, known)
+        return arrays, tuple(peer for peer, _ in kept), left_out
+    terms = kept if protocol.by_peer else [term for _, term in kept]
+    return protocol.combine(state.arrays, terms), tuple(peer for peer, _ in kept), left_out
+
+
+def _refuse_infinite(raw: Contribution) -> None:
+    for name, array in raw.items():
+        if not all_finite(array):
+            raise Abstain(f"failed: {name} is not finite")
+
+
+def _assert_expected(protocol: Protocol, state: State, raw: Contribution) -> None:
+    expected = protocol.expects(state)
+    assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
+    for name, slot in expected.items():
+        assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
+        assert protocol.additive or raw[name].dtype == slot.dtype, f"{protocol.id}: {name} is {raw[name].dtype}"

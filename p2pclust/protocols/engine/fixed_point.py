@@ -1,0 +1,275 @@
+"""Sums that do not depend on the order of their terms.
+
+Floating-point addition is not associative, so a sum over peers would differ in its last bits between a star, a tree
+and a repeated round. Therefore each peer rounds what it contributes once, to integers on a grid that all share, and
+integers are added: every order, every tree and every mask gives the same bits.
+
+A value ``x`` with unit ``u`` (a power of two) is held in ``L >= 2`` signed limbs
+
+    x / u  =  limb[0] * 2**-24  +  limb[1] * 2**-72  +  ...  +  limb[L-1] * 2**-(24 + 48 (L - 1)),
+
+so two limbs make a grid of ``2**-72`` of the unit. Limbs are added independently, as int64: with ``|x / u| < 2**38 /
+n_peers`` the first cannot overflow, and the others hold 48 bits each with room for 2**14 terms. As ``u`` is a power
+of two, the only rounding is that of the last limb, ``2**-73`` of the unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "MAX_PEERS", "GridError", "dequantise", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
+    "quantise", "quantise_all",
+]  # fmt: skip
+
+MAX_PEERS = 4096
+"""How many terms a sum may have; the limbs would hold four times as many."""
+
+_FIRST_BITS = 24
+_LIMB_BITS = 48
+_CAPACITY_BITS = 38
+# Centers further away than this come from no data; beyond it squares would overflow.
+_FARTHEST = 2.0**480
+
+
+class GridError(ValueError):
+    """A value lies outside what the grid can hold, or is not finite."""
+
+
+def grid(limbs: int = 2) -> float:
+    """Return the spacing of the grid in units.
+
+    Examples
+    --------
+    >>> grid() == 2.0**-72
+    True
+    """
+    return float(2.0 ** -(_FIRST_BITS + _LIMB_BITS * (limbs - 1)))
+
+
+def quantise(values: ArrayLike, unit: ArrayLike, *, n_peers: int, limbs: int = 2) -> NDArray[np.int64]:
+    """Round to the grid and return the limbs.
+
+    Parameters
+    ----------
+    values : array_like of shape S
+        Finite numbers.
+    unit : array_like
+        The size of "one": positive powers of two, broadcastable to S.
+    n_peers : int
+        How many such contributions may be added.
+    limbs : int
+        At least 2.
+
+    Returns
+    -------
+    ndarray of int64, shape (limbs, *S)
+
+    Raises
+    ------
+    GridError
+        If a value is not finite, or not below ``2**38 / n_peers`` units.
+
+    Examples
+    --------
+    >>> quantise(-1.5, 1.0, n_peers=2).tolist()
+    [-25165824, 0]
+    >>> total = quantise(0.1, 1.0, n_peers=2) + quantise(0.2, 1.0, n_peers=2)
+    >>> float(dequantise(total, 1.0))
+    0.30000000000000004
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if np.broadcast_shapes(np.shape(unit), x.shape) != x.shape:
+        raise ValueError(f"a unit of shape {np.shape(unit)} does not broadcast to {x.shape}")
+    return quantise_all({"": x}, {"": unit}, n_peers=n_peers, limbs=limbs)[""]
+
+
+def quantise_all(
+    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int, limbs: int
+) -> dict[str, NDArray[np.int64]]:
+    """Round several arrays as :func:`quantise` does each, in one pass: a contribution's arrays are small.
+
+    Parameters
+    ----------
+    values : mapping of str to ndarray of float64
+    units : mapping of str to array_like
+        For every name, as in :func:`quantise`.
+    n_peers, limbs : int
+        As in :func:`quantise`.
+
+    Returns
+    -------
+    dict of ndarray of int64
+        Of shape (limbs, ...) each; parts of one array.
+
+    Raises
+    ------
+    GridError
+        As :func:`quantise`, for any of them.
+
+    Examples
+    --------
+    >>> both = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
+    >>> both["a"].tolist(), both["b"].tolist()
+    ([-25165824, 0], [[8388608, 8388608], [0, 0]])
+    """
+    if not 1 <= n_peers <= MAX_PEERS:
+        raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
+    rest = np.empty(sum(x.size for x in values.values()))
+    start = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, x in values.items():
+            np.divide(x, _checked_unit(units[name]), out=rest[start : start + x.size].reshape(x.shape))
+            start += x.size
+        limit = 2.0**_CAPACITY_BITS / n_peers
+        if not _every(np.abs(rest) < limit):  # so written, NaN is refused as well
+            if not _every(np.isfinite(rest)):
+                raise GridError("a value is not finite")
+            raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
+    out = np.empty((limbs, rest.size), dtype=np.int64)
+    rest *= 2.0**_FIRST_BITS
+    for k in range(limbs - 1):
+        whole = np.trunc(rest)
+        out[k] = whole
+        # Exact: the difference has fewer bits, the factor is a power of two.
+        rest -= whole
+        rest *= 2.0**_LIMB_BITS
+    out[limbs - 1] = np.rint(rest)
+    parts, start = {}, 0
+    for name, x in values.items():
+        parts[name] = out[:, start : start + x.size].reshape(limbs, *x.shape)
+        start += x.size
+    return parts
+
+
+def dequantise(total: NDArray[np.int64], unit: ArrayLike) -> NDArray[np.float64]:
+    """Return the number that (sums of) limbs stand for, the same bits for the same total.
+
+    Parameters
+    ----------
+    total : ndarray of int64, shape (limbs, *S)
+    unit : array_like
+        As in :func:`quantise`.
+
+    Returns
+    -------
+    ndarray of float64, shape S
+    """
+    return dequantise_all({"": total}, {"": unit})[""]
+
+
+def dequantise_all(
+    totals: Mapping[str, NDArray[np.int64]], units: Mapping[str, ArrayLike]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the numbers of several arrays, as :func:`dequantise` does each, in one pass.
+
+    Parameters
+    ----------
+    totals : mapping of str to ndarray of int64, shape (limbs, ...)
+        All with the same number of limbs, at least one array.
+    units : mapping of str to array_like
+
+    Returns
+    -------
+    dict of ndarray of float64
+
+    Examples
+    --------
+    >>> limbs = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
+    >>> {name: values.tolist() for name, values in dequantise_all(limbs, {"a": 1.0, "b": 2.0}).items()}
+    {'a': -1.5, 'b': [1.0, 1.0]}
+    """
+    limbs = np.concatenate([total.reshape(len(total), -1) for total in totals.values()], axis=1)
+    half = np.int64(1) << np.int64(_LIMB_BITS - 1)
+    for k in range(len(limbs) - 1, 0, -1):
+        # The carry makes every lower limb lie in [-2**47, 2**47): one total has one set of normalised limbs, however
+        # its terms fell.
+        carry = (limbs[k] + half) >> np.int64(_LIMB_BITS)
+        limbs[k] -= carry << np.int64(_LIMB_BITS)
+        limbs[k - 1] += carry
+    value = np.zeros(limbs.shape[1])
+    for k in range(len(limbs) - 1, -1, -1):  # From the smallest: the one rounding that counts is the last.
+        value += limbs[k] * 2.0 ** -(_FIRST_BITS + _LIMB_BITS * k)
+    numbers, start = {}, 0
+    for name, total in totals.items():
+        shape = total.shape[1:]
+        size = math.prod(shape)
+        numbers[name] = np.asarray(value[start : start + size].reshape(shape) * _checked_unit(units[name]))
+        start += size
+    return numbers
+
+
+def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
+    """Tell whether limbs from elsewhere are what :func:`quantise` can make, or the sum of ``summed`` such.
+
+    Only then can the sum over all peers not overflow, whatever a hostile peer sends.
+    """
+    rows = limbs.reshape(len(limbs), -1)
+    if not rows.size:
+        return True
+    first: int = summed * (2 ** (_FIRST_BITS + _CAPACITY_BITS) // n_peers)
+    other: int = summed * 2**_LIMB_BITS
+    # Not abs(): the smallest int64 has none.
+    least: list[int] = np.minimum.reduce(rows, axis=1).tolist()
+    greatest: list[int] = np.maximum.reduce(rows, axis=1).tolist()
+    first_fits = -first <= least[0] and greatest[0] <= first
+    return first_fits and min(least[1:], default=0) >= -other and max(greatest[1:], default=0) <= other
+
+
+def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
+    """Return the smallest power of two not below each positive value, and 1 for zero.
+
+    Examples
+    --------
+    >>> power_of_two_above([3.0, 4.0, 0.3, 0.0]).tolist()
+    [4.0, 4.0, 0.5, 1.0]
+    """
+    x = np.asarray(values, dtype=np.float64)
+    mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
+    return np.asarray(np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent)), dtype=np.float64)
+
+
+def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
+    """Return a power of two that hardly any row's distance to a center exceeds: a unit for sums of distances.
+
+    A feature's unit bounds how far rows are from the origin, but for a few outliers under zscore, for which the grid has
+    room; centers may lie anywhere.
+
+    Parameters
+    ----------
+    unit : ndarray of shape (F,)
+    centers : ndarray of shape (C, F)
+        In working coordinates.
+
+    Examples
+    --------
+    >>> farthest(np.array([1.0]), np.array([[-0.5], [2.5]]))
+    4.0
+    """
+    with np.errstate(over="ignore"):
+        reach = float(np.linalg.norm(unit + np.abs(centers).max(axis=0)))
+    return float(power_of_two_above(min(reach, _FARTHEST)))
+
+
+def is_unit(values: NDArray[Any]) -> bool:
+    """Tell whether all values are positive powers of two."""
+    return _every(np.frexp(values)[0] == 0.5)  # neither NaN nor infinity has this mantissa
+
+
+def _every(mask: NDArray[np.bool_]) -> bool:
+    """Whether all are true; see :func:`.arrays.all_finite`, which does not use ``.all()`` either."""
+    return b"\0" not in mask.tobytes()
+
+
+def _checked_unit(unit: ArrayLike | float) -> NDArray[np.float64] | float:
+    if isinstance(unit, float) and math.frexp(unit)[0] == 0.5:
+        return unit
+    u: NDArray[Any] = np.asarray(unit, dtype=np.float64)
+    if not is_unit(u):
+        raise ValueError("a unit must be a positive power of two")
+    return u

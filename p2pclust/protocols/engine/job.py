@@ -1,0 +1,394 @@
+"""What a job is, and where it stands: the job document and the state that the peers agree on.
+
+A :class:`Job` is what a submitter asks for: a list of stages, a seed and the participation. A :class:`JobState` is one
+consensus entry: everything that the next round, another aggregator, or a replay needs. Its bytes are canonical.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgpack
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
+from p2pclust.protocols.engine.fixed_point import MAX_PEERS
+from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.engine.base import Protocol
+
+__all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
+
+Status = Literal["running", "done", "failed"]
+
+_VERSION = 1
+_MAX_STAGES = 64
+_MAX_ITEMS = 2 * MAX_PEERS  # of one list on the wire: a reason for every peer
+_MAX_COUNT = 2**53
+_MAX_TEXT = 1000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One protocol with its parameters.
+
+    Parameters
+    ----------
+    protocol : str
+        The protocol's id, for example ``"llf-fcm"``.
+    parameters : dict
+        Plain values (numbers, strings, booleans, None, lists of these); arrays as nested lists.
+    """
+
+    protocol: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Stages, a seed, and the share of the peers that each clustering round draws.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        Each opens from the last state of the one before.
+    seed : int
+        0 to 2**63 - 1: every draw of the job follows from it.
+    participation : float
+        The papers' gamma, in (0, 1].
+
+    Raises
+    ------
+    UsageError
+        For an unknown protocol or parameter (the nearest known one is named) and for a value out of range.
+
+    Examples
+    --------
+    >>> job = Job((Stage("range"), Stage("minmax")), seed=7)
+    >>> Job.from_dict(job.to_dict()) == job
+    True
+    """
+
+    stages: tuple[Stage, ...]
+    seed: int
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not 1 <= len(self.stages) <= _MAX_STAGES:
+            raise UsageError(f"job: {len(self.stages)} stages: expected 1 to {_MAX_STAGES}")
+        if type(self.seed) is not int or not 0 <= self.seed <= MAX_SEED:
+            raise UsageError(f"job: seed = {self.seed!r}: expected a whole number from 0 to 2**63 - 1")
+        share = self.participation
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
+            raise UsageError(f"job: participation = {share!r}: expected a number above 0, at most 1")
+        object.__setattr__(self, "participation", float(share))
+        _ = self.protocols  # Every stage is checked now, not when its turn comes.
+
+    @cached_property
+    def protocols(self) -> tuple[Protocol, ...]:
+        """The protocol objects of the stages."""
+        # Imported here because the protocols themselves build on this module's neighbours.
+        from p2pclust.protocols.engine.registry import build  # noqa: PLC0415
+
+        return tuple(build(stage.protocol, stage.parameters) for stage in self.stages)
+
+    @cached_property
+    def main(self) -> int:
+        """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
+        from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - as in `protocols`
+
+        return main_stage([stage.protocol for stage in self.stages])
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
+        return any(protocol.by_columns for protocol in self.protocols)
+
+    @property
+    def at_desk(self) -> bool:
+        """Whether peers keep notes of their own, which their part of the result is in."""
+        return any(protocol.at_desk for protocol in self.protocols)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as they stand in a job document."""
+        return {
+            "stages": [{"protocol": stage.protocol, "parameters": dict(stage.parameters)} for stage in self.stages],
+            "seed": self.seed,
+            "participation": self.participation,
+        }
+
+    @classmethod
+    def from_dict(cls, document: object) -> Job:
+        """Check a job document strictly and return the job.
+
+        Raises
+        ------
+        UsageError
+            For a missing or unknown key, a value of the wrong type, or anything that :class:`Job` refuses.
+        """
+        given = _keys(document, "job", required=("stages", "seed"), optional=("participation",))
+        stages = given["stages"]
+        if not isinstance(stages, list | tuple) or len(stages) > _MAX_STAGES:
+            raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
+        made = []
+        for number, item in enumerate(stages):
+            stage = _keys(item, f"job: stage {number}", required=("protocol",), optional=("parameters",))
+            parameters = stage.get("parameters", {})
+            if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
+                raise UsageError(f"job: stage {number}: parameters: expected names with values")
+            made.append(Stage(stage["protocol"], dict(parameters)))
+        return cls(tuple(made), given["seed"], given.get("participation", 1.0))
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Who took part in one round.
+
+    Parameters
+    ----------
+    stage : int
+    contributors : tuple of int
+        Sorted indices in the roster.
+    abstained : mapping of int to str
+        Peers that answered without contributing, and why; those that were merely not drawn are not among them.
+    forgot : bool
+        Whether the aggregator lacked the memory that the protocol would have used: it was elected since the round
+        before, or restarted.
+    """
+
+    stage: int
+    contributors: tuple[int, ...]
+    abstained: Mapping[int, str] = field(default_factory=dict)
+    forgot: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contributors", tuple(self.contributors))
+        object.__setattr__(self, "abstained", dict(sorted(self.abstained.items())))
+
+    @cached_property
+    def packed(self) -> bytes:
+        """Its bytes in an encoded state; remembered, because every round encodes the whole log again."""
+        mask = sum(1 << peer for peer in self.contributors)
+        abstained = [part for item in self.abstained.items() for part in item]
+        contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+        # The flag is there only where it is set: the logs of most protocols never have it.
+        flag = [True] if self.forgot else []
+        return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
+
+
+@dataclass(frozen=True)
+class JobState:
+    """Where a job stands: one consensus entry.
+
+    Parameters
+    ----------
+    round : int
+        Rounds closed since the job began, over all stages; empty ones count.
+    stage, stage_round : int
+        The current stage, and its rounds closed, empty ones included.
+    status : {"running", "done", "failed"}
+    reason : str
+        Why the job failed, else empty.
+    converged : bool
+        Whether the current stage ended by its own rule rather than by its limit of rounds.
+    empty_rounds : int
+        Empty rounds in a row up to now.
+    log : tuple of RoundRecord
+        One per round.
+    arrays : Arrays
+        What the protocols work on.
+    """
+
+    round: int
+    stage: int
+    stage_round: int
+    status: Status
+    reason: str
+    converged: bool
+    empty_rounds: int
+    log: tuple[RoundRecord, ...]
+    arrays: State
+
+    def encode(self) -> bytes:
+        """Return canonical bytes: equal states give equal bytes."""
+        return bytes(msgpack.packb([*self._counts(), self._log(), self.arrays.pack()], use_bin_type=True))
+
+    def pieces(self) -> Pieces:
+        """Return the bytes of :meth:`encode` without putting large arrays among them."""
+        packer = msgpack.Packer(use_bin_type=True)
+        log = self._log()
+        counts = self._counts()
+        head = bytes(packer.pack_array_header(len(counts) + 2)) + b"".join(packer.pack(item) for item in counts)
+        pieces: list[bytes | memoryview | StoredArray] = [head]
+        pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
+        return Pieces([*pieces, *self.arrays.pieces()])
+
+    def _counts(self) -> list[Any]:
+        return [
+            _VERSION,
+            self.round,
+            self.stage,
+            self.stage_round,
+            self.status,
+            self.reason,
+            self.converged,
+            self.empty_rounds,
+        ]
+
+    def _log(self) -> bytes:
+        return b"".join([record.packed for record in self.log])
+
+    @classmethod
+    def decode(cls, data: bytes) -> JobState:
+        """Return the state of :meth:`encode`.
+
+        Raises
+        ------
+        WireError
+            For any bytes that :meth:`encode` would not have written.
+        """
+        fields = unpack_canonical(data, max_items=_MAX_ITEMS)
+        state = cls._unpacked(fields)
+        if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
+            raise WireError("job state: not in canonical form")
+        return state
+
+    @classmethod
+    def decode_stored(cls, blob: Stored) -> JobState:
+        """Return the state of :meth:`encode` whose bytes are in a blob; its large arrays stay there.
+
+        Raises
+        ------
+        WireError
+            For any bytes that :meth:`encode` would not have written; what a large array holds is checked when it is
+            read.
+        """
+        plain, head, where = scan(blob)
+        fields = unpack_canonical(plain, max_items=_MAX_ITEMS)
+        if where and where[0] is not None and isinstance(fields, list) and len(fields) == 10:
+            reader = blob.reader()
+            reader.skip(where[0][0])
+            fields[8] = reader.read(where[0][1])  # a log of thousands of rounds
+        state = cls._unpacked(fields, [None if place is None else (blob, *place) for place in where[1:]])
+        if state.pieces().head() != head:
+            raise WireError("job state: not in canonical form")
+        return state
+
+    @classmethod
+    def _unpacked(cls, fields: Any, stored: Sequence[Payload | None] = ()) -> JobState:
+        if not isinstance(fields, list) or len(fields) != 10 or type(fields[0]) is not int or fields[0] != _VERSION:
+            raise WireError(f"job state: expected ten fields of version {_VERSION}")
+        _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays = fields
+        if not all(_is_count(number) for number in (round_, stage, stage_round, empty_rounds)):
+            raise WireError("job state: a count is malformed")
+        known: dict[object, Status] = {"running": "running", "done": "done", "failed": "failed"}
+        if not isinstance(status, str) or status not in known or not isinstance(reason, str):
+            raise WireError("job state: malformed status")
+        if not isinstance(converged, bool) or not isinstance(log, bytes) or len(reason) > _MAX_TEXT:
+            raise WireError("job state: malformed field")
+        records, last_stage = _log_reader.read(log)
+        if len(records) != round_ or stage >= _MAX_STAGES or last_stage > stage:
+            raise WireError("job state: its log does not match its round and stage")
+        unpacked = Arrays.unpack(arrays, stored)
+        return cls(
+            round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadLog:
+    data: bytes
+    records: tuple[RoundRecord, ...]
+    last_stage: int  # the highest of any record
+
+
+class _LogReader:
+    """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
+
+    def __init__(self) -> None:
+        self._last = _ReadLog(b"", (), 0)
+
+    def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
+        """Return the records and their highest stage; refuse any bytes but those that the records are written as."""
+        known = self._last
+        if not data.startswith(known.data):
+            known = _ReadLog(b"", (), 0)
+        end = data[len(known.data) :]
+        added = _unpack_log(end)
+        if b"".join([record.packed for record in added]) != end:
+            raise WireError("job state: its log is not in canonical form")
+        last_stage = max([known.last_stage, *[record.stage for record in added]])
+        records = (*known.records, *added)
+        self._last = _ReadLog(data, records, last_stage)
+        return records, last_stage
+
+
+_log_reader = _LogReader()
+
+
+def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
+    unpacker = msgpack.Unpacker(
+        raw=False,
+        strict_map_key=True,
+        max_buffer_size=max(len(data), 1),
+        max_array_len=_MAX_ITEMS,
+        max_map_len=0,
+        max_ext_len=0,
+        max_str_len=_MAX_TEXT * 4,
+        max_bin_len=MAX_PEERS // 8,
+    )
+    unpacker.feed(data)
+    try:
+        return tuple(_record(item) for item in unpacker)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"job state: malformed log: {type(error).__name__}") from None
+
+
+def _record(item: object) -> RoundRecord:
+    if not isinstance(item, list) or len(item) not in (3, 4) or (len(item) == 4 and item[3] is not True):
+        raise WireError("job state: malformed log")
+    stage, mask, abstained = item[:3]
+    if not _is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
+        raise WireError("job state: malformed log")
+    return _checked_record(stage, mask, tuple(abstained), len(item) == 4)
+
+
+@lru_cache(maxsize=1024)
+def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...], forgot: bool) -> RoundRecord:
+    """Most rounds of a job have the same record, and every state brings all of them again."""
+    peers, reasons = abstained[0::2], abstained[1::2]
+    if len(peers) != len(reasons) or not all(_is_count(peer) and peer < MAX_PEERS for peer in peers):
+        raise WireError("job state: malformed log")
+    if not all(isinstance(reason, str) and len(reason) <= _MAX_TEXT for reason in reasons):
+        raise WireError("job state: malformed log")
+    bits = int.from_bytes(mask, "little")
+    contributors = tuple(peer for peer in range(bits.bit_length()) if bits >> peer & 1)
+    return RoundRecord(stage, contributors, dict(zip(peers, reasons, strict=True)), forgot)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MAX_COUNT
+
+
+def _keys(value: object, where: str, *, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: expected names with values")
+    for name in value:
+        if name not in required + optional:
+            near = difflib.get_close_matches(str(name)[:100], required + optional, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(required + optional)})"
+            raise UsageError(f"{where}: unknown key {str(name)[:100]!r}{hint}")
+    for name in required:
+        if name not in value:
+            raise UsageError(f"{where}: key {name!r} is missing")
+    if not all(math.isfinite(item) for item in value.values() if isinstance(item, float)):
+        raise UsageError(f"{where}: a number is not finite")
+    return value

@@ -1,0 +1,198 @@
+"""One peer's data, as the protocols see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.clustering import Points
+from p2pclust.protocols.engine.arrays import State
+from p2pclust.protocols.engine.reasons import NO_DATA
+
+__all__ = ["LARGEST", "Local", "first_bad_value", "in_working_coordinates"]
+
+LARGEST = 2.0**400
+"""Values beyond this (2.6e120) are refused: their squares and the sums of these must be finite."""
+
+Floats = NDArray[np.float64]
+
+# Numbers: a block that stays in cache while it is worked on, and a row long enough to be compared at full speed.
+_IN_CACHE = 2**15
+_LONG = 2**10
+
+
+class Local:
+    """The rows that one peer holds.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, F)
+        Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and nobody else is stopped.
+    ids : array_like of shape (n,), optional
+        What each row is called, as whole numbers or text. Only peers that hold different columns of the same rows
+        compare them; by default rows are called by their numbers.
+    centers : array_like of shape (C, F), optional
+        This peer's columns of given first centers, in the units of `X`, where nobody shall hold them whole.
+    labels : array_like of int, shape (n,), optional
+        A partition of the rows to start from, for protocols that start from one.
+    n_clusters : int, optional
+        How many clusters these rows have, for protocols in which each peer has its own number.
+    weights : array_like of shape (n,), optional
+        How many equal rows each row stands for in all sums, above 0; by default one. Privacy rules count rows. Only the
+        protocols that say so (`Protocol.takes_weights`) can be run with them.
+
+    Attributes
+    ----------
+    X : ndarray of float64, shape (n, F)
+    n_samples, n_features : int
+    ids, centers, labels, weights : ndarray or None
+    n_clusters : int or None
+    problem : str
+        Why these rows cannot be used, with row and column, or an empty string.
+
+    Examples
+    --------
+    >>> Local([[0.0, 1.0], [2.0, float("nan")]]).problem
+    'row 1, column 1 is nan'
+    """
+
+    def __init__(
+        self, X: ArrayLike, *, ids: ArrayLike | None = None, centers: ArrayLike | None = None,
+        labels: ArrayLike | None = None, n_clusters: int | None = None, weights: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
+        self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        if self.X.ndim != 2:
+            raise ValueError(f"rows and columns expected, got {self.X.ndim} dimensions")
+        self.n_samples, self.n_features = self.X.shape
+        self._range = None if self.X.size == 0 else _range_of(self.X)
+        self.problem = NO_DATA if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
+        self.ids = None if ids is None else np.asarray(ids)
+        self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
+        self.labels = None if labels is None else np.asarray(labels)
+        self.n_clusters = n_clusters
+        self.feature_names: tuple[str, ...] = ()  # where somebody told them; nothing is computed with them
+        if self.labels is not None and self.labels.shape != (self.n_samples,):
+            raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
+        self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+        if self.weights is not None and self.weights.shape != (self.n_samples,):
+            raise ValueError(f"{self.n_samples} rows, but weights of shape {self.weights.shape}")
+        self._points: tuple[bytes, Points] | None = None
+        self._once: dict[Hashable, Any] = {}
+        self._bounds: tuple[bytes, str] | None = None
+
+    def with_rows(self, X: ArrayLike) -> Local:
+        """Return other rows in the place of these, everything else being the same."""
+        return Local(
+            X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
+        )
+
+    def points(self, state: State) -> Points:
+        """Return the rows in working coordinates, ``(X - origin) / scale``.
+
+        Prepared once: the last origin and scale are remembered.
+        """
+        origin, scale = state["origin"], state["scale"]
+        key = origin.tobytes() + scale.tobytes()
+        if self._points is None or self._points[0] != key:
+            self._points = (key, in_working_coordinates(self.X, origin, scale))
+        return self._points[1]
+
+    def range(self) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of each column, shape (F,); of usable rows."""
+        assert self._range is not None, "rows with a problem have no range"
+        return self._range
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what a protocol prepared from these rows, and prepare it now if that was not done yet."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
+
+    def refusal(self, state: State) -> str:
+        """Say why these rows cannot take part in a job with this state, or return an empty string."""
+        if self.problem:
+            return self.problem
+        for name in ("lo", "origin"):
+            if name in state and state[name].shape != (self.n_features,):
+                return f"has {self.n_features} columns where the fleet has {state[name].size}"
+        if "declared" in state and state["declared"].all():
+            return self._outside(state["lo"], state["hi"])
+        return ""
+
+    def _outside(self, lo: Floats, hi: Floats) -> str:
+        key = lo.tobytes() + hi.tobytes()
+        if self._bounds is None or self._bounds[0] != key:
+            low, high = self.range()
+            reason = ""
+            if (lo > low).any() or (hi < high).any():
+                row, column = (int(i) for i in np.argwhere((lo > self.X) | (hi < self.X))[0])
+                # Never the value: the reason goes to the whole roster.
+                reason = (
+                    f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
+                )
+            self._bounds = (key, reason)
+        return self._bounds[1]
+
+
+def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
+    """Return rows as points ``(X - origin) / scale``: the same bits everywhere, and no copy where every scale is 1.
+
+    Examples
+    --------
+    >>> in_working_coordinates(np.array([[1.0], [5.0]]), np.array([1.0]), np.array([2.0])).X.tolist()
+    [[0.0], [2.0]]
+    """
+    if (scale == 1.0).all():
+        return Points(X, origin=origin)
+    height, rows = max(1, _IN_CACHE // X.shape[1]), np.empty(X.shape)
+    # As long as a block: broadcasting over rows would start a new loop of a few steps for every row.
+    origins, scales = np.tile(origin, height), np.tile(scale, height)
+    for start in range(0, len(X), height):
+        ours = rows[start : start + height].reshape(-1)
+        np.subtract(X[start : start + height].reshape(-1), origins[: ours.size], out=ours)
+        np.divide(ours, scales[: ours.size], out=ours)
+    return Points(rows, shift=np.zeros(X.shape[1]))
+
+
+def first_bad_value(X: Floats) -> str:
+    """Name the first value that cannot be clustered, by row and column, or return an empty string."""
+    flat = X.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        # One pass without a temporary. Rounding never makes a sum of squares less than one of them, and NaN is not <=.
+        # Not a product: BLAS would start all its threads, before anybody told it how many there may be.
+        if np.einsum("i,i->", flat, flat) <= LARGEST**2:
+            return ""
+    bad = ~(np.abs(X) <= LARGEST)
+    if not bad.any():
+        return ""
+    row, column = (int(i) for i in np.argwhere(bad)[0])
+    value = float(X[row, column])
+    # A finite value is not told: what a peer says of its rows goes to the whole roster.
+    return f"row {row}, column {column} is {'too large' if np.isfinite(value) else format(value)}"
+
+
+def _usable(low: Floats, high: Floats) -> bool:
+    """Whether all values are finite and not too large; NaN is its column's smallest and largest value."""
+    return bool((low >= -LARGEST).all() and (high <= LARGEST).all())
+
+
+def _range_of(X: Floats) -> tuple[Floats, Floats]:
+    n_features = X.shape[1]
+    low, high = X[0].copy(), X[0].copy()
+    # Several rows are taken as one long one, and minimum and maximum of a block while it is in cache.
+    together = max(1, _LONG // n_features)
+    whole = len(X) // together * together
+    long = X[:whole].reshape(-1, together * n_features)
+    height = max(1, _IN_CACHE // long.shape[1])
+    blocks = [long[start : start + height] for start in range(0, len(long), height)]
+    with np.errstate(invalid="ignore"):
+        for block in (*blocks, X[whole:]):
+            if block.size:
+                np.minimum(low, block.min(axis=0).reshape(-1, n_features).min(axis=0), out=low)
+                np.maximum(high, block.max(axis=0).reshape(-1, n_features).max(axis=0), out=high)
+    for found in (low, high):
+        found.setflags(write=False)
+    return low, high

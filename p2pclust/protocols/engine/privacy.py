@@ -1,0 +1,82 @@
+"""Privacy rules that several protocols share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.reasons import HELD
+
+__all__ = ["LEAST_ROWS", "NEIGHBOURS", "blurred", "propose_gate", "size_gate"]
+
+NEIGHBOURS = 5
+"""Of how many nearest rows a pick is told as the mean (careful seeding: the average of its 5 nearest neighbours)."""
+LEAST_ROWS = 3
+"""Who holds fewer rows proposes nothing: a mean of two is nearly a row."""
+
+
+def propose_gate(local: Local) -> None:
+    """Abstain with so few rows that their means would be rows."""
+    if local.n_samples < LEAST_ROWS:
+        raise Abstain(f"{HELD}: too few rows to propose means of several")
+
+
+def blurred(
+    X: NDArray[np.float64], pick: NDArray[np.float64], neighbours: int = NEIGHBOURS
+) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+    """Return the rows nearest to a pick, and their mean, which may leave the peer in the pick's place.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, F)
+    pick : ndarray of shape (F,)
+        A row of X: it is one of its own neighbours. (The paper leaves that open.)
+    neighbours : int
+        With fewer than twice as many rows half of them are averaged, rounded down, and at least two: a mean of 5 of 5
+        rows, asked for again and again, gives rows away. 1 returns the pick.
+
+    Examples
+    --------
+    >>> rows, mean = blurred(np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([1.0]))
+    >>> rows, mean.tolist()
+    ((0, 1), [0.5])
+    """
+    count = 1 if neighbours == 1 else min(neighbours, max(2, len(X) // 2))
+    squares = ((X - pick) ** 2).sum(axis=1)
+    # A stable sort settles ties by the order of the rows; the rows are added up in their own order.
+    near = np.sort(np.argsort(squares, kind="stable")[:count])
+    return tuple(near.tolist()), np.asarray(X[near].mean(axis=0), dtype=np.float64)
+
+
+def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) -> None:
+    """Abstain unless the peer holds more than C (F + 1) / F rows; with S starts side by side, S times as many.
+
+    C centers (or sums) of F numbers and C weights are C (F + 1) equations; the rows are N F unknowns. With no more
+    unknowns than equations they could be solved for; with fewer rows than clusters, local centers are rows. The rule is
+    that of J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini: A federated fuzzy c-means clustering algorithm,
+    section 4.2.
+
+    Parameters
+    ----------
+    local : Local
+    n_clusters : int
+    starts : int
+        For how many sets of centers a round adds up sums.
+    more : int
+        How many numbers a contribution has beyond these.
+
+    Raises
+    ------
+    Abstain
+        With a reason that begins with `HELD`, by which the engine counts it.
+    """
+    C, F = n_clusters, local.n_features
+    equations = starts * C * (F + 1) + more
+    # In whole numbers: N > C (F + 1) / F.
+    if local.n_samples * F <= equations:
+        product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
+        formula = f"({product} + {more}) / F" if more else f"{product} / F"
+        # The argument leans on nobody knowing N, so the reason tells the limit only.
+        raise Abstain(f"{HELD}: {formula} = {equations / F:g} rows or fewer")

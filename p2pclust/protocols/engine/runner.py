@@ -1,0 +1,333 @@
+"""The reference: a whole job in one process, through the same engine and the same grid as a fleet.
+
+:func:`run_in_process` runs a job, :func:`replay` does it again with the contributors that a run recorded, and
+:func:`pooled` evaluates the same algorithm on the union of their rows in plain floats, independently of the engine.
+Where a protocol does not promise to equal it, :func:`pooled_run` gives what pooling would have found instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import ClusteringResult, run_steps
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Clustering, Labelling
+from p2pclust.protocols.engine.fixed_point import MAX_PEERS
+from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import Desk, Run
+from p2pclust.protocols.engine.workspaces import Office
+
+__all__ = [
+    "Later",
+    "clustering_stage",
+    "conclude",
+    "labelling_stage",
+    "one_thread",
+    "pooled",
+    "pooled_run",
+    "replay",
+    "replayed",
+    "run_in_process",
+]
+
+_POOLED_TOL = 1e-4
+_POOLED_ROUNDS = 300
+
+
+def run_in_process(
+    job: Job,
+    locals: Sequence[Local],
+    on_round: Callable[[JobState], None] | None = None,
+    office: Office | None = None,
+) -> JobState:
+    """Run a job over these peers in this process.
+
+    Parameters
+    ----------
+    job : Job
+    locals : sequence of Local
+        One per roster peer, in roster order.
+    on_round : callable, optional
+        Called with the state after every round.
+    office : Office, optional
+        What the peers keep beside the state: their notes, and what they published. It outlives the job there.
+
+    Returns
+    -------
+    JobState
+        Its status is "done", or "failed" with a reason.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine import summaries
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
+    >>> state = run_in_process(job, [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])])
+    >>> summaries.raw_centers(state).tolist()
+    [[0.5], [8.5]]
+    """
+    _checked(locals)
+    if any(local.weights is not None for local in locals):
+        unable = next((protocol.id for protocol in job.protocols if not protocol.takes_weights()), "")
+        if unable:
+            raise UsageError(f"{unable} cannot count rows by their weights: leave the weights out")
+    with one_thread():
+        return _run(job, locals, on_round, Office() if office is None else office)
+
+
+def _run(
+    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, office: Office
+) -> JobState:  # fmt: skip
+    n_peers = len(locals)
+    state = engine.begin(job)
+    memory = engine.Memory()
+    while state.status == "running":
+        asked = engine.asked(job, state, n_peers)
+        if job.protocols[state.stage].asks == "one":
+            asked = asked[:1]
+        desks = office.desks(job, state, asked, n_peers, partial(_run_child, locals=locals))
+
+        def answer(
+            peer: int, state: JobState = state, desks: Mapping[int, Desk] = desks
+        ) -> Contribution | Abstain:  # fmt: skip
+            try:
+                return engine.contribution(job, state, locals[peer], peer, n_peers, desks.get(peer))
+            except Abstain as abstention:
+                return abstention
+
+        answers = dict(zip(asked, office.map(answer, asked) if desks else map(answer, asked), strict=True))
+        office.take(desks)
+        given = [(peer, told) for peer, told in answers.items() if not isinstance(told, Abstain)]
+        abstained = {peer: told.reason for peer, told in answers.items() if isinstance(told, Abstain)}
+        state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
+        if on_round is not None:
+            on_round(state)
+    return state
+
+
+def _run_child(run: Run, office: Office, locals: Sequence[Local]) -> JobState:
+    """Run a job that a round of another one wants, among some of its peers."""
+    return _run(run.job, [locals[peer] for peer in run.roster], None, office)
+
+
+def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
+    """Return what each of these peers keeps of a finished job; see :func:`p2pclust.protocols.engine.engine.conclude`."""
+    with one_thread():
+        return [engine.conclude(job, state, local) for local in locals]
+
+
+#: Rows that changed while a job ran: from that round on, the peer of that number had those.
+Later = Sequence[tuple[int, int, Local]]
+
+
+def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> JobState:
+    """Run a job again with exactly the recorded proposers and contributors of every round.
+
+    Parameters
+    ----------
+    job : Job
+    locals : sequence of Local
+        Every peer's rows.
+    log : sequence of RoundRecord
+    later : sequence of (int, int, Local)
+        Rows that took the place of others: from which round on, whose, and which; in the order of rounds.
+
+    Raises
+    ------
+    UsageError
+        If the log is not one of this job over these peers.
+    """
+    *_, state = replayed(job, locals, log, later)
+    return state
+
+
+def pooled(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> NDArray[np.float64]:  # fmt: skip
+    """Evaluate the pooled algorithm over the recorded contributors, from the same first centers.
+
+    For each recorded clustering round, one step of the pooled algorithm over the rows of that round's contributors:
+    plain floats and no grid, with the job's origin and scale. It is used to evaluate only, for it needs all rows in
+    one place.
+
+    Returns
+    -------
+    ndarray of shape (C, F)
+        Centers in the data's own units.
+
+    Raises
+    ------
+    UsageError
+        If the protocol promises no such equality; see :func:`pooled_run`.
+    """
+    stage, protocol = clustering_stage(job)
+    if not protocol.lossless:
+        raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
+    first, steps = _kept_start(job, locals, log, stage, later)
+    records = [(number, record) for number, record in enumerate(log) if record.stage == stage and record.contributors]
+    if protocol.by_columns:
+        records = records[1:]  # the first round measures the distances to the first centers, and moves none
+    records = records[:steps]
+    # In the job's coordinates, or centers far from the origin would be rounded after every round.
+    begins, contributors = (records[0][0], records[0][1].contributors) if records else (0, tuple(range(len(locals))))
+    with one_thread():
+        rows = [_rows_at(locals, later, begins)[peer] for peer in contributors]
+        pool = protocol.pool(first, rows)
+        centers = np.array(pool.centers)
+        for number, record in records:
+            now = [_rows_at(locals, later, number)[peer] for peer in record.contributors]
+            if len(now) != len(rows) or any(one is not other for one, other in zip(now, rows, strict=True)):
+                rows = now
+                pool = protocol.pool(first, rows)
+            # One step, and not a whole run: of a round's contributors there may be fewer rows than clusters.
+            centers = protocol.pooled_round(pool, centers)
+    return pool.raw(centers)
+
+
+def pooled_run(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> ClusteringResult:  # fmt: skip
+    """Run the pooled algorithm from the job's first centers until it stops by itself.
+
+    With this a protocol that is not lossless is compared: on the rows of everybody who ever contributed to the
+    clustering, as they last were, and until the centers move by less than the protocol's ``tol`` (1e-4 where it
+    has none, or has 0), at most 300 rounds. The first centers of a protocol that makes its own are those after its
+    first round.
+
+    Returns
+    -------
+    ClusteringResult
+        Centers in the data's own units; shifts in working coordinates.
+    """
+    stage, protocol = clustering_stage(job)
+    first, _ = _kept_start(job, locals, log, stage, later)
+    # Each peer's rows as they were when it contributed last: what became of them later counts for nothing.
+    last = {peer: number for number, record in enumerate(log) if record.stage == stage for peer in record.contributors}
+    contributors = sorted(last)
+    if not contributors:
+        raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
+    tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
+    with one_thread():
+        pool = protocol.pool(first, [_rows_at(locals, later, last[peer])[peer] for peer in contributors])
+        found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
+    return replace(found, centers=pool.raw(found.centers))
+
+
+def labelling_stage(job: Job) -> tuple[int, Labelling]:
+    """Return the stage that a person asked for: its number and its protocol; raise UsageError if there is none."""
+    for number, protocol in enumerate(job.protocols):
+        if isinstance(protocol, Labelling):
+            return number, protocol
+    raise UsageError("the job has no clustering stage to compare with")
+
+
+def clustering_stage(job: Job) -> tuple[int, Clustering]:
+    """Return the same, where it ends with centers; raise UsageError where it has none."""
+    number, protocol = labelling_stage(job)
+    if not isinstance(protocol, Clustering):
+        raise UsageError(f"{protocol.id} has no centers: there is nothing to compare them with")
+    return number, protocol
+
+
+def _rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
+    """Return every peer's rows in a round."""
+    now = list(locals)
+    for begins, peer, rows in later:
+        if begins <= number:
+            now[peer] = rows
+    return now
+
+
+def _kept_start(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int, later: Later = ()
+) -> tuple[State, int]:  # fmt: skip
+    """Return the first arrays of the clustering stage that have centers, and how many steps these went.
+
+    Of several starts, the centers are those of the start that was kept in the end.
+    """
+    if any(local.weights is not None for local in locals):
+        raise UsageError(
+            "weights: the pooled algorithm counts every row once: compare without them, or with repeated rows"
+        )
+    states = replayed(job, locals, log, later)
+    first = _first_centers(job, states, stage)
+    if "starts" not in first:
+        return first, len(log)
+    last = first
+    for state in states:
+        last = state.arrays
+    if "winner" not in last:
+        return first, len(log)
+    return first.replace(centers=first["starts"][int(last["winner"])]), last["shifts"].size
+
+
+def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
+    """Return the first arrays of the clustering stage that have centers; the iterator stands behind them."""
+    reason = "its log ends before"
+    for state in states:
+        # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
+        # have theirs from the beginning.
+        there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
+        if state.stage == stage and there:
+            return state.arrays
+        reason = state.reason or reason
+    raise UsageError(f"the job did not reach its clustering stage: {reason}")
+
+
+def replayed(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> Iterator[JobState]:  # fmt: skip
+    """Yield the state before the first recorded round and after each; see :func:`replay`."""
+    n_peers = _checked(locals)
+    with one_thread():
+        state = engine.begin(job)
+        memory = engine.Memory()
+        yield state
+        for number, record in enumerate(log):
+            if state.status != "running" or record.stage != state.stage:
+                raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
+            if any(peer >= n_peers for peer in (*record.contributors, *record.abstained)):
+                raise UsageError(f"round {number} of the log names a peer beyond the {n_peers} given")
+            given = _recorded(job, state, _rows_at(locals, later, number), record, number)
+            if record.forgot:
+                memory.value = None
+            state = engine.advance(job, state, given, record.abstained, n_peers=n_peers, memory=memory)
+            yield state
+
+
+def _recorded(
+    job: Job, state: JobState, locals: Sequence[Local], record: RoundRecord, number: int
+) -> list[tuple[int, Contribution]]:
+    given = []
+    for peer in record.contributors:
+        try:
+            given.append((peer, engine.contribution(job, state, locals[peer], peer, len(locals))))
+        except Abstain as answer:
+            raise UsageError(
+                f"round {number} of the log: peer {peer} contributed, but now it abstains: {answer.reason}"
+            ) from None
+    return given
+
+
+def _checked(locals: Sequence[Local]) -> int:
+    if not 1 <= len(locals) <= MAX_PEERS:
+        raise UsageError(f"{len(locals)} peers: expected 1 to {MAX_PEERS}")
+    return len(locals)
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Hold BLAS at one thread: with more, the bits of a matrix product depend on the machine's cores."""
+    # Imported here: a running peer sets its worker's threads itself and never calls this.
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1)
+    return limits

@@ -1,0 +1,75 @@
+"""What can be read off the state of a job, finished or not: nothing here changes one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.reasons import HELD
+
+__all__ = ["coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_columns", "with_names"]
+
+
+def raw_centers(state: JobState) -> NDArray[np.float64]:
+    """Return the centers in the data's own units, shape (C, F)."""
+    arrays = state.arrays
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+
+
+def shifts(state: JobState) -> list[float | None]:
+    """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know."""
+    told = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
+    return [shift if shift >= 0 else None for shift in told]
+
+
+def last_shift(state: JobState) -> float | None:
+    """Return what the stop rule looked at in the last round, or None if it had nothing to look at, or did not know."""
+    return (shifts(state) or [None])[-1]
+
+
+def suppressed(state: JobState) -> int:
+    """Count what privacy rules kept back over all rounds: singletons sent as zeros, and peers held by the gate."""
+    held = sum(1 for record in state.log for reason in record.abstained.values() if reason.startswith(HELD))
+    return held + (int(state.arrays["suppressed"]) if "suppressed" in state.arrays else 0)
+
+
+def coarse(state: JobState) -> int:
+    """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
+    return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
+
+
+def with_names(text: str, roster: Sequence[str]) -> str:
+    """Replace ``peer 1`` by the name of the roster's second peer: the engine knows peers by number only.
+
+    Examples
+    --------
+    >>> with_names("nobody can contribute (peer 1: no data)", ("a", "b"))
+    'nobody can contribute (b: no data)'
+    """
+
+    def name(match: re.Match[str]) -> str:
+        index = int(match[1])
+        return roster[index] if index < len(roster) else match[0]
+
+    return re.sub(r"\bpeer (\d+)\b", name, text)
+
+
+def with_columns(text: str, features: Sequence[str]) -> str:
+    """Say what a column is called where a reason has its number, from 0: protocols know columns by number only.
+
+    Examples
+    --------
+    >>> with_columns("row 3, column 1 is nan", ("watt", "volt"))
+    'row 3, column 1 (volt) is nan'
+    """
+
+    def name(match: re.Match[str]) -> str:
+        index = int(match[2])
+        return f"{match[0]} ({features[index]})" if index < len(features) else match[0]
+
+    return re.sub(r"\b(row \d+, column) (\d+)\b", name, text)

@@ -1,0 +1,222 @@
+"""What arrives from another peer is checked against the job before anything is computed with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.fixed_point import fits, is_unit
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.stored_arrays import Stored
+
+__all__ = ["ContributionReader", "decode_contribution", "decode_state", "encode_contribution", "matches"]
+
+# Everything that a state of the known stages can hold; F and C stand for the same number everywhere, 5 for five.
+_SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lo": ("float64", ("F",)),
+    "hi": ("float64", ("F",)),
+    "declared": ("bool", ()),
+    "rows": ("int64", ()),
+    "origin": ("float64", ("F",)),
+    "scale": ("float64", ("F",)),
+    "unit": ("float64", ("F",)),
+    "moments": ("int64", ()),
+    "centers": ("float64", ("C", "F")),
+    "picks": ("float64", ("P", "F")),
+    "cells": ("float64", ("E", "F")),
+    "cell_masses": ("float64", ("E",)),
+    "splits": ("int64", ()),
+    "masses": ("float64", ("C",)),
+    # Of several starts side by side:
+    "starts": ("float64", ("I", "C", "F")),
+    "trails": ("float64", ("I", "T")),
+    "start_coarse": ("int64", ("I",)),
+    "objectives": ("float64", ("I'",)),
+    "winner": ("int64", ()),
+    "plain": ("float64", ("C", "F")),
+    "objective": ("float64", ()),
+    "relaxation": ("float64", ()),
+    "shifts": ("float64", ("T",)),
+    "suppressed": ("int64", ()),
+    "stream": ("int64", ()),
+    "coarse": ("int64", ()),
+    "measured_rows": ("int64", ()),
+    "measured_hidden": ("int64", ()),
+    "measured_counts": ("int64", ("C",)),
+    "measured_inertia": ("float64", ()),
+    "measured_objective": ("float64", ()),
+    "measured_within": ("float64", ()),
+    "measured_outside": ("float64", ()),
+    "measured_silhouette": ("float64", ()),
+    "measured_weights": ("float64", ("C",)),
+    "measured_spreads": ("float64", ("C",)),
+    "proposed": ("bool", ()),
+    "batch": ("int64", ()),
+    "past_weights": ("float64", ("C",)),
+    "past_sums": ("float64", ("C", "F")),
+    "opened": ("float64", ("C", "F")),
+    "cost": ("float64", ()),
+    "drift": ("float64", ("B", "5")),
+    # Of models with U weights each:
+    "models": ("float32", ("C", "U")),
+    "assigning": ("float32", ("C", "U")),
+    "steps": ("int64", ()),
+    # Of peers that hold different columns of N rows:
+    "salt": ("uint8", ("S",)),
+    "n_rows": ("int64", ()),
+    "columns": ("int64", ("M",)),
+    "given": ("bool", ()),
+    "first_rows": ("int64", ("K",)),
+    "memberships": ("float64 float32", ("N", "C")),
+    "last_memberships": ("float64 float32", ("N", "C")),
+    "labels": ("int64", ("N",)),
+    "last_labels": ("int64", ("N",)),
+    "counts": ("int64", ("C",)),
+    # Of an autoencoder that peers train together, as it is sent, or as numbers:
+    "weights": ("uint8", ("W",)),
+    "model": ("float32", ("U'",)),
+    # Of FedCRef: A, B, H and R peers, Q clusters, G groups, L links.
+    "cref_phase": ("int64", ()),
+    "cref_iteration": ("int64", ()),
+    "cref_refinement": ("int64", ()),
+    "cref_counts": ("int64", ("A",)),
+    "cref_rows": ("int64", ("Q",)),
+    "cref_models": ("uint8", ("Q", "32")),
+    "cref_told": ("bool", ("A'",)),
+    "cref_table": ("uint8", ("Q'", "Z")),
+    "cref_links": ("int64", ("L", "2")),
+    "cref_aside": ("int64", ("V",)),
+    "cref_members": ("int64", ("B", "G")),
+    "cref_group_models": ("uint8", ("G", "32")),
+    "cref_holders": ("bool", ("H", "G")),
+    "cref_differs": ("int64", ("D",)),
+    "cref_resting": ("bool", ("R",)),
+    "cref_history": ("float64", ("T'", "8")),
+    "cref_alone": ("int64", ("E",)),
+}
+_MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'", "E"})
+_DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
+
+
+def encode_contribution(contribution: Contribution) -> bytes:
+    """Return canonical bytes."""
+    return contribution.encode()
+
+
+def decode_contribution(
+    job: Job, state: JobState, data: bytes | Stored, *, n_peers: int, summed: int = 1
+) -> Contribution:
+    """Return a contribution that arrived as bytes, checked against what the present stage expects.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The state that the contribution answers.
+    data : bytes or Stored
+        Large arrays of what is stored are checked when they are read.
+    n_peers : int
+        Size of the roster.
+    summed : int
+        Of how many peers' contributions it is the sum.
+
+    Raises
+    ------
+    WireError
+        For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
+    """
+    return ContributionReader(job, state, n_peers=n_peers).read(data, summed=summed)
+
+
+class ContributionReader:
+    """Reads the contributions of one round; what they must look like is worked out once for all of them.
+
+    Parameters
+    ----------
+    job, state, n_peers
+        See :func:`decode_contribution`.
+    """
+
+    def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
+        protocol = job.protocols[state.stage]
+        limbs = (protocol.limbs,) if protocol.additive else ()
+        self._additive = protocol.additive
+        self._n_peers = n_peers
+        self._expected = {
+            name: (np.dtype("int64" if protocol.additive else slot.dtype), (*limbs, *slot.shape))
+            for name, slot in protocol.expects(state.arrays).items()
+        }
+        self._names = list(self._expected)
+
+    def read(self, data: bytes | Stored, *, summed: int = 1) -> Contribution:
+        """Return a contribution; see :func:`decode_contribution`."""
+        arrays = Arrays.decode_stored(data) if isinstance(data, Stored) else Arrays.decode(data)
+        if list(arrays) != self._names:
+            raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._names)} belong")
+        for name, (dtype, shape) in self._expected.items():
+            given, size = arrays.dtype(name), arrays.shape(name)
+            if given != dtype or not (size == shape or matches(size, shape)):
+                found, wanted = f"{given}{list(size)}", f"{dtype}{list(shape)}"
+                raise WireError(f"contribution: {name} is {found}, expected {wanted}")
+            if self._additive and not fits(arrays[name], n_peers=self._n_peers, summed=summed):
+                raise WireError(f"contribution: {name} lies outside the grid")
+        return arrays
+
+
+def decode_state(job: Job, data: bytes | Stored) -> JobState:
+    """Return a state that arrived as bytes, checked to be one that this job can have.
+
+    Raises
+    ------
+    WireError
+        For malformed bytes, a stage that the job lacks, and arrays that its stage could not work with.
+    """
+    state = JobState.decode_stored(data) if isinstance(data, Stored) else JobState.decode(data)
+    if state.stage >= len(job.protocols):
+        raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
+    _check_arrays(state.arrays)
+    protocol = job.protocols[state.stage]
+    if state.status == "failed":
+        return state
+    missing = [name for name in protocol.works_on if name not in state.arrays]
+    if missing:
+        raise WireError(f"job state: stage {protocol.id} lacks {', '.join(missing)}")
+    wanted = getattr(protocol, "n_clusters", None)
+    if "centers" in state.arrays and wanted is not None and len(state.arrays["centers"]) != wanted:
+        raise WireError(f"job state: {len(state.arrays['centers'])} centers, expected {wanted}")
+    if state.status == "done" and state.stage + 1 < len(job.protocols):
+        raise WireError(f"job state: done in stage {state.stage} of a job of {len(job.protocols)}")
+    if state.status == "running" and not protocol.needs_rounds(state.arrays):
+        raise WireError(f"job state: a round of stage {protocol.id}, which needs none")
+    flaw = protocol.flaw(state.arrays, done=state.status == "done")
+    if flaw:
+        raise WireError(f"job state: {flaw}")
+    return state
+
+
+def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Tell whether a shape is the expected one, None standing for any length."""
+    return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))
+
+
+def _check_arrays(arrays: State) -> None:
+    lengths: dict[str, int] = {}
+    for name in arrays:
+        if name not in _SLOTS:
+            raise WireError(f"job state: unknown array {name!r}")
+        letters = _SLOTS[name][1]
+        dtype, shape = arrays.dtype(name), arrays.shape(name)
+        if dtype not in _DTYPES[name] or len(shape) != len(letters):
+            raise WireError(f"job state: {name} is {dtype}{list(shape)}")
+        for letter, length in zip(letters, shape, strict=True):
+            known = int(letter) if letter.isdigit() else lengths.setdefault(letter, length)
+            if known != length or (length == 0 and letter not in _MAY_BE_EMPTY):
+                raise WireError(f"job state: {name} has shape {list(shape)}, which does not fit the others")
+    if "scale" in arrays and not (arrays["scale"] > 0).all():
+        raise WireError("job state: a scale is not positive")
+    if "unit" in arrays and not is_unit(arrays["unit"]):
+        raise WireError("job state: a unit is no power of two")
+    if "stream" in arrays and arrays["stream"] < 0:
+        raise WireError("job state: no stream has a negative number")
+    if "lo" in arrays and "hi" in arrays and not np.less_equal(arrays["lo"], arrays["hi"]).all():
+        raise WireError("job state: a range is no range")

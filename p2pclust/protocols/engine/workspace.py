@@ -1,0 +1,149 @@
+"""What a peer does for a round beside its own mathematics: fetch what others published, run jobs with some of them.
+
+Most contributions are a pure function of the state and of the peer's rows. FedCRef's need more: the models of others,
+and federated training among some peers. Such a protocol works *at a desk* (``Protocol.at_desk``). Before it
+contributes it is asked what it wants; whoever runs the protocol puts that on the desk, or as much of it as can be had,
+and then asks for the contribution. The verbs:
+
+===========  ==============================================================================================
+fetch        :class:`Fetch` in :class:`Wants`; read with :meth:`Desk.read`
+run a job    :class:`Run` in :class:`Wants`; read with :meth:`Desk.result`
+publish      :meth:`Desk.publish`: the bytes lie here for whoever fetches them; the contribution names them
+keep         :meth:`Desk.keep`: the peer's own note, told to nobody, on its disk before the contribution leaves
+agree        the round itself: what ``combine`` makes of the contributions is the same at every peer
+compute      the contribution itself
+===========  ==============================================================================================
+
+The agreed state is the only program counter: a peer that restarts finds in its register where the job is and in its
+note what it had done itself. What could not be had is simply not on the desk. A protocol says in its contribution what
+it could do without it, and so nothing ever waits for good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from p2pclust.protocols.engine.arrays import Arrays
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.engine.job import Job, JobState
+
+__all__ = ["DIGEST_BYTES", "Desk", "Fetch", "Run", "Wants", "digest_of"]
+
+DIGEST_BYTES: Final = 32
+
+
+def digest_of(data: bytes) -> bytes:
+    """Return the name of a blob: blake2b-256 of its bytes."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A blob that shall lie on the desk.
+
+    Parameters
+    ----------
+    digest : bytes
+    size_bytes : int
+    owners : tuple of int
+        Roster indices of the peers that said that they have it, the first to be asked first. This peer itself may be
+        among them: then the blob is to be kept.
+    """
+
+    digest: bytes
+    size_bytes: int
+    owners: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job among some peers of the roster: every one of them derives the same from the agreed state.
+
+    Parameters
+    ----------
+    name : str
+        Tells the jobs of one parent apart, over all its rounds.
+    job : Job
+    roster : tuple of int
+        Indices in the parent's roster, sorted.
+    aggregator : int
+        Who aggregates first; index in the parent's roster.
+    """
+
+    name: str
+    job: Job
+    roster: tuple[int, ...]
+    aggregator: int
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a contribution to the present round is made with."""
+
+    fetches: tuple[Fetch, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+
+def _nothing(digest: bytes) -> bytes | None:
+    return None
+
+
+@dataclass
+class Desk:
+    """What lies before one peer while it contributes to one round, and what it leaves there.
+
+    Parameters
+    ----------
+    peer : int
+        Its index in the roster.
+    note : Arrays
+        What it kept in the last round before this one in which it kept something. A job that was started by another one
+        finds the note that its parent's contribution will find.
+    blob : callable
+        The bytes of a blob, or None if it is not here.
+    results : mapping of str to JobState
+        Of the jobs that were wanted, by name: those that ended in time.
+
+    Attributes
+    ----------
+    published : list of bytes
+        What was published, in order.
+    kept : Arrays or None
+        The new note, if there is one.
+
+    Examples
+    --------
+    >>> desk = Desk(0)
+    >>> desk.publish(b"model") == digest_of(b"model"), desk.published, desk.read(b"unknown") is None
+    (True, [b'model'], True)
+    """
+
+    peer: int
+    note: Arrays = field(default_factory=Arrays)
+    blob: Callable[[bytes], bytes | None] = _nothing
+    results: Mapping[str, JobState] = field(default_factory=dict)
+    published: list[bytes] = field(default_factory=list, init=False)
+    kept: Arrays | None = field(default=None, init=False)
+
+    def read(self, digest: bytes) -> bytes | None:
+        """Return a blob's bytes, or None if it could not be had. What was published just now lies here as well."""
+        own = next((data for data in self.published if digest_of(data) == digest), None)
+        return self.blob(digest) if own is None else own
+
+    def result(self, name: str) -> JobState | None:
+        """Return the last state of a job that was wanted, or None if it did not end in time, or failed."""
+        state = self.results.get(name)
+        return state if state is not None and state.status == "done" else None
+
+    def publish(self, data: bytes) -> bytes:
+        """Lay bytes out for whoever fetches them, and return their digest."""
+        self.published.append(data)
+        return digest_of(data)
+
+    def keep(self, note: Arrays) -> None:
+        """Replace the note."""
+        self.kept = note

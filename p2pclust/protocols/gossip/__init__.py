@@ -1,0 +1,1 @@
+"""Rounds without an aggregator: sums and averages that neighbours exchange."""

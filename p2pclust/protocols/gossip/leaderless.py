@@ -1,0 +1,284 @@
+"""What a peer does in a round that nobody aggregates: its offer, the next state, and the in-process reference.
+
+The rules are the engine's; here stands what is different when contributions come together by themselves
+(:mod:`p2pclust.protocols.gossip.averaging`). A stage that adds up gets its total from push-sum, up to a tolerance; any
+other one gets the list of all contributions, which every peer has, and is combined by everybody. Both give the same
+bits at every peer, so all that the engine decides is decided alike everywhere: the stop rule, empty rounds, failures,
+the next stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Abstain, Protocol
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
+from p2pclust.protocols.engine.runner import one_thread
+from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
+from p2pclust.protocols.gossip.push_sum import Links, first_mass, total_of
+
+__all__ = [
+    "MOST_BYTES",
+    "Offer",
+    "needs_aggregator",
+    "next_state",
+    "offer",
+    "proposer_of",
+    "run_leaderless",
+    "unfit",
+]
+
+Floats = NDArray[np.float64]
+
+#: Of all that a peer says in one tick: eight frames of a message hold more.
+MOST_BYTES: Final = 6 * 2**20
+
+#: Why a peer abstains from a round in which one other peer is asked: no event worth recording.
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a peer brings into a round: its answer, and its mass where the stage adds up."""
+
+    answer: Answer
+    mass: Floats | None
+
+
+def unfit(job: Job) -> str:
+    """Say why nobody could do this job without an aggregator, or return an empty string."""
+    for protocol in job.protocols:
+        if what := needs_aggregator(type(protocol)):
+            return (
+                f"collect = 'gossip': {protocol.id} works on peers' {what}, which takes an aggregator: expected 'star'"
+            )
+    return ""
+
+
+def needs_aggregator(kind: type[Protocol]) -> str:
+    """Say what a protocol works on that no peer could combine by itself; an empty string if any can do what it does."""
+    if kind.by_columns or kind.remembers:
+        return "columns"
+    return "models" if kind.at_desk else ""
+
+
+def proposer_of(job: Job, state: JobState, members: Sequence[int], n_peers: int) -> int:
+    """Return who alone is asked in the coming round, the first of the permutation that takes part; -1 if all, or none."""
+    if job.protocols[state.stage].asks != "one":
+        return -1
+    return next((peer for peer in engine.asked(job, state, n_peers) if peer in members), -1)
+
+
+def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, proposer: int) -> Offer:
+    """Return what a peer brings into the coming round: a pure function of its arguments.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    local : Local
+    peer : int
+        Its roster index.
+    n_peers : int
+        Size of the roster.
+    proposer : int
+        See :func:`proposer_of`.
+    """
+    protocol = job.protocols[state.stage]
+    mass = None
+    try:
+        if flaw := unfit(job):
+            raise Abstain(f"failed: {flaw}")
+        size = _size(job, state) if protocol.additive else 0
+        if 16 * size > MOST_BYTES:
+            raise Abstain(f"failed: {size} numbers are more than a message carries to neighbours")
+        if protocol.additive:
+            mass = np.zeros(2 * size)
+        if protocol.asks == "one" and peer != proposer:
+            raise Abstain(NOT_ASKED)
+        contribution = engine.contribution(job, state, local, peer, n_peers)
+        if protocol.additive:
+            return _adding(job, state, contribution, peer)
+        payload = engine.encode_contribution(contribution)
+        if len(payload) * (1 if protocol.asks == "one" else n_peers) > MOST_BYTES:
+            raise Abstain(f"failed: {len(payload)} bytes are more than a message carries to neighbours")
+    except Abstain as abstention:
+        return Offer(Answer(peer, abstention.reason[:200]), mass)
+    return Offer(Answer(peer, payload=payload), None)
+
+
+def _adding(job: Job, state: JobState, contribution: Contribution, peer: int) -> Offer:
+    floats = list(engine.terms(job, state, contribution).values())
+    whole = sum(1 << number for number, values in enumerate(floats) if (np.rint(values) == values).all())
+    return Offer(Answer(peer, whole=whole), first_mass(np.concatenate([values.ravel() for values in floats])))
+
+
+def _size(job: Job, state: JobState) -> int:
+    shapes = [slot.shape for slot in job.protocols[state.stage].expects(state.arrays).values()]
+    return sum(math.prod(length for length in shape if length is not None) for shape in shapes)
+
+
+def ticks_of(job: Job, state: JobState, ticks: int) -> int:
+    """Return after how many ticks of the coming round each peer goes on from its own estimate; 0: when all agree."""
+    steps = sum(1 for record in state.log if record.stage == state.stage and record.contributors)
+    return 0 if job.protocols[state.stage].settles(state.arrays, steps) else ticks
+
+
+def next_state(
+    job: Job, state: JobState, answers: Mapping[int, Answer], estimate: Floats | None, *, n_peers: int, tolerance: float
+) -> JobState:
+    """Close a round, as the engine does; every peer calls it with the same arguments, but for an estimate of its own.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+    answers : mapping of int to Answer
+        Of everybody that took part.
+    estimate : ndarray, optional
+        The agreed one, where the stage adds up; or this peer's own.
+    n_peers : int
+        Size of the roster.
+    tolerance : float
+        Of the estimate; infinite for one's own.
+    """
+    protocol = job.protocols[state.stage]
+    abstained = {p: a.abstains for p, a in sorted(answers.items()) if a.abstains and a.abstains != NOT_ASKED}
+    wanted = engine.asked(job, state, n_peers)
+    if protocol.asks == "one":
+        first = proposer_of(job, state, tuple(answers), n_peers)
+        wanted = wanted[: wanted.index(first)] if first >= 0 else wanted
+    abstained |= {peer: f"{LEFT_OUT}: out of reach" for peer in wanted if peer not in answers}
+    given = [(peer, answer) for peer, answer in sorted(answers.items()) if not answer.abstains]
+    if protocol.additive:
+        total = (
+            Arrays()
+            if estimate is None
+            else _total(job, state, [a for _, a in given], estimate, len(answers), tolerance)
+        )
+        return engine.close(job, state, total, tuple(peer for peer, _ in given), abstained, n_peers=n_peers)
+    reader = engine.ContributionReader(job, state, n_peers=n_peers)
+    contributions = []
+    for peer, answer in given:
+        try:
+            contributions.append((peer, reader.read(answer.payload)))
+        except WireError as error:
+            abstained[peer] = f"malformed: {error}"
+    return engine.advance(job, state, contributions, abstained, n_peers=n_peers)
+
+
+def _total(
+    job: Job, state: JobState, given: Sequence[Answer], estimate: Floats, n_peers: int, tolerance: float
+) -> Arrays:
+    slots = job.protocols[state.stage].expects(state.arrays)
+    whole = -1  # all bits
+    for answer in given:
+        whole &= answer.whole
+    sizes = [math.prod(length for length in slot.shape if length is not None) for slot in slots.values()]
+    flags = np.repeat([bool(whole >> number & 1) for number in range(len(sizes))], sizes)
+    total, arrays, start = total_of(estimate, n_peers, flags, tolerance), {}, 0
+    for (name, slot), size in zip(slots.items(), sizes, strict=True):
+        arrays[name] = total[start : start + size].reshape([length for length in slot.shape if length is not None])
+        start += size
+    return Arrays(arrays)
+
+
+def run_leaderless(
+    job: Job,
+    locals: Sequence[Local],
+    links: Links,
+    *,
+    tolerance: float = 1e-9,
+    ticks: int = 0,
+    on_round: Callable[[JobState, int, float], None] | None = None,
+) -> JobState:
+    """Run a job over these peers in this process, as a fleet without faults would, with the same bits.
+
+    Parameters
+    ----------
+    job : Job
+    locals : sequence of Local
+        One per roster peer, in roster order.
+    links : Links
+        Among them; connected.
+    tolerance : float
+        How closely all peers' estimates of a sum agree before anybody takes one, in terms of the sum of absolute
+        values.
+    ticks : int
+        If above 0, peers mix so many ticks per round in stages that let each go on from its own mixture.
+    on_round : callable, optional
+        Called after every round with the state, the ticks that the round took, and how far the estimate of any peer was
+        from the agreed one.
+
+    Returns
+    -------
+    JobState
+
+    Raises
+    ------
+    UsageError
+        If the job cannot be done so, or the tolerance not be reached on this overlay.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine import summaries
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
+    >>> rows = [Local([[0.0], [1.0]]), Local([[8.0]]), Local([[9.0]])]
+    >>> state = run_leaderless(job, rows, Links([[1], [0, 2], [1]]))
+    >>> summaries.raw_centers(state).round(9).tolist()
+    [[0.5], [8.5]]
+    """
+    if flaw := unfit(job) or tolerance_flaw(tolerance, links.hops):
+        raise UsageError(flaw)
+    if len(links.members) != len(locals) or not links.connected:
+        raise UsageError("collect = 'gossip': expected links that connect all peers")
+    with one_thread():
+        states = [engine.begin(job)] * len(locals)
+        while states[0].status == "running":
+            states, taken, reached = _round(job, states, locals, links, tolerance, ticks)
+            if on_round is not None:
+                on_round(states[0], taken, reached)
+    return states[0]
+
+
+def _round(
+    job: Job, states: Sequence[JobState], locals: Sequence[Local], links: Links, tolerance: float, ticks: int
+) -> tuple[list[JobState], int, float]:
+    n_peers, state = len(locals), states[0]
+    proposer, own_ticks = proposer_of(job, state, links.members, n_peers), ticks_of(job, state, ticks)
+    offers = [offer(job, states[peer], local, peer, n_peers, proposer) for peer, local in enumerate(locals)]
+    peers = [
+        Averaging(links, peer, made.answer, made.mass, tolerance=tolerance, ticks=own_ticks)
+        for peer, made in enumerate(offers)
+    ]
+    while not peers[0].ended:
+        told = [peer.told for peer in peers]
+        for peer in peers:
+            peer.step({other: told[other] for other in peer.neighbours})
+    assert all(peer.ended for peer in peers)
+    sums = offers[0].mass is not None
+
+    def after(number: int) -> JobState:
+        ended = peers[number]
+        return next_state(
+            job, states[number], ended.answers, ended.estimate if sums else None, n_peers=n_peers,
+            tolerance=math.inf if own_ticks else tolerance,
+        )  # fmt: skip
+
+    # Equal states and estimates give equal states: where all are, one is enough.
+    alike = not own_ticks and all(other is state for other in states)
+    following = [after(0)] * n_peers if alike else [after(number) for number in range(n_peers)]
+    if not own_ticks and not alike:
+        settled = following[0].encode()
+        assert all(other.encode() == settled for other in following), "peers do not agree after a round that settles"
+        following = [following[0]] * n_peers
+    return following, peers[0].tick, max(peer.reached for peer in peers)

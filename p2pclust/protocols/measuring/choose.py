@@ -1,0 +1,162 @@
+"""Which number of clusters the measures speak for: from a table of measures to a recommendation and its reason.
+
+Pure functions of what :mod:`p2pclust.protocols.measuring.measure` left. Each of four measures votes for one number of
+clusters:
+
+====================  ===================================================================================
+measure               its vote
+====================  ===================================================================================
+soft Davies–Bouldin   where it is smallest
+Xie–Beni              where it is smallest
+simplified silhouette where it is greatest
+elbow                 where the curve of the inertia bends most
+====================  ===================================================================================
+
+The number with most votes is recommended, the smaller one of several. There is no such thing as the true number: the
+reason says which measures agree, and where they do not.
+
+The elbow is the sharpest bend of the *logarithm* of the inertia: where one more cluster helped much, and the next one
+helps little, each in proportion to what was left. The usual largest distance from the chord of the plain curve depends on
+where the curve ends, and puts the elbow of fifteen clear clusters (s-set1, 2 to 20 clusters) at 6; the bend is at 15. Both
+ends of the range cannot bend: begin at 1 to let 2 be found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.measuring.measure import Measures
+
+__all__ = ["MEASURES", "Recommendation", "elbow", "recommend"]
+
+MEASURES = ("soft Davies–Bouldin", "Xie–Beni", "simplified silhouette", "elbow")
+
+# Values that differ by less, relatively, are the same; then the smaller number of clusters has it.
+_SAME = 1e-9
+# An inertia below this share of the largest is rounding: every row lies on a center.
+_NOTHING = 1e-12
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A number of clusters, and why.
+
+    Attributes
+    ----------
+    clusters : int
+    reason : str
+        One or more sentences.
+    votes : mapping of str to int or None
+        For each of :data:`MEASURES` the number of clusters at which it is best; None where it cannot tell.
+    agreed : bool
+        Whether more than half of the measures that could tell are best there.
+    """
+
+    clusters: int
+    reason: str
+    votes: Mapping[str, int | None]
+    agreed: bool
+
+
+def recommend(table: Sequence[Measures]) -> Recommendation:
+    """Return the number of clusters that most measures speak for.
+
+    Parameters
+    ----------
+    table : sequence of Measures
+        One for each number of clusters, in any order.
+
+    Raises
+    ------
+    UsageError
+        If the table is empty, or has a number of clusters twice.
+
+    Examples
+    --------
+    >>> def row(clusters, inertia, index, silhouette):
+    ...     return Measures(clusters, 9, (), 0, inertia, 1.0, 1.0, 1.0, index, index, silhouette)
+    >>> found = recommend([row(2, 9.0, 0.5, 0.6), row(3, 1.0, 0.2, 0.8), row(4, 0.9, 0.4, 0.7)])
+    >>> found.clusters, found.reason
+    (3, 'All four measures are best at 3 clusters.')
+    """
+    rows = sorted(table, key=lambda row: row.clusters)
+    tried = [row.clusters for row in rows]
+    if not rows or len(set(tried)) < len(tried):
+        raise UsageError(f"measures for {tried} clusters: expected one for each of some different numbers")
+    votes = {
+        MEASURES[0]: _least(tried, [row.soft_davies_bouldin for row in rows]),
+        MEASURES[1]: _least(tried, [row.xie_beni for row in rows]),
+        # With one cluster the silhouette is zero by definition: that says nothing.
+        MEASURES[2]: _least(tried, [-row.simplified_silhouette if row.clusters > 1 else np.inf for row in rows]),
+        MEASURES[3]: elbow(tried, [row.inertia / row.rows for row in rows]),
+    }
+    cast = Counter(vote for vote in votes.values() if vote is not None)
+    if not cast:
+        return Recommendation(tried[0], f"Nothing can be compared: {tried[0]} is the smallest tried.", votes, False)
+    chosen = min(cast, key=lambda clusters: (-cast[clusters], clusters))
+    agreed = 2 * cast[chosen] > cast.total()
+    sentences = [_agreement(chosen, votes, cast, agreed)]
+    if chosen == tried[-1] and len(tried) > 1:
+        sentences.append(f"{chosen} is the largest number that was tried: try more.")
+    return Recommendation(chosen, " ".join(sentences), votes, agreed)
+
+
+def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
+    """Return where the logarithm of the inertia bends most, or None if it nowhere bends that way.
+
+    Parameters
+    ----------
+    clusters : sequence of int
+        Ascending; the steps need not be 1.
+    inertias : sequence of float
+        Of the same rows, or per row.
+
+    Examples
+    --------
+    >>> elbow([1, 2, 3, 4, 5], [100.0, 60.0, 5.0, 4.0, 3.5])
+    3
+    >>> elbow([2, 3], [60.0, 5.0]) is None
+    True
+    """
+    values = np.asarray(inertias, dtype=np.float64)
+    if values.size < 3 or not values.max() > 0.0:
+        return None
+    logs = np.log(np.maximum(values, _NOTHING * values.max()))
+    # Fuzzy c-means does not minimise the inertia, so it may rise; that is no gain, and no more than that.
+    gains = np.maximum(-np.diff(logs), 0.0) / np.diff(clusters)
+    bends = gains[:-1] - gains[1:]
+    # A curve that is straight but for rounding has no elbow.
+    return None if not bends.max() > _SAME else int(clusters[1 + int(np.argmax(bends))])
+
+
+def _least(clusters: Sequence[int], values: Sequence[float]) -> int | None:
+    """Return the smallest number of clusters at which the value is least, or None if nothing is finite."""
+    least = min(values)
+    if not np.isfinite(least):
+        return None
+    return next(c for c, value in zip(clusters, values, strict=True) if value <= least + _SAME * abs(least))
+
+
+def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int], agreed: bool) -> str:
+    """Say which measures are best where, and how the chosen number follows."""
+    names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
+    for_it = names.pop(chosen)
+    if agreed and not names:
+        everybody = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
+        return f"{everybody} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
+    others = "; ".join(f"{_listed(named)} at {clusters}" for clusters, named in names.items())
+    if agreed:
+        return f"{_listed(for_it, capital=True)} are best at {chosen} clusters; but {others}."
+    rivals = [clusters for clusters in names if cast[clusters] == cast[chosen]]
+    how = f"{chosen} is the smallest of the numbers with most votes" if rivals else f"{chosen} has most votes"
+    return f"The measures disagree: {_listed(for_it)} at {chosen} clusters; {others}. {how}: look at the table."
+
+
+def _listed(names: Sequence[str], *, capital: bool = False) -> str:
+    text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return text[0].upper() + text[1:] if capital else text

@@ -1,0 +1,94 @@
+"""Whether the result of a clustering is suspect, from what the peers added up of it in its last round.
+
+Pure functions of a final state. None of them proves that a result is wrong, and none can say that it is right.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.engine.arrays import State
+
+__all__ = ["doubts", "objective_of"]
+
+#: Of the mean mass of a cluster: with less, hardly any row belongs to a center.
+_HARDLY: Final = 0.02
+#: Of the root mean squared distance of rows to their centers: two centers that are nearer to each other nearly coincide.
+_NEARLY: Final = 0.1
+#: How much worse than the best start the next one is, if the best was found by one start only.
+_WORSE: Final = 0.01
+
+
+def objective_of(state: State) -> float | None:
+    """Return the objective that the peers added up, in squared working coordinates; None if no peer could."""
+    if not all(name in state for name in ("objectives", "winner", "masses")) or not state["masses"].sum() > 0:
+        return None
+    return float(state["objectives"][int(state["winner"])])
+
+
+def doubts(state: State) -> tuple[str, ...]:
+    """Say what is suspect about a result, one sentence each.
+
+    Parameters
+    ----------
+    state : Arrays
+        Of a finished job. If its peers added up no objective, nothing is said.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.arrays import Arrays
+    >>> state = Arrays(centers=[[0.0], [9.0], [9.01]], masses=[60.0, 30.0, 0.5], objectives=[80.0], winner=0)
+    >>> for doubt in doubts(state):
+    ...     print(doubt)
+    hardly any row belongs to center 2: ask for fewer clusters, or look for outliers
+    centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
+    """
+    objective = objective_of(state)
+    if objective is None:
+        return ()
+    centers, masses = state["centers"], state["masses"]
+    empty = np.flatnonzero(masses < _HARDLY * masses.mean())
+    found = []
+    if empty.size:
+        found.append(
+            f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers"
+        )  # fmt: skip
+    spread = np.sqrt(max(objective, 0.0) / masses.sum())
+    for together in _close_groups(centers, _NEARLY * spread):
+        # One far row makes the spread so large that well separated centers look like one.
+        found.append(
+            f"{_centers(together, 'and')} nearly coincide: ask for fewer clusters or other first centers, or look for "
+            "outliers"
+        )
+    starts = np.sort(state["objectives"])
+    if starts.size > 2 and starts[1] > starts[0] * (1 + _WORSE):
+        worse = 100 * (starts[1] / starts[0] - 1) if starts[0] > 0 else np.inf
+        found.append(
+            f"one of {starts.size} starts came to the best objective, and the next one is {worse:.3g} % worse: a larger "
+            "n_init may find a better one"
+        )
+    return tuple(found)
+
+
+def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray[np.intp]]:
+    """Return the groups of centers that are chained by steps below that distance, in the order of their numbers."""
+    group = np.arange(len(centers))
+    for one in range(len(centers) - 1):
+        apart = np.sqrt(((centers[one + 1 :] - centers[one]) ** 2).sum(axis=1))
+        for other in one + 1 + np.flatnonzero(apart < distance):
+            group[group == group[other]] = group[one]
+    groups = [np.flatnonzero(group == number) for number in dict.fromkeys(group.tolist())]
+    return [members for members in groups if members.size > 1]
+
+
+def _centers(numbers: NDArray[np.intp], last: str = ",") -> str:
+    """Name centers; `last` stands before the last of several."""
+    if numbers.size == 1:
+        return f"center {numbers[0]}"
+    shown = [str(number) for number in numbers[:5]]
+    if numbers.size > 5:
+        return f"centers {', '.join(shown)} and {numbers.size - 5} more"
+    return f"centers {', '.join(shown[:-1])}{', ' if last == ',' else f' {last} '}{shown[-1]}"

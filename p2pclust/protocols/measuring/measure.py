@@ -1,0 +1,275 @@
+"""How good a clustering is, measured by the fleet: sums over every peer's rows, in one round after the clustering.
+
+What is a sum over rows is a sum over peers, so the total gives exactly what :mod:`p2pclust.metrics` would give on the
+pooled rows: the k-means objective (inertia), the fuzzy objective, Within and Outside SSE, Xie–Beni, the soft
+Davies–Bouldin index, the simplified silhouette, and how many rows each cluster has. Distances are those of working
+coordinates, in which the job clustered: with a scaling other than ``none`` they have no units of the data.
+
+What a peer reveals
+-------------------
+Its number of rows; for each cluster how many of its rows are nearest to it, their total membership, and their distances
+weighted by membership, all summed; and five sums over all its rows. One row could be located by them: the distance to a
+center is a sphere around it, and C + 1 spheres meet in a point. Two rules stand before that, and both can be turned off:
+
+- *Gate* (``privacy_gate``). Like LLF-FCM, section 4.2, the stage asks for more unknowns than equations. A peer's rows are
+  ``N F`` unknowns. It sent ``C (F + 1)`` sums in the last round of the clustering, about centers that have hardly moved,
+  and sends ``3 C + 5`` here. So it abstains unless ``N F > C (F + 4) + 5``. This is a hurdle, not a proof, as there: the
+  rounds before, and other jobs over the same rows, are more equations.
+- *Singletons* (``suppress_singletons``). Like LLF-CM, line 11: a cluster with one of the peer's rows is told as empty.
+  Only the counts lose by that, and how many were hidden is counted; every other measure stays exact. With a fuzzifier
+  near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2 mixes them.
+
+Where jobs with different numbers of clusters are compared, all must have measured the same rows. So the gate looks at the
+largest of them, ``compare_up_to``, in each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import nearest
+from p2pclust.errors import UsageError
+from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
+from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
+from p2pclust.protocols.centers.alternating import nearest_labels
+from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["Measure", "Measures", "measured"]
+
+_LEAST_LIMBS = 3
+
+_TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
+
+
+@dataclass(frozen=True)
+class Measure(Protocol):
+    """Measure the centers that the stage before left; one round that asks every peer.
+
+    Parameters
+    ----------
+    fuzzifier : float
+        Of the memberships in the fuzzy measures; above 1.
+    privacy_gate : bool
+        Abstain with too few rows; see the module.
+    suppress_singletons : bool
+        Tell a cluster with one of the peer's rows as empty.
+    compare_up_to : int
+        The largest number of clusters of the jobs to compare; the gate counts with it if it is larger than this job's.
+
+    Examples
+    --------
+    >>> Measure(compare_up_to=10).rows_needed(n_clusters=3, n_features=4)
+    22
+    """
+
+    id: ClassVar[str] = "measure"
+    additive: ClassVar[bool] = True
+    evaluates: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
+
+    fuzzifier: float = 2.0
+    privacy_gate: bool = True
+    suppress_singletons: bool = True
+    compare_up_to: int = 1
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "fuzzifier", checks.real("measure: fuzzifier", self.fuzzifier, above=1.0))
+        checks.flag("measure: privacy_gate", self.privacy_gate)
+        checks.flag("measure: suppress_singletons", self.suppress_singletons)
+        most = checks.whole("measure: compare_up_to", self.compare_up_to, least=1, most=checks.MAX_CLUSTERS)
+        put(self, "compare_up_to", most)
+
+    @property
+    def limbs(self) -> int:
+        """As many as the weight of a far center needs in LLF-FCM, and no fewer than three.
+
+        Distances are counted in the width of the data. Three limbs, 2**-120 of it, keep 1e-10 of the sum of squares
+        in clusters that are 2**-43 as wide as the data.
+        """
+        return max(_LEAST_LIMBS, LosslessFuzzyCMeansProtocol(n_clusters=1, fuzzifier=self.fuzzifier).limbs)
+
+    def rows_needed(self, n_clusters: int, n_features: int) -> int:
+        """Return the smallest number of rows with which a peer passes the gate."""
+        equations = max(n_clusters, self.compare_up_to) * (n_features + 4) + 5
+        return equations // n_features + 1
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        if any(name not in state for name in self.works_on):
+            raise UsageError("measure: put a clustering of peers with different rows before it")
+        return state.without(*(name for name in state if name.startswith("measured_")))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        per_cluster = Slot((len(state["centers"]),))
+        slots = {"rows": Slot(()), "hidden": Slot(())} | dict.fromkeys(_TOTALS, Slot(()))
+        return slots | dict.fromkeys(("counts", "weights", "spreads"), per_cluster)
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        C = len(state["centers"])
+        far = farthest(state["unit"], state["centers"])
+        squares = {"inertia": far * far, "objective": far * far}
+        distances = {"within": far, "outside": far * float(power_of_two_above(C)), "spreads": far}
+        return squares | distances | dict.fromkeys(("rows", "hidden", "silhouette", "counts", "weights"), 1.0)
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        C, F = state["centers"].shape
+        needed = self.rows_needed(C, F)
+        if self.privacy_gate and local.n_samples < needed:
+            # The argument leans on nobody knowing how many rows there are, so the reason tells the limit only.
+            most = max(C, self.compare_up_to)
+            raise Abstain(f"privacy gate: fewer than {needed} rows, which measuring up to {most} clusters needs")
+        points = local.points(state)
+        counts = np.bincount(nearest(points, state["centers"]), minlength=C).astype(np.float64)
+        single = (counts == 1.0) & self.suppress_singletons
+        counts[single] = 0.0
+        centred = points.centred(state["centers"])
+        crisp, fuzzy = crisp_sums(points, centred), fuzzy_spreads(points, centred, self.fuzzifier)
+        # All that this peer reveals.
+        return Arrays(
+            rows=float(local.n_samples),
+            hidden=float(np.count_nonzero(single)),
+            inertia=crisp.inertia,
+            objective=fuzzy.objective,
+            within=crisp.within,
+            outside=crisp.outside,
+            silhouette=crisp.silhouette,
+            counts=counts,
+            weights=fuzzy.weights,
+            spreads=fuzzy.spreads,
+        )
+
+    def combine(self, state: State, contributions: Any) -> State:
+        """Keep the totals: the measures follow from them, and some of these are infinite, which no state may hold."""
+        total = contributions
+        whole = {name: np.asarray(np.rint(total[name]), dtype=np.int64) for name in ("rows", "hidden", "counts")}
+        real = {name: total[name] for name in (*_TOTALS, "weights", "spreads")}
+        return state.replace(**{f"measured_{name}": value for name, value in (whole | real).items()})
+
+    def hopeless(self, previous: State, state: State) -> str:
+        """Fail where totals cannot be of rows: they are divided by, and one peer's false number can spoil them."""
+        rows = int(state["measured_rows"])
+        return f"measure: {rows} rows were measured: some peer told what cannot be" if rows < 1 else ""
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        if not done:
+            return ""
+        if any(
+            f"measured_{name}" not in state for name in ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")
+        ):
+            return "not all that is measured"
+        return "measures of no row" if state["measured_rows"] < 1 else ""
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, as the clustering before would have."""
+        return nearest_labels(state, local)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a fleet measured of one clustering, over all rows of those that contributed.
+
+    Attributes
+    ----------
+    clusters : int
+    rows : int
+        How many rows were measured.
+    counts : tuple of int
+        Rows per cluster, without the hidden ones; a row belongs to its nearest center.
+    hidden : int
+        How many rows were kept out of the counts, each being its peer's only one in its cluster.
+    inertia : float
+        Sum of squared distances to the nearest center.
+    objective : float
+        Of fuzzy c-means: sum of ``u^m d^2``.
+    within_sse, outside_sse, xie_beni, soft_davies_bouldin, simplified_silhouette : float
+        As the functions of the same names in :mod:`p2pclust.metrics`, in working coordinates. With one cluster
+        Xie–Beni and soft Davies–Bouldin are infinite.
+    """
+
+    clusters: int
+    rows: int
+    counts: tuple[int, ...]
+    hidden: int
+    inertia: float
+    objective: float
+    within_sse: float
+    outside_sse: float
+    xie_beni: float
+    soft_davies_bouldin: float
+    simplified_silhouette: float
+
+    @classmethod
+    def of(cls, state: JobState) -> Measures:
+        """Read the measures of a job that ended with a ``measure`` stage.
+
+        Raises
+        ------
+        UsageError
+            If the job has not measured anything (yet).
+        """
+        arrays = state.arrays
+        if "measured_rows" not in arrays:
+            raise UsageError(f"the job has measured nothing: {state.reason or 'put a measure stage at its end'}")
+        centers = np.asarray(arrays["centers"])
+        rows = int(arrays["measured_rows"])
+        total = {name: float(arrays[f"measured_{name}"]) for name in _TOTALS}
+        # Centers that lie next to each other, or numbers that a peer made up, may give infinite measures: as they should.
+        with np.errstate(all="ignore"):
+            return cls._of(centers, rows, arrays, total)
+
+    @classmethod
+    def _of(cls, centers: NDArray[np.float64], rows: int, arrays: State, total: Mapping[str, float]) -> Measures:
+        scatters = weighted_scatters(arrays["measured_weights"], arrays["measured_spreads"])
+        return cls(
+            clusters=len(centers),
+            rows=rows,
+            counts=tuple(int(count) for count in arrays["measured_counts"]),
+            hidden=int(arrays["measured_hidden"]),
+            inertia=total["inertia"],
+            objective=total["objective"],
+            within_sse=total["within"] / (rows * centers.shape[1]),
+            outside_sse=total["outside"] / (rows * centers.shape[1]),
+            xie_beni=xie_beni_of(total["objective"], rows, centers),
+            soft_davies_bouldin=davies_bouldin_of(scatters, centers) if len(centers) > 1 else math.inf,
+            simplified_silhouette=total["silhouette"] / rows,
+        )
+
+
+def measured(job: Job, **parameters: Any) -> Job:
+    """Return the job with a ``measure`` stage at its end; the fuzzifier is the clustering's own, if it has one.
+
+    It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
+
+    Parameters
+    ----------
+    job : Job
+        Of peers with different rows.
+    **parameters
+        Of :class:`Measure`.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> job = measured(cluster_job("llf-fcm", n_clusters=3, fuzzifier=1.5))
+    >>> job.stages[-1]
+    Stage(protocol='measure', parameters={'fuzzifier': 1.5})
+    """
+    own = getattr(job.protocols[job.main], "fuzzifier", None)
+    given = ({} if own is None else {"fuzzifier": own}) | parameters
+    kept = [stage for stage in job.stages if stage.protocol != "objective" or stage.parameters.get("n_init", 1) > 1]
+    return replace(job, stages=(*kept, Stage("measure", given)))

@@ -1,0 +1,172 @@
+"""The last round of a clustering: the peers add up what it minimises, and of several starts the best one is kept.
+
+The objective is that of the final centers, in squared working coordinates: of c-means the sum over rows of the squared
+distance to the nearest center, of fuzzy c-means ``sum u^m d^2``. With it come the masses of the clusters, the numbers of
+their rows or ``sum u^m``: :mod:`p2pclust.protocols.measuring.doubts` says from both whether a result is suspect.
+
+What a peer reveals
+-------------------
+For each start: its own rows' share of the objective, and for each cluster the number of its rows, or the sum of their
+memberships to the power of the fuzzifier. The rules of the clustering before hold here too: the peers that its privacy
+gate held reveal nothing, and a cluster with one local row counts none. Nor does a peer with fewer than ``min_rows`` rows
+reveal anything: the squared distance of one row is a sphere on which the row lies. Those peers send zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, fuzzy_sums, objective, weighted_sums_and_counts
+from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.alternating import nearest_labels
+from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.fixed_point import farthest
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import size_gate
+
+__all__ = ["Objective"]
+
+_LEAST_LIMBS = 3
+
+
+@dataclass(frozen=True)
+class Objective(Protocol):
+    """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
+
+    Parameters
+    ----------
+    fuzzifier : float, optional
+        Of fuzzy c-means; left out, the objective is that of c-means.
+    n_init : int
+        How many starts the clustering before had.
+    privacy_gate : bool
+        Whether the clustering before had its gate on.
+    min_rows : int
+        A peer with fewer rows sends zeros; above 1, a cluster with one local row counts none.
+
+    Notes
+    -----
+    In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
+    ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained there are none
+    of these, and the first start is kept.
+
+    Examples
+    --------
+    >>> Objective(fuzzifier=2.0).limbs
+    3
+    """
+
+    id: ClassVar[str] = "objective"
+    additive: ClassVar[bool] = True
+    evaluates: ClassVar[bool] = True
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
+
+    fuzzifier: float | None = None
+    n_init: int = 1
+    privacy_gate: bool = False
+    min_rows: int = 3
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        if self.fuzzifier is not None:
+            put(self, "fuzzifier", checks.real("objective: fuzzifier", self.fuzzifier, above=1.0))
+        put(self, "n_init", checks.whole("objective: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
+        checks.flag("objective: privacy_gate", self.privacy_gate)
+        put(self, "min_rows", checks.whole("objective: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
+
+    @property
+    def limbs(self) -> int:
+        """As many as the clustering's own sums need, and no fewer than three: distances are counted in the data's width."""
+        return _LEAST_LIMBS if self.fuzzifier is None else max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        if any(name not in state for name in self.works_on):
+            raise UsageError("objective: put llf-cm or llf-fcm before it")
+        if (len(state["starts"]) if "starts" in state else 1) != self.n_init:
+            raise UsageError("objective: n_init differs from that of the clustering before")
+        return state
+
+    def takes_weights(self) -> bool:
+        return True
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"objectives": Slot((self.n_init,)), "masses": Slot((self.n_init, len(state["centers"])))}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        far = farthest(state["unit"], self._starts(state).reshape(-1, state["unit"].size))
+        return {"objectives": far * far, "masses": 1.0}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        starts = self._starts(state)
+        if self._is_held(state, local):
+            return Arrays(objectives=np.zeros(self.n_init), masses=np.zeros(starts.shape[:2]))
+        points = local.points(state)
+        # All that this peer reveals.
+        return Arrays(
+            objectives=[objective(points, centers, self.fuzzifier, local.weights) for centers in starts],
+            masses=np.stack([self._masses(local, points, centers) for centers in starts]),
+        )
+
+    def _is_held(self, state: State, local: Local) -> bool:
+        """Whether this peer's rows stay out; it has abstained from the clustering already, or has hardly any row."""
+        if self.privacy_gate:
+            try:
+                size_gate(local, len(state["centers"]), starts=self.n_init)
+            except Abstain:
+                return True
+        return bool(local.n_samples < self.min_rows)
+
+    def _masses(self, local: Local, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.fuzzifier is not None:
+            return fuzzy_sums(points, centers, self.fuzzifier, local.weights)[0]
+        _, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
+        return np.where(counts == 1, 0.0, masses) if self.min_rows > 1 else masses
+
+    def combine(self, state: State, contributions: Any) -> State:
+        winner = int(np.argmin(contributions["objectives"]))
+        masses = contributions["masses"][winner]
+        return self._kept(state, winner).replace(
+            objectives=contributions["objectives"], masses=masses, winner=np.int64(winner)
+        )
+
+    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+        return self._kept(state, 0)
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        if "winner" in state and not 0 <= state["winner"] < self.n_init:
+            return f"start {int(state['winner'])} of {self.n_init}"
+        if not done and self.n_init > 1:
+            there = "starts" in state and "trails" in state
+            return "" if there and len(state["starts"]) == self.n_init else f"not the {self.n_init} starts of the job"
+        return ""
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def news(self, previous: State, state: State) -> Mapping[str, Any]:
+        return {"objective": float(state["objectives"].min())}
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, as the clustering before would have."""
+        return nearest_labels(state, local)
+
+    def _starts(self, state: State) -> NDArray[np.float64]:
+        return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)
+
+    def _kept(self, state: State, winner: int) -> State:
+        """Return the state with one start alone."""
+        if self.n_init == 1:
+            return state
+        trail = state["trails"][winner]
+        kept = {"centers": state["starts"][winner], "shifts": trail[trail >= 0]}
+        if "start_coarse" in state:
+            kept["coarse"] = state["start_coarse"][winner]
+        return state.without("starts", "trails", "start_coarse").replace(**kept)

@@ -1,0 +1,1 @@
+"""Clusterings by models that are trained: FedCRef, UIFCA and FedAvg."""

@@ -1,0 +1,292 @@
+"""Which clusters of different peers belong together: the association graph, the same bits at every peer.
+
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions (FedCRef), Algorithm 1, lines 18 to 24, and Eq. 3. The links themselves come from :mod:`mutual_test` (as
+the paper has them) or from :mod:`affinity` (the refined mode).
+
+Departures, and why
+-------------------
+- Line 18 shares the links, and a footnote lets one node build the graph. Here the links follow from entries that all
+  peers agreed on, every peer builds the graph, and :attr:`Association.digest` must be the same everywhere.
+- Phase 3 names the member with the lowest id as a component's aggregator. The lowest ids are in most components, so
+  they would add up nearly everything; ``spread`` gives a component to the lowest id among those who add up least so far.
+- A chain of links may bring two clusters of one peer into one component. The paper does not say so; they are kept, as
+  the paper's text implies, and :attr:`Association.clashes` names them.
+- A cluster that could take no part (see ``set_aside``) is isolated, and is named as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine.arrays import Arrays
+
+__all__ = ["Association", "Clusters", "Node", "first_aggregators"]
+
+#: A peer's index in the roster, and the number of one of its clusters.
+Node = tuple[int, int]
+
+# Matrices of all pairs are held: 32 MiB each for 2000 clusters, 512 MiB for this many.
+_MOST_CLUSTERS: Final = 8192
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Whose clusters are compared, and in which order: peers by their index in the roster, then their clusters.
+
+    Parameters
+    ----------
+    counts : tuple of int
+        For each peer of the roster, how many clusters it entered; 0 for a peer that is not there in this iteration.
+
+    Raises
+    ------
+    UsageError
+        If a count is negative, or if there are too many clusters for a matrix of all pairs.
+
+    Examples
+    --------
+    >>> clusters = Clusters((2, 0, 1))
+    >>> clusters.total, clusters.nodes
+    (3, ((0, 0), (0, 1), (2, 0)))
+    >>> clusters.index(2, 0), list(clusters.of(0)), clusters.owners.tolist()
+    (2, [0, 1], [0, 0, 2])
+    """
+
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        counts = tuple(int(count) for count in self.counts)
+        if any(count < 0 for count in counts) or sum(counts) > _MOST_CLUSTERS:
+            raise UsageError(f"clusters per peer: expected whole numbers from 0 with a sum of at most {_MOST_CLUSTERS}")
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def n_peers(self) -> int:
+        """How many peers the roster has."""
+        return len(self.counts)
+
+    @cached_property
+    def total(self) -> int:
+        """How many clusters there are in all."""
+        return sum(self.counts)
+
+    @cached_property
+    def owners(self) -> NDArray[np.int64]:
+        """The peer of each cluster, shape (M,)."""
+        return _locked(np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts))
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Each cluster as (peer, cluster), in order."""
+        return tuple((peer, q) for peer, count in enumerate(self.counts) for q in range(count))
+
+    def of(self, peer: int) -> range:
+        """Return the indices of a peer's clusters."""
+        start = sum(self.counts[:peer])
+        return range(start, start + self.counts[peer])
+
+    def index(self, peer: int, cluster: int) -> int:
+        """Return the index of a peer's cluster."""
+        return self.of(peer)[cluster]
+
+    def apart(self) -> NDArray[np.bool_]:
+        """Tell for each pair of clusters whether they are of different peers; only such pairs are ever compared."""
+        apart: NDArray[np.bool_] = self.owners[:, np.newaxis] != self.owners
+        return apart
+
+
+# Compared by identity, because it holds arrays; two peers compare their digests.
+@dataclass(frozen=True, eq=False)
+class Association:
+    """An association graph: nodes are clusters, links join clusters of different peers.
+
+    Parameters
+    ----------
+    clusters : Clusters
+    links : array_like of int, shape (E, 2)
+        Pairs of cluster indices; kept with the lower index first, sorted, each once.
+    set_aside : sequence of int
+        Clusters that could take no part: nothing was told about them, or their models were not usable.
+
+    Raises
+    ------
+    ValueError
+        If a link joins clusters that are not there, or two of one peer: such a pair is never tested.
+
+    Examples
+    --------
+    Peer 0 has three clusters, peer 1 two, peer 2 one.
+
+    >>> found = Association(Clusters((3, 2, 1)), [(3, 0), (5, 3), (1, 4)])
+    >>> found.groups, found.isolated
+    (((0, 3, 5), (1, 4)), (2,))
+    >>> found.group_of.tolist(), found.aggregators()
+    ([0, 1, -1, 0, 1, 0], (0, 1))
+    >>> found.graph().number_of_edges()
+    3
+    """
+
+    clusters: Clusters
+    links: NDArray[np.int64]
+    set_aside: tuple[int, ...] = ()
+
+    def __init__(self, clusters: Clusters, links: ArrayLike, set_aside: Sequence[int] = ()) -> None:
+        pairs = np.sort(np.array(links, dtype=np.int64).reshape(-1, 2), axis=1)
+        if pairs.size and not (pairs.min() >= 0 and pairs.max() < clusters.total):
+            raise ValueError(f"a link joins clusters that are not among the {clusters.total}")
+        if (clusters.owners[pairs[:, 0]] == clusters.owners[pairs[:, 1]]).any():
+            raise ValueError("a link joins two clusters of one peer")
+        object.__setattr__(self, "clusters", clusters)
+        object.__setattr__(self, "links", _locked(np.unique(pairs, axis=0)))
+        object.__setattr__(self, "set_aside", tuple(sorted(int(m) for m in set_aside)))
+
+    @classmethod
+    def from_matrix(cls, clusters: Clusters, linked: NDArray[np.bool_], set_aside: Sequence[int] = ()) -> Association:
+        """Make the graph from a symmetric matrix (M, M) that is true where two clusters are linked."""
+        return cls(clusters, np.argwhere(np.triu(linked, 1)), set_aside)
+
+    @classmethod
+    def from_groups(
+        cls, clusters: Clusters, groups: Sequence[Sequence[int]], set_aside: Sequence[int] = ()
+    ) -> Association:
+        """Make the graph in which exactly the clusters of one group are linked, each with each.
+
+        Examples
+        --------
+        >>> Association.from_groups(Clusters((1, 1, 1)), [(0, 1, 2)]).links.tolist()
+        [[0, 1], [0, 2], [1, 2]]
+        """
+        pairs = [np.stack(np.triu_indices(len(group), 1), axis=1) for group in groups]
+        links = [np.array(sorted(group), dtype=np.int64)[pair] for group, pair in zip(groups, pairs, strict=True)]
+        return cls(clusters, np.concatenate([np.empty((0, 2), np.int64), *links]), set_aside)
+
+    def graph(self) -> Any:
+        """Return the graph Γ of line 18 as a NetworkX graph; nodes (peer, cluster) and edges in order."""
+        import networkx as nx  # noqa: PLC0415 (a peer that runs k-means has no use for it)
+
+        graph = nx.Graph()
+        nodes = self.clusters.nodes
+        graph.add_nodes_from(nodes)
+        graph.add_edges_from((nodes[a], nodes[b]) for a, b in self.links.tolist())
+        return graph
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The set G of line 20 and Eq. 3: components of two clusters or more, by their lowest cluster."""
+        import networkx as nx  # noqa: PLC0415
+
+        # NetworkX yields sets, in an order that is its own affair; what anybody sees is sorted.
+        at = {node: index for index, node in enumerate(self.clusters.nodes)}
+        found = [tuple(sorted(at[node] for node in members)) for members in nx.connected_components(self.graph())]
+        return tuple(sorted(members for members in found if len(members) > 1))
+
+    @cached_property
+    def group_of(self) -> NDArray[np.int64]:
+        """For each cluster the number of its group, -1 for an isolated one; shape (M,)."""
+        numbers = np.full(self.clusters.total, -1, dtype=np.int64)
+        for number, members in enumerate(self.groups):
+            numbers[list(members)] = number
+        return _locked(numbers)
+
+    @property
+    def isolated(self) -> tuple[int, ...]:
+        """The set I of line 21: clusters without a link, those that were set aside included."""
+        return tuple(np.flatnonzero(self.group_of < 0).tolist())
+
+    @property
+    def clashes(self) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+        """Where a group holds more than one cluster of a peer: (group, peer, these clusters), in order.
+
+        Examples
+        --------
+        A chain: clusters 0 and 1 are both linked to cluster 2.
+
+        >>> Association(Clusters((2, 1)), [(0, 2), (1, 2)]).clashes
+        ((0, 0, (0, 1)),)
+        """
+        owners = self.clusters.owners
+        found = []
+        for number, members in enumerate(self.groups):
+            for peer in self.peers_of(number):
+                own = tuple(m for m in members if owners[m] == peer)
+                if len(own) > 1:
+                    found.append((number, peer, own))
+        return tuple(found)
+
+    def peers_of(self, group: int) -> tuple[int, ...]:
+        """Return the peers that have a cluster in a group, sorted: the roster of its training."""
+        return tuple(np.unique(self.clusters.owners[list(self.groups[group])]).tolist())
+
+    def aggregators(self, *, spread: bool = True) -> tuple[int, ...]:
+        """Return for each group the peer that adds up first.
+
+        Parameters
+        ----------
+        spread : bool
+            Give each group, in order, to the lowest id among its peers that add up for the fewest groups so far. False
+            is the paper's lowest id, whatever it has to do already.
+
+        Examples
+        --------
+        >>> found = Association(Clusters((2, 2, 1)), [(0, 2), (1, 3), (3, 4)])
+        >>> found.aggregators(), found.aggregators(spread=False)
+        ((0, 1), (0, 0))
+        """
+        return first_aggregators([self.peers_of(group) for group in range(len(self.groups))], spread=spread)
+
+    def arrays(self) -> Arrays:
+        """Return all that the graph is made of; :meth:`from_arrays` makes it again."""
+        return Arrays(
+            counts=np.array(self.clusters.counts, dtype=np.int64),
+            links=self.links,
+            set_aside=np.array(self.set_aside, dtype=np.int64),
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Association:
+        """Return the graph that :meth:`arrays` wrote, for example into a peer's store."""
+        return cls(Clusters(tuple(arrays["counts"].tolist())), arrays["links"], arrays["set_aside"].tolist())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The graph's name: blake2b-256 of the canonical bytes of :meth:`arrays`.
+
+        Examples
+        --------
+        >>> one = Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)])
+        >>> other = Association(Clusters((1, 1, 1)), [(2, 1), (1, 0), (0, 1)])
+        >>> one.digest == other.digest, len(one.digest)
+        (True, 32)
+        """
+        return hashlib.blake2b(self.arrays().encode(), digest_size=32).digest()
+
+
+def first_aggregators(rosters: Sequence[Sequence[int]], *, spread: bool = True) -> tuple[int, ...]:
+    """Return for each roster of peers the one that adds up first; see :meth:`Association.aggregators`.
+
+    Examples
+    --------
+    >>> first_aggregators([(0, 1), (0, 2), (0, 1)]), first_aggregators([(0, 1), (0, 2)], spread=False)
+    ((0, 2, 1), (0, 0))
+    """
+    load: dict[int, int] = {}
+    chosen = []
+    for roster in rosters:
+        peer = min(roster, key=lambda p: (load.get(p, 0) if spread else 0, p))
+        load[peer] = load.get(peer, 0) + 1
+        chosen.append(peer)
+    return tuple(chosen)
+
+
+def _locked(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

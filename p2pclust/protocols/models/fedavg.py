@@ -1,0 +1,221 @@
+"""FedAvg: some peers train one autoencoder on rows that stay where they are.
+
+H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas: Communication-Efficient Learning of Deep Networks from
+Decentralized Data, Algorithm 1, with every peer in every round. FedCRef runs one such job for each community, all at the
+same time, each with an aggregator of its own (M. Nardi, L. Valerio, A. Passarella: Federated Clustering, Algorithm 1,
+line 23).
+
+Departures, and why
+-------------------
+- Which of its rows a peer trains on follows from its own note, the labels that it keeps for itself, and from
+  ``clusters``, which says for each peer of the roster what labels count here. Several clusters of one peer are one set of
+  rows: it contributes once.
+- Adam begins anew in every round, at every peer: its moments belong to weights that were averaged since.
+- State and contributions hold the weights as they are sent (:mod:`p2pclust.clustering.encodings`), in every backend, so
+  that what is lost by a short encoding is the same everywhere.
+
+What a peer reveals
+-------------------
+The number of rows that it trains on, and a model after some epochs on them. A model tells what its rows have in common;
+of few rows it can tell much. Who starts the job decides below how many rows a cluster takes no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering.autoencoders import Architecture, ModelStack, federated_average
+from p2pclust.clustering.encodings import Encoding, decode_weights, encode_weights, encoded_size
+from p2pclust.clustering.stacks import train
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols.engine import checks, random_streams
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, AtDesk, Slot
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk, Fetch, Wants
+
+__all__ = ["ENCODINGS", "FedAvgProtocol", "architecture_of", "refuse_beyond"]
+
+ENCODINGS = ("float32", "float16", "int8")
+_MAX_ROWS = 2**53
+_MAX_LABEL = 2**31
+_MAX_WIDTH = 2**20
+
+
+def architecture_of(where: str, n_features: int, hidden: Sequence[int], output: str) -> Architecture:
+    """Return the architecture that a job's parameters describe, or raise UsageError."""
+    if not isinstance(hidden, list | tuple) or not 1 <= len(hidden) <= 32:
+        raise UsageError(f"{where}: hidden: expected 1 to 32 widths of layers")
+    widths = tuple(checks.whole(f"{where}: hidden", width, least=1, most=_MAX_WIDTH) for width in hidden)
+    checks.one_of(f"{where}: output", output, ("sigmoid", "linear", "relu"))
+    return Architecture(checks.whole(f"{where}: n_features", n_features, least=1, most=_MAX_WIDTH), widths, output)  # type: ignore[arg-type]
+
+
+def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
+    """Abstain with rows that a sigmoid cannot reach; never with a value of theirs: the whole roster reads the reason."""
+    if output != "sigmoid" or not X.size:
+        return
+    lowest, highest = np.float32(X.min()), np.float32(X.max())  # as they are trained on
+    if lowest < 0 or highest > 1:
+        raise Abstain(
+            "failed: rows beyond [0, 1], but the models end in a sigmoid: scale them (minmax), or output = 'linear'"
+        )
+
+
+@dataclass(frozen=True)
+class FedAvgProtocol(AtDesk):
+    """FedAvg of one autoencoder.
+
+    Parameters
+    ----------
+    n_features : int
+    clusters : sequence of sequences of int
+        For each peer of the roster, in order, the labels in its note whose rows it trains on.
+    hidden, output
+        The architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
+    rounds : int
+    epochs : int
+        Of each peer in each round.
+    batch : int
+    learning_rate : float
+        Adam's.
+    encoding : {"float32", "float16", "int8"}
+    start : str
+        The digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every peer.
+    device : str
+
+    Examples
+    --------
+    >>> FedAvgProtocol(n_features=64, clusters=[[0], [2]]).rounds
+    15
+    """
+
+    id: ClassVar[str] = "fedavg"
+    works_on: ClassVar[tuple[str, ...]] = ("stream", "weights")
+    imports: ClassVar[tuple[str, ...]] = ("torch",)
+
+    n_features: int
+    clusters: Sequence[Sequence[int]]
+    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
+    output: str = "sigmoid"
+    rounds: int = 15
+    epochs: int = 1
+    batch: int = 64
+    learning_rate: float = 1e-3
+    encoding: Encoding = "float32"
+    start: str = ""
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "hidden", self.architecture.hidden)
+        if not isinstance(self.clusters, list | tuple) or not all(
+            isinstance(own, list | tuple) for own in self.clusters
+        ):
+            raise UsageError("fedavg: clusters: expected a list of labels for each peer")
+        whole = [[checks.whole("fedavg: clusters", q, least=0, most=_MAX_LABEL) for q in own] for own in self.clusters]
+        put(self, "clusters", tuple(tuple(own) for own in whole))
+        checks.whole("fedavg: rounds", self.rounds, least=1, most=10**6)
+        checks.whole("fedavg: epochs", self.epochs, least=1, most=10**6)
+        checks.whole("fedavg: batch", self.batch, least=1, most=2**20)
+        put(self, "learning_rate", checks.real("fedavg: learning_rate", self.learning_rate, above=0.0))
+        checks.one_of("fedavg: encoding", self.encoding, ENCODINGS)
+        if not isinstance(self.start, str) or (self.start and len(self.start) != 2 * DIGEST_BYTES):
+            raise UsageError("fedavg: start: expected a digest in hexadecimal, or nothing")
+        try:
+            bytes.fromhex(self.start)
+        except ValueError:
+            raise UsageError("fedavg: start: expected a digest in hexadecimal, or nothing") from None
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """Of the model."""
+        return architecture_of(self.id, self.n_features, self.hidden, self.output)
+
+    @property
+    def round_limit(self) -> int:
+        return 2 * self.rounds + 10
+
+    @property
+    def model_bytes(self) -> int:
+        """How many bytes an encoded model has."""
+        return encoded_size(self.architecture.n_parameters, self.encoding)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        return Arrays(stream=np.int64(rng.integers(MAX_SEED)), weights=np.empty(0, np.uint8))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"weights": Slot((self.model_bytes,), "uint8"), "rows": Slot((), "int64")}
+
+    def wants(self, state: State, desk: Desk) -> Wants:
+        if state["weights"].size or not self.start:
+            return Wants()
+        return Wants((Fetch(bytes.fromhex(self.start), self.model_bytes, tuple(range(len(self.clusters)))),))
+
+    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+        note = desk.note
+        own = np.isin(note["labels"], self.clusters[desk.peer]) if "labels" in note else np.zeros(0, np.bool_)
+        rows = local.points(note).X[own] if own.size == local.n_samples and own.any() else np.empty((0, 0))
+        if len(rows) == 0:
+            raise Abstain("no rows in this community")
+        refuse_beyond(rows, self.output)
+        trained = train(
+            self._first(state, desk), [rows], rngs=[rng], epochs=self.epochs, batch=self.batch,
+            learning_rate=self.learning_rate, device=self.device,
+        )  # fmt: skip
+        # All that this peer reveals.
+        weights = np.frombuffer(trained.encode(self.encoding)[0], np.uint8)
+        return Arrays(weights=weights, rows=np.int64(len(rows)))
+
+    def _first(self, state: State, desk: Desk) -> ModelStack:
+        """Return the model of the round: the state's, or before the first round what the job starts from."""
+        data: bytes | None = state["weights"].tobytes()
+        if not data and self.start:
+            data = desk.read(bytes.fromhex(self.start))
+            if not data:
+                raise Abstain("failed: the model to start from could not be had")
+        if data:
+            return ModelStack.decode(self.architecture, [data], self.encoding)
+        return ModelStack.random(self.architecture, [random_streams.aggregating(int(state["stream"]), 0)])
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name the peers whose contribution is no model of some rows."""
+        left_out = {}
+        for peer, part in contributions:
+            if not 1 <= int(part["rows"]) <= _MAX_ROWS:
+                left_out[peer] = "failed: its number of rows is none"
+                continue
+            try:
+                self._weights(part)
+            except WireError as error:
+                left_out[peer] = f"failed: {error}"
+        return left_out
+
+    def _weights(self, part: Contribution) -> NDArray[np.float32]:
+        return decode_weights(part["weights"].tobytes(), self.architecture.n_parameters, self.encoding)
+
+    def combine(self, state: State, contributions: Any) -> State:
+        sizes = [int(part["rows"]) for _, part in contributions]
+        average = federated_average(np.stack([self._weights(part) for _, part in contributions]), sizes)
+        weights = np.frombuffer(encode_weights(average, self.encoding), np.uint8)
+        return state.replace(weights=weights)
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return rounds >= self.rounds
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        data = state["weights"].tobytes()
+        if not data:
+            return "fedavg: it ended without a model" if done else ""
+        try:
+            decode_weights(data, self.architecture.n_parameters, self.encoding)
+        except WireError as error:
+            return f"fedavg: {error}"
+        return ""

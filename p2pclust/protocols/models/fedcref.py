@@ -1,0 +1,349 @@
+"""FedCRef: peers find out which of their clusters are the same, and train a model of each community together.
+
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions. Each round of the job is one phase of Algorithm 1, agreed on by all peers; comments name its lines.
+
+=========  ==========================================  ==========================================================
+phase      what a peer does                            what is agreed on
+=========  ==========================================  ==========================================================
+models     trains a model of each of its clusters      which models there are, by digest
+verdicts   fetches all, tries them on its own rows     one bit (paper) or byte (refined) per cluster and model
+graph      builds the association graph                its digest, the same at every peer, or the job fails
+train      runs FedAvg within its components           the models of the groups, by digest
+refine     fetches these, partitions its rows anew     how many rows changed; rows per group
+=========  ==========================================  ==========================================================
+
+``mode="paper"`` repeats all five (lines 6 to 33). ``mode="refined"`` exchanges local models once. Rows are refined at once,
+each group being the median of its members' models of other peers; then groups' models, from the most typical member's on,
+and rows are refined in turn until hardly a row changes: federated expectation-maximisation.
+
+Departures, and why
+-------------------
+- Whose models take part in an iteration, and what was told about them, are agreed entries. Who is away for one is left out
+  of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
+- Line 8 trains the models of active peers only. A peer that has come to rest trains once more, on its last partition, and
+  then serves these models: otherwise they would describe the partition before it.
+- A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
+  next refinement.
+- See :mod:`mutual_test`, :mod:`affinity`, :mod:`association`, :mod:`refinement` and :mod:`stability` for the steps.
+- Refined mode: an isolated cluster that keeps rows is a community of one. Its peer goes on training its model, which
+  competes at this peer only: a kind of rows that only one peer has is not lost.
+
+What a peer reveals
+-------------------
+Models of its clusters and their numbers of rows; verdicts; how many rows changed, and how many are in each group. Never a
+label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from p2pclust.clustering.autoencoders import Architecture
+from p2pclust.clustering.encodings import encoded_size
+from p2pclust.errors import WireError
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import AtDesk, Labelling, Slot
+from p2pclust.protocols.engine.job import Job, Stage
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk, Fetch, Run, Wants
+from p2pclust.protocols.models import affinity, mutual_test
+from p2pclust.protocols.models.association import Association, first_aggregators
+from p2pclust.protocols.models.fedavg import architecture_of
+from p2pclust.protocols.models.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
+from p2pclust.protocols.models.fedcref_end import own_clusters
+from p2pclust.protocols.models.fedcref_news import news
+from p2pclust.protocols.models.fedcref_parameters import INITIALS, MODES, MOST_OF_A_PEER, FedCRefParameters
+from p2pclust.protocols.models.fedcref_peer import AtWork, kept_models
+from p2pclust.protocols.models.stability import stop_reason
+
+__all__ = ["INITIALS", "MODES", "FedCRefProtocol"]
+
+
+@dataclass(frozen=True)
+class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
+    """FedCRef; its parameters are those of :class:`FedCRefParameters`."""
+
+    id: ClassVar[str] = "fedcref"
+    before: ClassVar[tuple[str, ...]] = ("range", "scaling")
+    stops: ClassVar[str] = "rows keep their clusters, or the associations are at rest"
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", *ARRAYS)
+    imports: ClassVar[tuple[str, ...]] = ("torch", "networkx")
+
+    # -- what follows from the state ----------------------------------------------------------------------------------
+
+    def architecture(self, state: State) -> Architecture:
+        """Return the autoencoders' architecture for the rows of this job."""
+        return architecture_of(self.id, state["origin"].size, self.hidden, self.output)
+
+    @cached_property
+    def _verdict(self) -> str:
+        """What the contribution of the verdicts, and the table of them, is called."""
+        return "passes" if self.mode == "paper" else "affinity"
+
+    def associate(self, agreed: Agreed) -> Association:
+        """Return the association graph that follows from the verdicts; the same wherever it is computed (line 18)."""
+        told = agreed.verdicts(self._verdict)
+        if self.mode == "paper":
+            return mutual_test.associate(agreed.clusters, told)
+        return affinity.associate(agreed.clusters, told)
+
+    def runs(self, state: State, agreed: Agreed) -> list[tuple[int, Run]]:
+        """Return the training jobs of the present round, for each group that has somebody to train it (line 23).
+
+        In mode "paper" its members are the associated clusters, and it begins from random weights, the same for all of them;
+        in mode "refined" they are whoever has rows in the group, and it begins from its last model.
+        """
+        association = agreed.association
+        groups = [g for g in range(agreed.n_groups) if agreed.trainers(g, self.min_rows)]
+        rosters = [agreed.trainers(g, self.min_rows) for g in groups]
+        made = []
+        for group, roster, aggregator in zip(groups, rosters, first_aggregators(rosters), strict=True):
+            clusters = [[group]] * len(roster)
+            if self.mode == "paper":
+                members = [association.clusters.nodes[m] for m in association.groups[group]]
+                clusters = [[q for p, q in members if p == peer] for peer in roster]
+            # Agreed on, so all of them train alike.
+            pace = self.pace(float(np.median(agreed.members[list(roster), group])))
+            parameters = {
+                "n_features": int(state["origin"].size), "clusters": clusters, "hidden": list(self.hidden),
+                "output": self.output, "rounds": self.rounds, "epochs": pace.local_epochs,
+                "batch": pace.batch, "learning_rate": self.federated_rate, "encoding": self.encoding,
+                "start": agreed.group_model(group).hex(), "device": self.device,
+            }  # fmt: skip
+            name = f"{agreed.iteration}.{agreed.refinement}.{group}"
+            job = Job((Stage("fedavg", parameters),), self._seed(agreed, group))
+            made.append((group, Run(name, job, roster, aggregator)))
+        return made
+
+    @staticmethod
+    def _seed(agreed: Agreed, group: int) -> int:
+        name = [agreed.stream, agreed.iteration, agreed.refinement, group]
+        return int(np.random.SeedSequence(name).generate_state(1, np.uint64)[0]) & MAX_SEED
+
+    # -- the rounds ---------------------------------------------------------------------------------------------------
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        # Declared bounds stay: rows outside of them take no part in any round.
+        declared = "declared" in state and bool(state["declared"].all())
+        names = ("origin", "scale", *(("lo", "hi", "declared") if declared else ()))
+        scaling = Arrays({name: state[name] for name in names})
+        return Agreed(stream=int(rng.integers(MAX_SEED))).into(scaling)
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        agreed = Agreed.of(state)
+        match agreed.phase:
+            case "models":
+                return {"rows": Slot((None,), "int64"), "models": Slot((None, DIGEST_BYTES), "uint8")}
+            case "verdicts":
+                return {self._verdict: Slot((None, self._width(agreed)), "uint8")}
+            case "graph":
+                return {"digest": Slot((DIGEST_BYTES,), "uint8")}
+            case "train":
+                return {"groups": Slot((None,), "int64"), "models": Slot((None, DIGEST_BYTES), "uint8")}
+            case "refine":
+                counts = {"changed": Slot((), "int64"), "rows": Slot((), "int64"), "stable": Slot((), "bool")}
+                return {**counts, "members": Slot((agreed.n_groups,), "int64"), "alone": Slot((), "int64")}
+
+    def _width(self, agreed: Agreed) -> int:
+        return -(-agreed.clusters.total // 8) if self.mode == "paper" else agreed.clusters.total
+
+    def wants(self, state: State, desk: Desk) -> Wants:
+        agreed = Agreed.of(state)
+        size = encoded_size(self.architecture(state).n_parameters, self.encoding)
+        own = [Fetch(digest, size, (desk.peer,)) for digest in kept_models(desk.note)]
+        match agreed.phase:
+            case "verdicts":
+                return Wants((*own, *self._models(agreed, size)))
+            case "graph" if self.mode == "refined":
+                return Wants((*own, *self._models(agreed, size)))  # they are needed once more
+            case "train":
+                runs = tuple(run for _, run in self._own_runs(state, agreed, desk))
+                return Wants((*own, *self._group_models(agreed, size)), runs)
+            case "refine":
+                first = self._models(agreed, size) if self.mode == "refined" and agreed.refinement == 0 else []
+                return Wants((*own, *first, *self._group_models(agreed, size)))
+            case _:
+                return Wants(tuple(own))
+
+    @staticmethod
+    def _models(agreed: Agreed, size: int) -> list[Fetch]:
+        """The models of all clusters; two may be the same, bit for bit."""
+        owners: dict[bytes, list[int]] = {}
+        for index, owner in enumerate(agreed.clusters.owners.tolist()):
+            owners.setdefault(agreed.model(index), []).append(owner)
+        return [Fetch(digest, size, tuple(who)) for digest, who in owners.items()]
+
+    def _own_runs(self, state: State, agreed: Agreed, desk: Desk) -> list[tuple[int, Run]]:
+        return [(group, run) for group, run in self.runs(state, agreed) if desk.peer in run.roster]
+
+    @staticmethod
+    def _group_models(agreed: Agreed, size: int) -> list[Fetch]:
+        have = [(agreed.group_model(group), agreed.holders_of(group)) for group in range(agreed.n_groups)]
+        return [Fetch(digest, size, holders) for digest, holders in have if digest]
+
+    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+        agreed = Agreed.of(state)
+        work = AtWork(self, self.architecture(state), state, agreed, local, desk)
+        match agreed.phase:
+            case "models":
+                return work.train_clusters(rng)
+            case "verdicts":
+                return work.judge()
+            case "graph":
+                digest = self.associate(agreed).digest
+                return Arrays(digest=np.frombuffer(digest, np.uint8))
+            case "train":
+                return work.hand_in(self._own_runs(state, agreed, desk), rng)
+            case "refine":
+                return work.refine(rng)
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        """Name the peers that contributed what cannot be; the reason is for people."""
+        agreed, left_out, n_clusters = Agreed.of(state), {}, 0
+        for peer, part in contributions:
+            try:
+                self._check(agreed, peer, part)
+                if agreed.phase == "models":
+                    if n_clusters + len(part["rows"]) > MOST_CLUSTERS:
+                        raise WireError(f"no room for its clusters: a fleet may have {MOST_CLUSTERS}")
+                    n_clusters += len(part["rows"])
+            except WireError as error:
+                left_out[peer] = f"failed: {error}"
+        return left_out
+
+    def _check(self, agreed: Agreed, peer: int, part: Contribution) -> None:
+        match agreed.phase:
+            case "models":
+                rows = part["rows"]
+                if (
+                    not 1 <= len(rows) == len(part["models"]) <= MOST_OF_A_PEER
+                    or rows.min() < 1
+                    or rows.max() > MOST_ROWS
+                ):
+                    raise WireError("its clusters are none")
+            case "verdicts":
+                if peer >= agreed.clusters.n_peers:
+                    raise WireError("verdicts without clusters")
+                read = mutual_test.read_verdicts if self.mode == "paper" else affinity.read_verdicts
+                read(agreed.clusters, peer, part)
+            case "train":
+                groups = part["groups"].tolist()
+                if len(groups) != len(part["models"]) or sorted(set(groups)) != groups:
+                    raise WireError("its models of groups are none")
+                if groups and not 0 <= groups[0] <= groups[-1] < agreed.n_groups:
+                    raise WireError("a model of a group that is none")
+                if any(peer not in agreed.trainers(group, self.min_rows) for group in groups):
+                    raise WireError("a model of a group that it does not train")
+            case "refine":
+                of_all, members = int(part["rows"]), part["members"]
+                if not 0 <= int(part["changed"]) <= of_all <= MOST_ROWS or ((members < 0) | (members > of_all)).any():
+                    raise WireError("its counts are none")
+                if not 0 <= int(part["alone"]) <= min(of_all, MOST_CLUSTERS):
+                    raise WireError("its counts are none")
+            case "graph":
+                pass
+
+    def combine(self, state: State, contributions: Any) -> State:
+        agreed = Agreed.of(state)
+        match agreed.phase:
+            case "models":
+                after = agreed.entered(contributions)
+            case "verdicts":
+                after = agreed.judged(contributions, self._verdict, self._width(agreed))
+            case "graph":
+                found = self.associate(agreed)
+                first = affinity.medoids(agreed.table, found.groups) if self.mode == "refined" else None
+                after = agreed.associated(found, contributions, first)
+            case "train":
+                after = agreed.trained(contributions)
+            case "refine":
+                after = self._refined(agreed, contributions)
+        return after.into(state)
+
+    def _refined(self, agreed: Agreed, contributions: Sequence[tuple[int, Contribution]]) -> Agreed:
+        """Count what the refinement came to, and say what comes next."""
+        peers = [peer for peer, _ in contributions]
+        if self.mode == "refined":
+            alone = sum(int(part["alone"]) for _, part in contributions)
+            counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
+            left = counted.without_unneeded(agreed, peers).left_counted()
+            return replace(left, phase="train", refinement=agreed.refinement + 1)
+        # Lines 29 to 31; who once came to rest stays so.
+        resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
+        resting[: len(agreed.resting)] = agreed.resting
+        resting[[peer for peer, part in contributions if part["stable"]]] = True
+        isolated = len(agreed.association.isolated)
+        counted = agreed.counted(contributions, n_active=int((~resting[peers]).sum()), n_isolated=isolated)
+        # The stop rule looks at the groups that were found, so history counts all of them here.
+        return replace(counted.without_unneeded(agreed, peers), phase="models", resting=resting)
+
+    @property
+    def round_limit(self) -> int:
+        """Rounds of the most iterations, or refinements; an empty round counts as one of them."""
+        if self.mode == "paper":
+            return len(PHASES) * int(self.max_iterations or 0)
+        return len(PHASES) - 1 + 2 * int(self.max_refinements or 0)
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return self.stop_reason(previous, state) != ""
+
+    def stop_reason(self, previous: State, state: State) -> str:
+        """Say why it ends with this step, or return an empty string if it goes on (Phase 5)."""
+        if Agreed.of(previous).phase != "refine":
+            return ""
+        done = Agreed.of(state).history
+        last = dict(zip(HISTORY, done[-1].tolist(), strict=True))
+        if self.mode == "paper":
+            return stop_reason(int(last["active"]), [(int(row[2]), int(row[3])) for row in done]) or ""
+        settled = last["changed"] < float(self.settled or 0.0) * last["rows"] or last["groups"] == 0
+        return "hardly a row changes its cluster" if settled else ""
+
+    def hopeless(self, previous: State, state: State) -> str:
+        """Fail if two peers built different graphs from the same verdicts: no result of theirs would mean the same."""
+        differs = Agreed.of(state).differs.tolist()
+        if differs:
+            return f"fedcref: peers {differs} built another association graph from the same verdicts: this is a bug"
+        return ""
+
+    def news(self, previous: State, state: State) -> Mapping[str, Any]:
+        """Return what the phase came to; see :func:`p2pclust.protocols.models.fedcref_news.news`."""
+        before = Agreed.of(previous)
+        runs = [run for _, run in self.runs(previous, before)] if before.phase == "train" else []
+        size = encoded_size(self.architecture(previous).n_parameters, self.encoding)
+        return news(before, Agreed.of(state), runs, size)
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        phase = int(state["cref_phase"])
+        if not 0 <= phase < len(PHASES):
+            return f"fedcref: there is no phase {phase}"
+        return Agreed.of(state).flaw()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def results(self, state: State) -> tuple[bytes, ...]:
+        """Return the digests of the groups' models; one for each group that has any."""
+        agreed = Agreed.of(state)
+        return tuple(digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group)))
+
+    def own_results(self, state: State, note: Arrays) -> tuple[bytes, ...]:
+        """Return the digests of the own models that a peer concludes with: those of its own clusters.
+
+        A peer that missed the last refinement has yet to find out which of its clusters have rows: then all.
+        """
+        agreed = Agreed.of(state)
+        if "labels" not in note:
+            return ()
+        if int(note["refinements"]) != len(agreed.history):
+            return tuple(kept_models(note))
+        return tuple(digest for own in own_clusters(agreed, note) for digest in own.models)
+
+    def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
+        """Return ``labels`` (n,) of the peer's rows, and what its own clusters are; see :func:`fedcref_end.concluded`."""
+        return AtWork(self, self.architecture(state), state, Agreed.of(state), local, desk).conclude(rng)

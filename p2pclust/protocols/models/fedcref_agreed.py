@@ -1,0 +1,308 @@
+"""What FedCRef's peers agree on: the arrays of its state as one typed value, and what follows from them.
+
+Everything here is a pure function of the agreed state, so it is the same at every peer: which models there are, which
+clusters belong together, who trains what with whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import P2PClustError, WireError
+from p2pclust.protocols.engine.arrays import Arrays, State
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES
+from p2pclust.protocols.models.association import Association, Clusters
+
+__all__ = ["ARRAYS", "HISTORY", "MOST_CLUSTERS", "MOST_ROWS", "PHASES", "Agreed", "Phase"]
+
+Phase = Literal["models", "verdicts", "graph", "train", "refine"]
+PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
+
+HISTORY: Final = ("iteration", "refinement", "groups", "isolated", "links", "changed", "rows", "active")
+"""One row per refinement: which iteration, which refinement of it, how many groups, isolated clusters and links there
+were, how many rows changed their cluster, of how many, and how many peers were still active after it."""
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+_NO_INTS: Final = np.empty(0, np.int64)
+_NO_DIGESTS: Final = np.empty((0, DIGEST_BYTES), np.uint8)
+MOST_CLUSTERS: Final = 2**13
+"""Of all peers together: matrices of all pairs are held."""
+
+MOST_ROWS: Final = 2**53
+"""Of one cluster, or of a peer in one group: sums of them fit into 64 bits."""
+
+_MOST_TURNS: Final = 2**31
+
+_FIELDS: Final = (
+    "counts", "rows", "models", "told", "table", "links", "aside", "members", "group_models", "holders", "differs",
+    "resting", "history",
+)  # fmt: skip
+ARRAYS: Final = ("stream", "cref_phase", "cref_iteration", "cref_refinement", *(f"cref_{name}" for name in _FIELDS))
+"""The names of the arrays that every state has. ``cref_alone`` is left out where no peer has any: older versions lack it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """FedCRef's state beside the scaling.
+
+    Parameters
+    ----------
+    phase : str
+        What the present round does.
+    stream : int
+        What the aggregator, or anybody, draws common random numbers from.
+    iteration : int
+        How often models of local clusters were exchanged, this time included.
+    refinement : int
+        How many refinements this iteration has had.
+    counts : int64 array, shape (A,)
+        For each peer up to the last one that entered clusters, how many it entered.
+    rows : int64 array, shape (Q,)
+        Of each cluster.
+    models : uint8 array, shape (Q, 32)
+        The digest of each cluster's model.
+    told : bool array, shape (A,)
+        Which peers told verdicts.
+    table : uint8 array, shape (Q, Z)
+        Their verdicts; zeros where none was told.
+    links : int64 array, shape (L, 2)
+        The association graph.
+    aside : int64 array, shape (W,)
+        Clusters that could take no part in it.
+    members : int64 array, shape (B, G)
+        For each peer up to the last one that has any, its rows in each group; before the first refinement of an
+        iteration, those of its clusters in it.
+    group_models : uint8 array, shape (G, 32)
+        Zeros where there is none.
+    holders : bool array, shape (H, G)
+        Which peers have the model of a group.
+    differs : int64 array, shape (D,)
+        Peers that built another graph from the same verdicts; the job then fails.
+    resting : bool array, shape (R,)
+        For each peer up to the last one at rest, whether it is.
+    history : float64 array, shape (T, 8)
+        See :data:`HISTORY`.
+    alone : int64 array, shape (E,)
+        For each peer up to the last one that refined its rows in this iteration, how many own clusters, of no community,
+        have rows: what numbers them without gaps.
+    """
+
+    phase: Phase = "models"
+    stream: int = 0
+    iteration: int = 0
+    refinement: int = 0
+    counts: Ints = field(default_factory=lambda: _NO_INTS)
+    rows: Ints = field(default_factory=lambda: _NO_INTS)
+    models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
+    told: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    table: Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    links: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    aside: Ints = field(default_factory=lambda: _NO_INTS)
+    members: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    group_models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
+    holders: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), np.bool_))
+    differs: Ints = field(default_factory=lambda: _NO_INTS)
+    resting: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    history: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(HISTORY))))
+    alone: Ints = field(default_factory=lambda: _NO_INTS)
+
+    @classmethod
+    def of(cls, state: State) -> Agreed:
+        """Read the arrays of a state."""
+        agreed = cls(
+            PHASES[int(state["cref_phase"])], int(state["stream"]), int(state["cref_iteration"]),
+            int(state["cref_refinement"]), *(state[f"cref_{name}"] for name in _FIELDS),
+        )  # fmt: skip
+        return replace(agreed, alone=state["cref_alone"]) if "cref_alone" in state else agreed
+
+    def into(self, state: State) -> State:
+        """Put them into a state."""
+        arrays = {f"cref_{name}": getattr(self, name) for name in _FIELDS}
+        if self.alone.any():
+            arrays["cref_alone"] = self.alone
+        return state.without("cref_alone").replace(
+            stream=np.int64(self.stream), cref_phase=np.int64(PHASES.index(self.phase)),
+            cref_iteration=np.int64(self.iteration), cref_refinement=np.int64(self.refinement), **arrays,
+        )  # fmt: skip
+
+    @property
+    def clusters(self) -> Clusters:
+        """Whose clusters the models are of."""
+        return Clusters(tuple(self.counts.tolist()))
+
+    @property
+    def association(self) -> Association:
+        """The association graph that was agreed on."""
+        return Association(self.clusters, self.links, self.aside.tolist())
+
+    @property
+    def n_groups(self) -> int:
+        """How many communities there are, with a model or without."""
+        return len(self.group_models)
+
+    def model(self, index: int) -> bytes:
+        """The digest of a cluster's model."""
+        return bytes(self.models[index].tobytes())
+
+    def own_models(self, peer: int) -> list[bytes]:
+        """The digests of a peer's own models, in the order of its clusters."""
+        own = self.clusters.of(peer) if peer < len(self.counts) else range(0)
+        return [self.model(index) for index in own]
+
+    def group_model(self, group: int) -> bytes:
+        """The digest of a group's model, or empty bytes if it has none."""
+        digest = self.group_models[group]
+        return digest.tobytes() if digest.any() else b""
+
+    @property
+    def alive(self) -> Ints:
+        """The groups that have a model, ascending."""
+        return np.flatnonzero(self.group_models.any(axis=1))
+
+    def holders_of(self, group: int) -> tuple[int, ...]:
+        """Who has the model of a group."""
+        return tuple(np.flatnonzero(self.holders[:, group]).tolist()) if self.holders.size else ()
+
+    def verdicts(self, name: str) -> list[Arrays | None]:
+        """What each peer told, as the association reads it; None where nothing came."""
+        clusters = self.clusters
+        return [
+            Arrays({name: self.table[list(clusters.of(peer))]}) if self.told[peer] else None
+            for peer in range(clusters.n_peers)
+        ]
+
+    def trainers(self, group: int, least_rows: int) -> tuple[int, ...]:
+        """Who trains the model of a group: the peers with enough rows in it."""
+        return tuple(np.flatnonzero(self.members[:, group] >= least_rows).tolist())
+
+    def entered(self, parts: Sequence[tuple[int, Arrays]]) -> Agreed:
+        """Return the state after the exchange: whose models there are; what an iteration before had found is dropped."""
+        counts = np.zeros(parts[-1][0] + 1, np.int64)
+        for peer, part in parts:
+            counts[peer] = len(part["rows"])
+        rows = np.concatenate([part["rows"] for _, part in parts])
+        models = np.concatenate([part["models"] for _, part in parts])
+        return Agreed(
+            "verdicts", self.stream, self.iteration + 1, 0, counts, rows, models, resting=self.resting,
+            history=self.history,
+        )  # fmt: skip
+
+    def judged(self, parts: Sequence[tuple[int, Arrays]], name: str, width: int) -> Agreed:
+        """Return the state after the verdicts."""
+        clusters = self.clusters
+        told = np.zeros(clusters.n_peers, np.bool_)
+        table = np.zeros((clusters.total, width), np.uint8)
+        for peer, part in parts:
+            told[peer] = True
+            table[list(clusters.of(peer))] = part[name]
+        return replace(self, phase="graph", told=told, table=table)
+
+    def associated(
+        self, found: Association, parts: Sequence[tuple[int, Arrays]], first: Sequence[int] | None
+    ) -> Agreed:
+        """Return the state after the graph.
+
+        With `first`, one cluster of each group, the groups begin with these clusters' models, which everybody has who told
+        verdicts, and rows are refined before anything is trained. Without, no group has a model yet.
+        """
+        differs = [peer for peer, part in parts if part["digest"].tobytes() != found.digest]
+        members = np.zeros((found.clusters.n_peers, len(found.groups)), np.int64)
+        grouped = np.flatnonzero(found.group_of >= 0)
+        np.add.at(members, (found.clusters.owners[grouped], found.group_of[grouped]), self.rows[grouped])
+        models = np.zeros((len(found.groups), DIGEST_BYTES), np.uint8)
+        holders = np.zeros(members.shape, np.bool_)
+        if first is not None:
+            models[:] = self.models[list(first)]
+            holders[:] = self.told[:, np.newaxis]
+        return replace(
+            self, phase="train" if first is None else "refine", table=np.empty((0, 0), np.uint8),
+            told=np.empty(0, np.bool_), links=found.links, aside=np.array(found.set_aside, np.int64), members=members,
+            group_models=models, holders=holders, differs=np.array(differs, np.int64),
+        )  # fmt: skip
+
+    def trained(self, parts: Sequence[tuple[int, Arrays]]) -> Agreed:
+        """Return the state after the training: of each group the model that most peers came to.
+
+        They all come to the same, unless a peer took part in a job that ended twice, or lies. A group whose job ended for
+        nobody keeps the model that it had.
+        """
+        models = self.group_models.copy()
+        told: dict[int, dict[bytes, list[int]]] = {}
+        for peer, part in parts:
+            for group, digest in zip(part["groups"].tolist(), part["models"], strict=True):
+                told.setdefault(group, {}).setdefault(digest.tobytes(), []).append(peer)
+        holders = np.zeros((max([len(self.holders), *(peer + 1 for peer, _ in parts)]), self.n_groups), np.bool_)
+        holders[: len(self.holders)] = self.holders
+        for group, found in sorted(told.items()):
+            digest, peers = max(found.items(), key=lambda item: (len(item[1]), -item[1][0]))
+            models[group] = np.frombuffer(digest, np.uint8)
+            holders[:, group] = False
+            holders[peers, group] = True
+        return replace(self, phase="refine", group_models=models, holders=holders)
+
+    def counted(self, parts: Sequence[tuple[int, Arrays]], *, n_active: int, n_isolated: int) -> Agreed:
+        """Return the state with one more row of history, and who has how many rows in each group, and own clusters."""
+        members = np.zeros((parts[-1][0] + 1, self.n_groups), np.int64)
+        for peer, part in parts:
+            members[peer] = part["members"]
+        # Of a peer that is away now what it said last.
+        alone = np.zeros(max(len(self.alone), parts[-1][0] + 1), np.int64)
+        alone[: len(self.alone)] = self.alone
+        alone[[peer for peer, _ in parts]] = [int(part["alone"]) for _, part in parts]
+        changed, rows = (sum(int(part[name]) for _, part in parts) for name in ("changed", "rows"))
+        row = [self.iteration, self.refinement, self.n_groups, n_isolated, len(self.links), changed, rows, n_active]
+        history = np.concatenate([self.history, np.array([row], np.float64)])
+        return replace(self, members=members, alone=alone, history=history)
+
+    def without_unneeded(self, before: Agreed, refined: Sequence[int]) -> Agreed:
+        """Drop the models of groups that no row belongs to any more.
+
+        A kind of rows may begin as two groups; one of them soon serves the rows of both better. A group stays as long as
+        a peer is away that had rows in it; `refined` are the peers that are not.
+        """
+        missed = [peer for peer in range(len(before.members)) if peer not in refined]
+        needed = np.logical_or(self.members.sum(axis=0) > 0, before.members[missed].sum(axis=0) > 0)
+        models = self.group_models.copy()
+        models[~needed] = 0
+        return replace(self, group_models=models)
+
+    def left_counted(self) -> Agreed:
+        """Return the state whose last row of history counts the groups that are left."""
+        history = self.history.copy()
+        history[-1, HISTORY.index("groups")] = len(self.alive)
+        return replace(self, history=history)
+
+    def flaw(self) -> str:
+        """Say why such arrays cannot have been agreed on, or return an empty string; lengths were checked before."""
+        try:
+            _check(self)
+        except (P2PClustError, ValueError, OverflowError) as error:
+            return f"fedcref: {error}"
+        return ""
+
+
+def _check(agreed: Agreed) -> None:
+    """Raise for what no combination of contributions could have led to."""
+    if not (0 <= agreed.iteration < _MOST_TURNS and 0 <= agreed.refinement < _MOST_TURNS):
+        raise WireError("a count is none")
+    clusters = agreed.clusters  # Checks its counts.
+    if clusters.total != len(agreed.rows) or not ((agreed.rows >= 1) & (agreed.rows <= MOST_ROWS)).all():
+        raise WireError("there are not as many clusters as models")
+    if agreed.phase == "graph" and (len(agreed.told) != clusters.n_peers or len(agreed.table) != clusters.total):
+        raise WireError("verdicts do not fit the clusters")
+    if agreed.aside.size and not (agreed.aside.min() >= 0 and agreed.aside.max() < clusters.total):
+        raise WireError("a cluster that is set aside is none")
+    _ = agreed.association  # Checks its links.
+    if agreed.phase in ("train", "refine") and len(agreed.association.groups) != agreed.n_groups:
+        raise WireError("there are not as many groups as models of groups")
+    if (agreed.members < 0).any():
+        raise WireError("the members of groups are none")
+    if ((agreed.alone < 0) | (agreed.alone > MOST_CLUSTERS)).any():
+        raise WireError("the numbers of own clusters are none")

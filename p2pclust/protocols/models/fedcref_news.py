@@ -1,0 +1,91 @@
+"""What FedCRef's rounds tell whoever watches: what a phase came to, and how many bytes of models it moved.
+
+Models are nearly all that FedCRef sends. How many of them a phase moves follows from what was agreed on, so it is known
+wherever the state is, and the same on every backend; in one process, where nothing is sent, it is what would be. Not
+counted: what peers tell one another to agree (states without weights, verdicts, digests), membership, the headers of
+messages, and what is sent again after a loss or an election. The counters of a fleet's peers have all of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from p2pclust.protocols.engine.workspace import Run
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
+
+__all__ = ["model_bytes", "news"]
+
+
+def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[str, Any]:
+    """Return what a phase came to: for the graph its clusters and links, for a refinement its row of history.
+
+    Parameters
+    ----------
+    before, after, runs, size
+        See :func:`model_bytes`.
+
+    Returns
+    -------
+    dict
+        Plain values: ``phase``, ``iteration``, ``model_bytes``, and what belongs to the phase.
+    """
+    told: dict[str, Any] = {"phase": before.phase, "iteration": max(before.iteration, after.iteration)}
+    told["model_bytes"] = model_bytes(before, after, runs, size)
+    match before.phase:
+        case "models":
+            told |= {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
+        case "graph":
+            found = after.association
+            told |= {"clusters": after.counts.tolist(), "links": after.links.tolist()}
+            told |= {"groups": [list(group) for group in found.groups], "isolated": list(found.isolated)}
+        case "train":
+            told |= {"refinement": before.refinement, "models_of_groups": int(after.group_models.any(axis=1).sum())}
+        case "refine":
+            told |= dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
+        case "verdicts":
+            pass
+    return told
+
+
+def model_bytes(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> int:
+    """Return how many bytes of models one phase moves between peers, all of them together.
+
+    Parameters
+    ----------
+    before, after : Agreed
+        The state before the round and after it.
+    runs : sequence of Run
+        The training jobs of the round; empty in other phases.
+    size : int
+        Of one encoded model, in bytes.
+
+    Returns
+    -------
+    int
+        Models and graph: 0, for models are only published. Verdicts: everybody who told any has fetched the models of all
+        others. Train: in each round of FedAvg, every peer of a community but its aggregator gets the weights and sends its
+        own. Refine: everybody with clusters fetches the models of the communities in whose training it had no part.
+
+    Examples
+    --------
+    Two peers with two clusters and one, whose models have 10 bytes.
+
+    >>> import numpy as np
+    >>> before = Agreed("verdicts", counts=np.array([2, 1]), rows=np.array([5, 5, 5]))
+    >>> model_bytes(before, Agreed("graph", told=np.array([True, True])), (), 10)
+    30
+    """
+    match before.phase:
+        case "verdicts":
+            counts: list[int] = before.counts.tolist()
+            return sum(sum(counts) - own for own, told in zip(counts, after.told.tolist(), strict=True) if told) * size
+        case "train":
+            rounds = [int(run.job.stages[0].parameters["rounds"]) for run in runs]
+            return sum(2 * number * (len(run.roster) - 1) for number, run in zip(rounds, runs, strict=True)) * size
+        case "refine":
+            there = [peer for peer, own in enumerate(before.counts.tolist()) if own]
+            held = [set(before.holders_of(group)) for group in range(before.n_groups) if before.group_model(group)]
+            return sum(peer not in holders for holders in held for peer in there) * size
+        case "models" | "graph":
+            return 0

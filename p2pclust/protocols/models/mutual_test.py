@@ -1,0 +1,230 @@
+"""FedCRef's test of two clusters, as published: does each one's model serve the other's rows as well as the own one?
+
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions (FedCRef), Algorithm 1, lines 11 to 17, and Eq. 2. Both directions are needed for a link, and each is
+decided by the peer whose rows are concerned. So a peer tells one bit for each of its clusters and each model of another
+peer: whether the cluster *passes* with the model.
+
+Departures, and why
+-------------------
+- Line 14's condition reads "Q_α(D_norm) ≤ θ ≥ α". Step 3 says what is meant: at least α percent of the rows have a
+  normalised difference of at most θ. That is counted here in whole numbers; no percentile is interpolated.
+- Eq. 2 leaves open within what it normalises. ``"pair"``, the default, is the literal reading: the smallest and the
+  largest of this pair's own differences become 0 and 1. It is the only reading with the signature of the paper's
+  Table 7. The others are here to be compared: see :data:`NORMALISATIONS`.
+- ``"pair"`` divides 0 by 0 where all differences are equal. If all are 0, the models do the same: the cluster passes. If
+  they are not 0, as always with a single row, they tell nothing: it does not pass.
+- A model whose error on any of the rows is not finite never passes, and does not count in a normalisation over several
+  models. A cluster with fewer than ``LEAST_ROWS`` rows passes with no model: nothing is told about so few rows.
+- Clusters of one peer are not tested with each other. Line 11 does not exclude it, but a peer's own partition says that
+  they differ.
+
+What a peer reveals
+-------------------
+One bit per own cluster and foreign model: whether α percent of the cluster's rows are within θ. No number that depends
+on a single row. ``"joint"`` and ``"models"`` normalise by the models of all peers: there, a peer that sends an absurd
+model can make others pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.privacy import LEAST_ROWS
+from p2pclust.protocols.models.association import Association, Clusters
+
+__all__ = ["NORMALISATIONS", "associate", "passes", "read_verdicts", "verdicts"]
+
+NORMALISATIONS: Final = ("pair", "errors", "range", "models", "joint", "own")
+"""Within what Eq. 2 normalises a cluster's differences D = abs(own error - foreign error).
+
+- ``"pair"``: (D - min D) / (max D - min D), over this pair's differences
+- ``"errors"``: D / the largest error of the two models on the cluster
+- ``"range"``: both models' errors scaled together to [0, 1], then their difference
+- ``"models"``: D / the largest error of all models on the cluster
+- ``"joint"``: (D - min) / (max - min), over the differences of all foreign models
+- ``"own"``: D / the range of the own model's errors
+"""
+
+Floats = NDArray[np.float64]
+
+
+def passes(
+    errors: ArrayLike,
+    own: int,
+    foreign: ArrayLike,
+    *,
+    alpha: float = 75.0,
+    theta: float = 0.2,
+    normalisation: str = "pair",
+) -> NDArray[np.bool_]:
+    """Test one cluster with the models of others (lines 12 and 13, and one half of line 14).
+
+    Parameters
+    ----------
+    errors : array_like, shape (n, M)
+        The reconstruction error of each row of the cluster under each model.
+    own : int
+        Which column is the cluster's own model, M_iq.
+    foreign : array_like of bool, shape (M,)
+        Which columns are models of other peers.
+    alpha : float
+        Percent of the rows, above 0 and at most 100.
+    theta : float
+        The largest normalised difference that counts as small.
+    normalisation : str
+        One of :data:`NORMALISATIONS`.
+
+    Returns
+    -------
+    ndarray of bool, shape (M,)
+        True for models of other peers with which the cluster passes.
+
+    Raises
+    ------
+    UsageError
+        For a parameter out of its range.
+
+    Examples
+    --------
+    Four rows. Under model 1 the errors differ from the own ones by 0, 0.1, 0.1 and 1: three of four are within 0.2 of the
+    largest. Under model 2 they differ by 1, 2, 3 and 4, which is (0, 1/3, 2/3, 1) once normalised.
+
+    >>> own = np.array([1.0, 1.0, 1.0, 1.0])
+    >>> errors = np.stack([own, own + [0.0, 0.1, -0.1, 1.0], own + [1.0, 2.0, 3.0, 4.0]], axis=1)
+    >>> passes(errors, 0, [False, True, True]).tolist()
+    [False, True, False]
+    """
+    alpha = checks.real("alpha", alpha, above=0.0)
+    if alpha > 100:
+        raise UsageError(f"alpha = {alpha:g}: expected percent, at most 100")
+    theta = checks.real("theta", theta, least=0.0)
+    checks.one_of("normalisation", normalisation, NORMALISATIONS)
+    table = np.asarray(errors, dtype=np.float64)
+    n, M = table.shape
+    result = np.zeros(M, dtype=np.bool_)
+    sound: NDArray[np.bool_] = np.asarray(np.isfinite(table).all(axis=0))
+    tested = np.flatnonzero(np.asarray(foreign, dtype=np.bool_) & sound)
+    if n < LEAST_ROWS or not sound[own] or tested.size == 0:
+        return result
+    own_errors, others = table[:, own], table[:, tested]
+    D = np.abs(others - own_errors[:, np.newaxis])
+    lowest, span = _scale(D, own_errors, others, normalisation)
+    # (D - lowest) / span <= theta, without dividing; where span is 0 there is nothing above lowest, or 0 / 0.
+    near = (D - lowest <= theta * span).sum(axis=0)
+    enough = 100 * near >= alpha * n
+    told = (span > 0) | (D.max(axis=0) == 0)
+    result[tested] = enough & told
+    return result
+
+
+def _scale(D: Floats, own: Floats, others: Floats, normalisation: str) -> tuple[Floats | float, Floats]:
+    """What becomes 0, and how far above it what becomes 1 lies, for each tested model."""
+    if normalisation == "pair":
+        lowest = D.min(axis=0)
+        return lowest, D.max(axis=0) - lowest
+    if normalisation == "errors":
+        return 0.0, np.maximum(others.max(axis=0), own.max())
+    if normalisation == "range":
+        return 0.0, np.maximum(others.max(axis=0), own.max()) - np.minimum(others.min(axis=0), own.min())
+    if normalisation == "models":
+        return 0.0, np.full(D.shape[1], max(others.max(), own.max()))
+    if normalisation == "joint":
+        return float(D.min()), np.full(D.shape[1], D.max() - D.min())
+    return 0.0, np.full(D.shape[1], own.max() - own.min())
+
+
+def verdicts(
+    clusters: Clusters,
+    peer: int,
+    errors: Iterable[ArrayLike],
+    *,
+    alpha: float = 75.0,
+    theta: float = 0.2,
+    normalisation: str = "pair",
+) -> Arrays:
+    """Return all that a peer tells: for each of its clusters the bits of :func:`passes`, eight to a byte.
+
+    Parameters
+    ----------
+    clusters : Clusters
+    peer : int
+    errors : iterable of array_like, each of shape (n_q, M)
+        For each own cluster, in order, its rows' errors under all models, in the order of `clusters`. May be a generator:
+        one cluster's errors are needed at a time.
+    alpha, theta, normalisation
+        See :func:`passes`.
+
+    Returns
+    -------
+    Arrays
+        ``passes``: uint8 of shape (K, ceil(M / 8)).
+
+    Examples
+    --------
+    >>> both = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    >>> verdicts(Clusters((1, 1)), 0, [both])["passes"].tolist()
+    [[64]]
+    """
+    foreign = clusters.owners != peer
+    bits = np.zeros((clusters.counts[peer], clusters.total), dtype=np.bool_)
+    for row, own, table in zip(bits, clusters.of(peer), errors, strict=True):
+        row[:] = passes(table, own, foreign, alpha=alpha, theta=theta, normalisation=normalisation)
+    return Arrays(passes=np.packbits(bits, axis=1))
+
+
+def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> NDArray[np.bool_]:
+    """Return the bits that a peer told, shape (K, M).
+
+    Raises
+    ------
+    WireError
+        If they are not what :func:`verdicts` writes: another shape, a bit beyond the last cluster or about an own one.
+    """
+    shape = (clusters.counts[peer], -(-clusters.total // 8))
+    if list(told) != ["passes"] or told["passes"].dtype != np.uint8 or told["passes"].shape != shape:
+        raise WireError(f"verdicts of peer {peer}: expected uint8 of shape {shape}")
+    bits = np.unpackbits(told["passes"], axis=1).astype(np.bool_)
+    if bits[:, clusters.total :].any() or bits[:, list(clusters.of(peer))].any():
+        raise WireError(f"verdicts of peer {peer}: a bit is set for what is not tested")
+    return bits[:, : clusters.total]
+
+
+def associate(clusters: Clusters, told: Sequence[Arrays | None]) -> Association:
+    """Link the clusters that pass in both directions (lines 14 to 18).
+
+    Parameters
+    ----------
+    clusters : Clusters
+    told : sequence of Arrays or None, one per peer of the roster
+        What :func:`verdicts` returned there; None where nothing came: that peer's clusters are set aside.
+
+    Raises
+    ------
+    WireError
+        See :func:`read_verdicts`.
+
+    Examples
+    --------
+    Cluster 0 passes with model 1 and 2, but only 1 agrees.
+
+    >>> bits = [[0, 1, 1], [1, 0, 0], [0, 0, 0]]
+    >>> told = [Arrays(passes=np.packbits(np.array([row], dtype=bool), axis=1)) for row in bits]
+    >>> associate(Clusters((1, 1, 1)), told).links.tolist()
+    [[0, 1]]
+    """
+    matrix = np.zeros((clusters.total, clusters.total), dtype=np.bool_)
+    absent: list[int] = []
+    for peer, arrays in enumerate(told):
+        if arrays is None:
+            absent += clusters.of(peer)
+        else:
+            matrix[list(clusters.of(peer))] = read_verdicts(clusters, peer, arrays)
+    return Association.from_matrix(clusters, matrix & matrix.T, absent)

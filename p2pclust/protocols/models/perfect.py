@@ -1,0 +1,136 @@
+"""FedCRef with perfect associations: the paper's upper bound, which looks at true labels by design.
+
+M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
+Distributions (FedCRef), Section 6.2: a baseline whose peers are given the true associations of their clusters, so that no
+error comes from the association step. Everything else is mode "paper". For evaluation only: it needs peers that know their
+true labels, so it is no protocol that a person asks for, and nothing else in this package looks at them.
+
+Departures, and why
+-------------------
+- What a cluster truly is: what most of its rows are, the lowest of equals. The paper's Definition 4.1 speaks of clusters of
+  "a different underlying data distribution" and does not say what a mixed one is of.
+- Each peer tells these classes in place of verdicts; nobody fetches models to try them. Two clusters of one peer are not
+  linked, as everywhere, but a third may bring them into one component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import Desk, Wants
+from p2pclust.protocols.models.association import Association
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import Agreed
+from p2pclust.protocols.models.fedcref_peer import kept_models
+
+__all__ = ["KnownLocal", "PerfectAssociations", "majority"]
+
+
+class KnownLocal(Local):
+    """A peer's data with the true class of each row.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, F)
+    truth : array_like of int, shape (n,)
+        From 0 to 255, with the same meaning at every peer.
+    **more
+        See :class:`p2pclust.protocols.engine.local.Local`.
+    """
+
+    def __init__(self, X: ArrayLike, truth: ArrayLike, **more: Any) -> None:
+        super().__init__(X, **more)
+        self.truth: NDArray[np.int64] = np.asarray(truth, dtype=np.int64)
+        in_range = ((self.truth >= 0) & (self.truth < 256)).all()
+        if self.truth.shape != (self.n_samples,) or not in_range:
+            raise ValueError(f"{self.n_samples} rows need as many classes from 0 to 255")
+
+
+def majority(truth: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
+    """Return what most rows of each cluster are, shape (K,); the lowest class of equals, -1 for an empty cluster.
+
+    Examples
+    --------
+    >>> majority(np.array([7, 7, 3, 3, 3]), np.array([0, 0, 0, 1, 1]), 3).tolist()
+    [7, 3, -1]
+    """
+    found = np.full(n_clusters, -1, dtype=np.int64)
+    for q in range(n_clusters):
+        own = truth[labels == q]
+        if own.size:
+            found[q] = np.bincount(own).argmax()
+    return found
+
+
+@dataclass(frozen=True)
+class PerfectAssociations(FedCRefProtocol):
+    """Mode "paper" with the associations that true labels give.
+
+    Examples
+    --------
+    >>> PerfectAssociations().mode
+    'paper'
+    """
+
+    id: ClassVar[str] = "fedcref-perfect"
+
+    mode: str = "paper"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mode != "paper":
+            raise UsageError("fedcref-perfect: mode = 'paper' is the only one that it has")
+
+    @property
+    def _verdict(self) -> str:
+        return "classes"
+
+    def _width(self, agreed: Agreed) -> int:
+        return 1
+
+    def associate(self, agreed: Agreed) -> Association:
+        """Link all clusters of different peers that are of the same class."""
+        clusters = agreed.clusters
+        told = np.repeat(agreed.told, clusters.counts)
+        classes = agreed.table[:, 0]
+        linked = (classes[:, np.newaxis] == classes) & clusters.apart() & told & told[:, np.newaxis]
+        return Association.from_matrix(clusters, linked, np.flatnonzero(~told).tolist())
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        if Agreed.of(state).phase == "verdicts":
+            return {"classes": Slot((None, 1), "uint8")}
+        return super().expects(state)
+
+    def wants(self, state: State, desk: Desk) -> Wants:
+        if Agreed.of(state).phase == "verdicts":
+            own = super().wants(state, desk).fetches[: len(kept_models(desk.note))]
+            return Wants(own)
+        return super().wants(state, desk)
+
+    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+        agreed = Agreed.of(state)
+        if agreed.phase != "verdicts":
+            return super().contribute_at(state, local, rng, desk)
+        if not isinstance(local, KnownLocal):
+            raise Abstain("failed: fedcref-perfect needs true labels")
+        if desk.peer >= agreed.clusters.n_peers or not agreed.clusters.counts[desk.peer] or "entered" not in desk.note:
+            raise Abstain("has no clusters in this iteration")
+        classes = majority(local.truth, desk.note["entered"], agreed.clusters.counts[desk.peer])
+        return Arrays(classes=classes.astype(np.uint8)[:, np.newaxis])
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        agreed = Agreed.of(state)
+        if agreed.phase != "verdicts":
+            return super().leaves_out(state, contributions)
+        counts = dict(enumerate(agreed.clusters.counts))
+        others = [peer for peer, part in contributions if len(part["classes"]) != counts.get(peer)]
+        return dict.fromkeys(others, "failed: not as many classes as clusters")

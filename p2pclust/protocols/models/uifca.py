@@ -1,0 +1,296 @@
+"""UIFCA: one generative model per cluster; every row belongs to the model under which it is likeliest.
+
+J. Chung, K. Lee, K. Ramchandran: Federated Unsupervised Clustering with Generative Models (2022), which extends IFCA
+(A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning, 2020) from peers that
+belong to one cluster to peers with rows of several. It is the baseline of FedCRef (M. Nardi, L. Valerio, A. Passarella:
+Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data Distributions, Section 6.1), whose
+account of it, with the models and numbers of the footnote, this follows. The number of clusters K is given.
+
+T cluster rounds. At the beginning of each, every row is given to the likeliest model. Then tau communication rounds of
+federated averaging, one per model: each peer takes M steps on its rows of each cluster, and the models are averaged.
+
+Departures, and why
+-------------------
+- T, tau, M, the couplings, their layers, L2 and Adam's rate are the footnote's. It does not give the size of a minibatch:
+  64 here. Adam begins anew at every peer in every communication round, as its moments are not averaged.
+- "A conditioner network with three fully-connected layers ... producing scale and translation parameters via tanh and linear
+  output layers": one network per coupling with two last layers. Weights that the mask makes useless are left out.
+- How the K models begin is not told. ``start="random"`` reads IFCA literally: models drawn from the job's seed, and rows
+  go to the likeliest of them; some models then win many rows, others none, and a model that nobody holds stays as it is.
+  ``start="peers"``: in the first cluster round all rows of a peer train one model, drawn by the peer, so models begin as
+  different as peers are.
+- Rows are taken as they are, in working coordinates. Real NVP adds noise to pixels and takes their logits; the footnote
+  does neither. Nothing diverges without: each s is a tanh, so densities are bounded.
+- A peer's assignment is no message and lies on no disk: the models that made it stay in the state until the next cluster
+  round, so that a peer that comes back finds the same assignment again.
+- Models of one cluster are averaged with weights that are their numbers of rows.
+- A model of fewer than ``min_cluster_size`` rows is not trained and not sent; the paper has no such rule, and would send
+  what a single row taught. What is withheld is counted. A peer with nothing left to send abstains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering.autoencoders import federated_average
+from p2pclust.clustering.flows import FlowArchitecture, log_likelihoods, random_flows, train_flows
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import checks, random_streams
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Labelling, Slot
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.reasons import HELD
+
+__all__ = ["UIFCAProtocol"]
+
+Floats32 = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+_MAX_CLUSTERS = 2**12
+_MAX_UNITS = 2**16
+_MAX_STEPS = 10**6
+_MAX_ROWS = 2**38
+_MAX_BYTES = 2**32
+_STARTS = ("random", "peers")
+
+
+@dataclass(frozen=True)
+class UIFCAProtocol(Labelling):
+    """UIFCA with RealNVP.
+
+    Parameters
+    ----------
+    n_clusters : int
+        The paper's K.
+    cluster_rounds, communication_rounds, local_steps : int
+        The paper's T, tau and M: T tau rounds in all.
+    couplings : int
+        Of each model.
+    hidden : sequence of int
+        Widths of a conditioner's hidden layers.
+    image_width : int, optional
+        See :class:`~p2pclust.clustering.flows.FlowArchitecture`.
+    batch : int
+        Rows of a minibatch.
+    learning_rate : float
+        Adam's.
+    decay : float
+        The footnote's lambda, of L2.
+    start : {"random", "peers"}
+        See the module.
+    min_cluster_size : int
+        Models of fewer rows are not sent. 1 sends all.
+    device : str
+        Where each peer computes: "cpu", or "cuda", where bits are not promised.
+
+    Examples
+    --------
+    >>> UIFCAProtocol(n_clusters=10).round_limit
+    800
+    """
+
+    id: ClassVar[str] = "uifca"
+    draws: ClassVar[bool] = True
+    before: ClassVar[tuple[str, ...]] = ("range", "scaling")
+    stops: ClassVar[str] = "all its rounds are done"
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "models", "steps", "suppressed")
+    imports: ClassVar[tuple[str, ...]] = ("torch",)
+
+    n_clusters: int
+    cluster_rounds: int = 20
+    communication_rounds: int = 40
+    local_steps: int = 100
+    couplings: int = 6
+    hidden: Sequence[int] = (512, 512, 512)
+    image_width: int | None = None
+    batch: int = 64
+    learning_rate: float = 1e-4
+    decay: float = 1e-4
+    start: str = "random"
+    min_cluster_size: int = 2
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("n_clusters", _MAX_CLUSTERS),
+            ("cluster_rounds", _MAX_STEPS),
+            ("communication_rounds", _MAX_STEPS),
+            ("local_steps", _MAX_STEPS),
+            ("couplings", 64),
+            ("batch", _MAX_STEPS),
+            ("min_cluster_size", 2**31),
+        ):
+            self._put(name, checks.whole(f"uifca: {name}", getattr(self, name), least=1, most=most))
+        if self.image_width is not None:
+            self._put("image_width", checks.whole("uifca: image_width", self.image_width, least=1, most=_MAX_UNITS))
+        if not isinstance(self.hidden, list | tuple) or not 1 <= len(self.hidden) <= 16:
+            raise UsageError(f"uifca: hidden = {str(self.hidden)[:40]}: expected a list of 1 to 16 widths of layers")
+        widths = tuple(checks.whole("uifca: hidden", width, least=1, most=_MAX_UNITS) for width in self.hidden)
+        self._put("hidden", widths)
+        self._put("learning_rate", checks.real("uifca: learning_rate", self.learning_rate, above=0.0))
+        self._put("decay", checks.real("uifca: decay", self.decay, least=0.0))
+        checks.one_of("uifca: start", self.start, _STARTS)
+        if not isinstance(self.device, str) or len(self.device) > 20:
+            raise UsageError(f"uifca: device = {str(self.device)[:40]!r}: expected 'cpu' or 'cuda'")
+
+    def _put(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def round_limit(self) -> int:
+        return self.cluster_rounds * self.communication_rounds
+
+    def architecture(self, n_features: int) -> FlowArchitecture:
+        """Return the models' layers for rows of so many features."""
+        return FlowArchitecture(n_features, self.couplings, tuple(self.hidden), self.image_width)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Draw the first models; what only scaling needed is dropped from the messages."""
+        if "origin" not in state:
+            raise UsageError("uifca: put range and scaling stages before it")
+        if not state["declared"].all():
+            state = state.without("lo", "hi", "declared")
+        architecture = self.architecture(state["origin"].size)
+        if 4 * self.n_clusters * architecture.n_parameters > _MAX_BYTES:
+            raise UsageError(
+                f"uifca: {self.n_clusters} models of {architecture.n_parameters} weights are too large for anybody to hold: "
+                "ask for fewer or smaller layers"
+            )
+        models = random_flows(architecture, [rng] * self.n_clusters)
+        models.setflags(write=False)
+        state = state.without("rows", "unit", "moments")
+        state = state.replace(models=models, assigning=models, steps=np.int64(0), suppressed=np.int64(0))
+        return state if self.start == "random" else state.replace(salt=np.frombuffer(rng.bytes(16), np.uint8))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {
+            "weights": Slot((None, state["models"].shape[1]), "float32"),
+            "sizes": Slot((self.n_clusters,), "int64"),
+            "suppressed": Slot((), "int64"),
+        }
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        rows, labels = self._rows(state, local), self._assigned(state, local)
+        sizes = np.bincount(labels, minlength=self.n_clusters).astype(np.int64)
+        withheld = (sizes > 0) & (sizes < self.min_cluster_size)
+        sizes[withheld] = 0
+        held = np.flatnonzero(sizes)
+        if not held.size:
+            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
+        # Each cluster has its own stream, whichever others the peer has.
+        streams_of = rng.spawn(self.n_clusters)
+        trained = train_flows(
+            self.architecture(rows.shape[1]),
+            state["models"][held],
+            [rows[labels == cluster] for cluster in held],
+            rngs=[streams_of[cluster] for cluster in held],
+            steps=self.local_steps,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            decay=self.decay,
+            device=self.device,
+        )
+        # All that this peer reveals.
+        return Arrays(weights=trained, sizes=sizes, suppressed=np.int64(np.count_nonzero(withheld)))
+
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        bad = {}
+        for peer, part in contributions:
+            sizes = part["sizes"]
+            if not ((sizes >= 0) & (sizes <= _MAX_ROWS)).all() or not sizes.any():
+                bad[peer] = "failed: its sizes are none"
+            elif len(part["weights"]) != np.count_nonzero(sizes):
+                bad[peer] = "failed: it does not send one model for each cluster of its rows"
+            elif not 0 <= int(part["suppressed"]) <= self.n_clusters:
+                bad[peer] = "failed: it suppressed an impossible number of clusters"
+        return bad
+
+    def combine(self, state: State, contributions: Any) -> State:
+        models = np.array(state["models"])
+        for cluster in range(self.n_clusters):
+            # Where in a peer's weights this cluster's model is: behind those of its clusters before.
+            found = [
+                (part["weights"][np.count_nonzero(part["sizes"][:cluster])], part["sizes"][cluster])
+                for part in contributions
+                if part["sizes"][cluster] > 0
+            ]
+            if found:  # A model that nobody holds stays.
+                models[cluster] = federated_average([weights for weights, _ in found], [size for _, size in found])
+        models.setflags(write=False)
+        steps = int(state["steps"]) + 1
+        withheld = np.int64(sum(int(part["suppressed"]) for part in contributions))
+        after = state.replace(models=models, steps=np.int64(steps), suppressed=state["suppressed"] + withheld)
+        if steps == self.round_limit:
+            return after.without("assigning")
+        # Where the next cluster round begins, these models assign the rows for all its communication rounds.
+        return after.replace(assigning=models) if steps % self.communication_rounds == 0 else after
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return int(state["steps"]) >= self.round_limit
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        architecture = self.architecture(state["origin"].size)
+        if state["models"].shape != (self.n_clusters, architecture.n_parameters):
+            return f"models of shape {list(state['models'].shape)} for {self.n_clusters} flows of the job's layers"
+        # The last round may have been an empty one: then the job is done before its last step.
+        if not 0 <= int(state["steps"]) < self.round_limit + done:
+            return f"step {int(state['steps'])} of {self.round_limit}"
+        if "assigning" not in state and not done:
+            return "no models that assign rows"
+        if ("salt" in state) != (self.start == "peers"):
+            return "a salt where nothing is drawn with it, or none where something is"
+        return ""
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its likeliest model."""
+        labels = self.labels(state["models"], self._rows(state, local))
+        labels.setflags(write=False)  # handed over, and not copied
+        return Arrays(labels=labels)
+
+    def labels(self, models: Floats32, rows: Floats32) -> Labels:
+        """Return each row's likeliest model, the first of equals; rows are in working coordinates."""
+        likely = log_likelihoods(self.architecture(rows.shape[1]), models, rows, device=self.device)
+        found: Labels = likely.argmax(axis=1).astype(np.int64)
+        return found
+
+    def _rows(self, state: State, local: Local) -> Floats32:
+        """Return the peer's rows in working coordinates, prepared once."""
+        key = ("uifca rows", state["origin"].tobytes(), state["scale"].tobytes())
+        found: Floats32 = local.once(key, lambda: working_rows(local.X, state["origin"], state["scale"]))
+        return found
+
+    def _assigned(self, state: State, local: Local) -> Labels:
+        """Return each row's cluster in this cluster round: a function of the state, though it is remembered."""
+        if self.start == "peers" and int(state["steps"]) < self.communication_rounds:
+            # From the peer's own rows: a peer that is asked again draws the same.
+            own = random_streams.of_column(state["salt"].tobytes(), local.X)
+            return np.full(local.n_samples, own.integers(self.n_clusters), dtype=np.int64)
+        rows = self._rows(state, local)
+        digest = hashlib.blake2b(state["assigning"].data, digest_size=16)
+        digest.update(repr((self.architecture(rows.shape[1]), self.device)).encode())
+        digest.update(state["origin"].tobytes() + state["scale"].tobytes())
+        # Only the last one: there is a new one in every cluster round.
+        last: dict[bytes, Labels] = local.once("uifca assignment", dict)
+        if digest.digest() not in last:
+            labels = self.labels(state["assigning"], rows)
+            last.clear()
+            last[digest.digest()] = labels
+        return last[digest.digest()]
+
+
+def working_rows(X: NDArray[np.float64], origin: NDArray[np.float64], scale: NDArray[np.float64]) -> Floats32:
+    """Return rows in working coordinates, as models take them.
+
+    Examples
+    --------
+    >>> working_rows(np.array([[1.0], [5.0]]), np.array([1.0]), np.array([2.0])).tolist()
+    [[0.0], [2.0]]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # What is not finite is refused by row and column.
+        return ((X - origin) / scale).astype(np.float32)
