@@ -32,7 +32,7 @@ from p2pclust.fleet.children import ReservedPorts
 from p2pclust.fleet.handing_in import submit
 from p2pclust.fleet.processes import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
-from p2pclust.peer.device import fitness
+from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.transport.keys import throwaway_fleet, write_fleet

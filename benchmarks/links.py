@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.simulation.lines import Lines, Parcel
 from p2pclust.simulation.network import Conditions, Network
 from p2pclust.simulation.world import World

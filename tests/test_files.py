@@ -15,7 +15,7 @@ from p2pclust.data.npz import shape_of
 from p2pclust.data.readers import read
 from p2pclust.errors import P2PClustError
 from p2pclust.files import regular
-from p2pclust.peer.rows import load_rows
+from p2pclust.peer.work.rows import load_rows
 from p2pclust.scenario.compare import read_runs
 from p2pclust.scenario.toml_files import read_toml
 from p2pclust.topology.files import read_overlay

@@ -9,9 +9,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from p2pclust.peer import codec
-from p2pclust.peer.asked import VERBS
-from p2pclust.peer.messages import Digest, Frame, Later, Message, Name, Update
+from p2pclust.peer.core import codec
+from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Update
+from p2pclust.peer.operate.questions import VERBS
 from p2pclust.transport import wire
 
 PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")

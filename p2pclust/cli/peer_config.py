@@ -16,7 +16,7 @@ from p2pclust.cli.peer_keys import address, local_address, missing_rule, neighbo
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
-from p2pclust.peer.device import fitness
+from p2pclust.peer.operate.device import fitness
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.toml_files import apply_override, read_toml

@@ -16,7 +16,7 @@ import msgpack
 import zmq
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.peer.door import DOOR, Folder, short_name
+from p2pclust.peer.operate.server import DOOR, Folder, short_name
 from p2pclust.transport.channel import set_common_options
 from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address

@@ -14,7 +14,7 @@ from p2pclust.fleet.children import Child
 from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, goes_on, heals, late, reaches, unfired
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
-from p2pclust.peer.timing import preset
+from p2pclust.peer.core.timing import preset
 from p2pclust.transport.keys import ROSTER, Throwaway
 
 __all__ = ["Misfortunes"]
@@ -259,7 +259,7 @@ class Misfortunes:
                     self._soon(self._recover(number, fault, name, fault.for_s))
 
     def _suffering(self, number: int, fault: Fault, name: str) -> dict[str, Any]:
-        """Return what a victim is told of a fault, as `p2pclust.peer.suffering` has it."""
+        """Return what a victim is told of a fault, as `p2pclust.peer.testbed.conditions` has it."""
         match fault.do:
             case "cut":
                 pairs = self._cuts.pairs(fault.who or (name,), fault.apart_from, one_way=fault.one_way)

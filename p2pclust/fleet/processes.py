@@ -25,7 +25,7 @@ from p2pclust.fleet.process_devices import ProcessDevices
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.fleet.to_the_end import run_to_the_end
-from p2pclust.peer.timing import preset
+from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState

@@ -8,7 +8,7 @@ from typing import Any
 
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.spec import Event, JobResult, OnEvent
-from p2pclust.peer.quorum import majority
+from p2pclust.peer.core.quorum import majority
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.topology.routes import Ways, mutual

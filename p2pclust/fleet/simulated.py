@@ -14,9 +14,9 @@ from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
 from p2pclust.fleet.virtual_devices import VirtualDevices
 from p2pclust.fleet.virtual_misfortunes import VirtualMisfortunes
-from p2pclust.peer.effects import Effect, Report
-from p2pclust.peer.events import Submit
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState

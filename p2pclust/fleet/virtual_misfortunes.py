@@ -21,9 +21,9 @@ from p2pclust.fleet.faults import (
 )
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
-from p2pclust.peer.damage import FirstUse
-from p2pclust.peer.effects import Effect, Report
-from p2pclust.peer.timing import preset
+from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.rounds.changed_rows import FirstUse
+from p2pclust.peer.core.timing import preset
 from p2pclust.simulation.peer import Peer, paper_roster
 from p2pclust.simulation.world import World
 from p2pclust.topology.traces import LinkChange

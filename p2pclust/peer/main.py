@@ -24,20 +24,20 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import P2PClustError
-from p2pclust.peer.allow_list import AllowList, begin
-from p2pclust.peer.armed import Armed, ArmedFault
-from p2pclust.peer.beside import Beside
-from p2pclust.peer.compute import Worker
-from p2pclust.peer.control import Control, Lines
-from p2pclust.peer.core import Core, Identity
-from p2pclust.peer.device import restrain
-from p2pclust.peer.logs import Log
-from p2pclust.peer.rows import load_rows
-from p2pclust.peer.shell import Shell, exit_code, explain
-from p2pclust.peer.signing import RosterSigner
-from p2pclust.peer.store import Store
-from p2pclust.peer.suffering import Suffering
-from p2pclust.peer.timing import Limits, Timing, preset
+from p2pclust.peer.core.core import Core, Identity
+from p2pclust.peer.core.timing import Limits, Timing, preset
+from p2pclust.peer.operate.device import restrain
+from p2pclust.peer.operate.services import Beside
+from p2pclust.peer.shell.allow_list import AllowList, begin
+from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.logs import Log
+from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.shell import Shell, exit_code, explain
+from p2pclust.peer.shell.signing import RosterSigner
+from p2pclust.peer.shell.store import Store
+from p2pclust.peer.testbed.conditions import Suffering
+from p2pclust.peer.testbed.control import Control, Lines
+from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.shaping import Shape
@@ -58,14 +58,13 @@ def run_peer(config: Mapping[str, Any]) -> int:
     ----------
     config : mapping
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps ``roster`` (paths),
-        ``data`` (see `load_rows`), ``state_dir``,
-        ``timing`` (a preset), ``fitness`` (0 to 1), ``control`` ("stdio" or ""); for testbeds ``faults`` (a list) and
-        ``suffers`` (see `p2pclust.peer.suffering`). Perhaps ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where
-        peers hold columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this
-        peer's columns of given first centers.
-        ``quiet_s``: how long any peer of the fleet may be silent by plan. ``cpu_share``: of one processor, for mathematics.
-        For testbeds ``link``: the ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of
-        others' up-links, see p2pclust.transport.shaping.
+        ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), ``control`` ("stdio" or
+        ""); for testbeds ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
+        ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and ``centers``
+        (paths of NPY files): what the rows are called, and this peer's columns of given first centers. ``quiet_s``: how
+        long any peer of the fleet may be silent by plan. ``cpu_share``: of one processor, for mathematics. For testbeds
+        ``link``: the ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of others'
+        up-links, see p2pclust.transport.shaping.
 
     Returns
     -------

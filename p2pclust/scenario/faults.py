@@ -9,7 +9,7 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Fault
-from p2pclust.peer.timing import preset
+from p2pclust.peer.core.timing import preset
 from p2pclust.scenario.fault_keys import FaultSpec
 from p2pclust.scenario.schema import Scenario
 

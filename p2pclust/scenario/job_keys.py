@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
-from p2pclust.peer.document import LEAST_PATIENCE_S
+from p2pclust.peer.core.document import LEAST_PATIENCE_S
 from p2pclust.scenario import fields
 from p2pclust.scenario.fields import Centers, wrong_table
 from p2pclust.scenario.job_parameters import OwnParameters, Table

@@ -14,8 +14,8 @@ from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
 from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
-from p2pclust.peer.device import fitness
-from p2pclust.peer.timing import preset
+from p2pclust.peer.core.timing import preset
+from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.extras import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns

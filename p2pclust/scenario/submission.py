@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
-from p2pclust.peer.document import every_flaw
+from p2pclust.peer.core.document import every_flaw
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario import fields
 from p2pclust.scenario.explain import explain

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from p2pclust.peer.events import Cancel
+from p2pclust.peer.core.events import Cancel
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay

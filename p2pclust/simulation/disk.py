@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p2pclust.peer.core import Stored
+from p2pclust.peer.core.core import Stored
 
 __all__ = ["Disk"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import msgpack
 
-from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Effect, Persist, Report
-from p2pclust.peer.tombstones import ENDED, SERIES
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Effect, Persist, Report
+from p2pclust.peer.core.jobs.tombstones import ENDED, SERIES
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.peer import Peer
 from p2pclust.simulation.world import World

@@ -21,12 +21,10 @@ from typing import Any
 
 import msgpack
 
-from p2pclust.peer.cancels import PREFIX as CANCEL
-from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Compute, Effect, Persist, Report, Send
-from p2pclust.peer.election import Role
-from p2pclust.peer.job import Job
-from p2pclust.peer.messages import (
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Compute, Effect, Persist, Report, Send
+from p2pclust.peer.core.jobs.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.messages import (
     Ack,
     Adopted,
     Close,
@@ -41,7 +39,9 @@ from p2pclust.peer.messages import (
     Synced,
     VoteReply,
 )
-from p2pclust.peer.quorum import majority
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.rounds.election import Role
+from p2pclust.peer.core.rounds.job import Job
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.peer import Peer
 from p2pclust.simulation.world import World

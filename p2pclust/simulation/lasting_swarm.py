@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from p2pclust.peer.quorum import majority
+from p2pclust.peer.core.quorum import majority
 from p2pclust.simulation.network import Conditions
 from p2pclust.simulation.overlays import laid_out
 from p2pclust.simulation.plan import Plan, draw

@@ -12,7 +12,7 @@ from typing import Final
 import msgpack
 import numpy as np
 
-from p2pclust.peer.events import Submit
+from p2pclust.peer.core.events import Submit
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.gossip.push_sum import MIXINGS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from p2pclust.peer.effects import Effect, Report, Send
-from p2pclust.peer.messages import Relay
+from p2pclust.peer.core.effects import Effect, Report, Send
+from p2pclust.peer.core.messages import Relay
 from p2pclust.simulation.observer import Observer
 from p2pclust.simulation.peer import Peer
 from p2pclust.simulation.plan import Plan

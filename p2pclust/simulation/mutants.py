@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import msgpack
 
-from p2pclust.peer import rounds
-from p2pclust.peer.cancels import Cancels
-from p2pclust.peer.desk import Desk
-from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Persist
-from p2pclust.peer.election import Election, Role
-from p2pclust.peer.jobs import Jobs
-from p2pclust.peer.ledger import Ledger
-from p2pclust.peer.membership import Membership
-from p2pclust.peer.patience import Patience
-from p2pclust.peer.tombstones import Tombstones
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Persist
+from p2pclust.peer.core.jobs.cancels import Cancels
+from p2pclust.peer.core.jobs.jobs import Jobs
+from p2pclust.peer.core.jobs.tombstones import Tombstones
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.rounds import aggregator
+from p2pclust.peer.core.rounds.election import Election, Role
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.workspace import Desk
 
 __all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "planted"]
 
@@ -102,7 +102,7 @@ _Patch = tuple[Any, str, Callable[..., Any]]
 MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-not-synced": ((Ledger, "_save_ballot", _vote_not_synced),),
     "no-fence-by-term": ((Ledger, "stale", _no_fence), (Ledger, "may_adopt", _adopts_any_term)),
-    "finished-before-a-majority": ((rounds, "has_majority", _one_is_a_majority),),
+    "finished-before-a-majority": ((aggregator, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
     "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
     "document-not-synced": ((Jobs, "_keep", _not_synced(Jobs._keep, "job")),),
@@ -120,7 +120,7 @@ DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     # A job that waits for a desk without hope ends all the same, since a busy peer is given up: so that is taken away too.
     "wiped-store-hoped-for": (
         (Desk, "_counts", _every_store_counts_within),
-        (rounds.Aggregating, "_stands_still", _never),
+        (aggregator.Aggregating, "_stands_still", _never),
         (Patience, "_busy_too_long", _never),
     ),
     "note-not-synced": ((Desk, "_save", _note_not_synced),),
@@ -135,7 +135,7 @@ SERIES_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same where only a majority is healed.
 LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "never-hands-over": ((rounds.Aggregating, "_stands_still", _never),),
+    "never-hands-over": ((aggregator.Aggregating, "_stands_still", _never),),
     "busy-for-ever": ((Patience, "_busy_too_long", _never),),
 }
 
@@ -146,7 +146,7 @@ def planted(name: str) -> Iterator[None]:
 
     Examples
     --------
-    >>> from p2pclust.peer.document import Document
+    >>> from p2pclust.peer.core.document import Document
     >>> before = Document.counts
     >>> with planted("wiped-store-counted"):
     ...     Document.counts is before

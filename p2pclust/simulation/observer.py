@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p2pclust.peer.effects import Compute, Effect
+from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.simulation.peer import Peer
 
 if TYPE_CHECKING:

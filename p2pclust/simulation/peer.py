@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import msgpack
 
-from p2pclust.peer.core import Core, Identity
-from p2pclust.peer.events import Event, RosterRead
-from p2pclust.peer.tasks import Memories
+from p2pclust.peer.core.core import Core, Identity
+from p2pclust.peer.core.events import Event, RosterRead
+from p2pclust.peer.work.tasks import Memories
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.disk import Disk
 

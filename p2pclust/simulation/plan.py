@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from p2pclust.peer.timing import Limits, Timing, preset
+from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.simulation.network import Conditions
 
 __all__ = ["FAULTS_UNTIL_S", "Plan", "draw"]

@@ -13,9 +13,9 @@ from typing import Final
 import msgpack
 import numpy as np
 
-from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Effect, Report
-from p2pclust.peer.events import Cancel, Submit
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local

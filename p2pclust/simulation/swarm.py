@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgpack
 import numpy as np
 
-from p2pclust.peer.events import Submit
+from p2pclust.peer.core.events import Submit
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local

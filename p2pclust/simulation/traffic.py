@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from p2pclust.peer.codec import decode
-from p2pclust.peer.messages import Message, Relay
+from p2pclust.peer.core.codec import decode
+from p2pclust.peer.core.messages import Message, Relay
 from p2pclust.transport.wire import kind_of
 
 __all__ = ["LinkTraffic", "Traffic", "summary"]

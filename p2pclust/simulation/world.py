@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from p2pclust.peer.codec import decode, encode
-from p2pclust.peer.core import Core, Identity
-from p2pclust.peer.effects import (
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.core import Core, Identity
+from p2pclust.peer.core.effects import (
     CheckLink,
     CheckRoster,
     Compute,
@@ -33,11 +33,11 @@ from p2pclust.peer.effects import (
     StoreChunk,
     TakeRoster,
 )  # fmt: skip
-from p2pclust.peer.enrolment import CURRENT, TABLE
-from p2pclust.peer.events import Arrived, Event, Leave, LinkChecked, Linked, Started, Woken
-from p2pclust.peer.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
-from p2pclust.peer.tasks import Memories, perform, settle
-from p2pclust.peer.timing import Limits, Timing
+from p2pclust.peer.core.events import Arrived, Event, Leave, LinkChecked, Linked, Started, Woken
+from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
+from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.peer.work.tasks import Memories, perform, settle
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.disk import Disk
 from p2pclust.simulation.lines import Lines, Parcel

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import FleetError
-from p2pclust.peer.events import Woken
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.events import Woken
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.network import Conditions, Network

@@ -17,7 +17,7 @@ import zmq
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.fleet import asking
-from p2pclust.peer import door as inside
+from p2pclust.peer.operate import server as inside
 from p2pclust.transport.keys import Bundle, Roster, throwaway_fleet
 from p2pclust.transport.roster import OPERATOR
 from p2pclust.transport.wire import pack, unpack

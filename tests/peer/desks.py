@@ -11,11 +11,11 @@ from typing import Any
 
 from harness import Net, toy
 
-from p2pclust.peer.desk import Wanted
-from p2pclust.peer.effects import Compute, Task
-from p2pclust.peer.events import Computed, Ref
-from p2pclust.peer.job import Job
-from p2pclust.peer.timing import Limits
+from p2pclust.peer.core.effects import Compute, Task
+from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.workspace import Wanted
+from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine.workspace import digest_of
 
 Wants = Callable[[str], Wanted]

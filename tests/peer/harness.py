@@ -18,10 +18,9 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.peer.blobs import digest_of
-from p2pclust.peer.codec import decode, encode
-from p2pclust.peer.core import Core, Identity, Stored
-from p2pclust.peer.effects import (
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.core import Core, Identity, Stored
+from p2pclust.peer.core.effects import (
     CheckLink,
     CheckRoster,
     Compute,
@@ -33,10 +32,20 @@ from p2pclust.peer.effects import (
     SendRoster,
     Task,
 )
-from p2pclust.peer.enrolment import CURRENT, TABLE
-from p2pclust.peer.events import Arrived, Computed, Event, LinkChecked, Linked, Ref, RosterRead, Started, Submit, Woken
-from p2pclust.peer.job import Job
-from p2pclust.peer.messages import (
+from p2pclust.peer.core.events import (
+    Arrived,
+    Computed,
+    Event,
+    LinkChecked,
+    Linked,
+    Ref,
+    RosterRead,
+    Started,
+    Submit,
+    Woken,
+)
+from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
+from p2pclust.peer.core.messages import (
     Ack,
     BlobChunk,
     BlobMissing,
@@ -52,7 +61,9 @@ from p2pclust.peer.messages import (
     Relay,
     RosterCopy,
 )  # fmt: skip
-from p2pclust.peer.timing import PRESETS, Limits, Timing
+from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.timing import PRESETS, Limits, Timing
 from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.simulation.disk import Disk
 from p2pclust.simulation.peer import read_paper
@@ -99,8 +110,8 @@ def _round_of(payload: bytes) -> int:
 def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str, dict[str, Any]]:
     """Do one toy task: result, why there is none, and what the core may know.
 
-    As the real worker (`p2pclust.peer.tasks`): an unreadable state, or one that was dropped meanwhile, has no result; a
-    contribution that cannot be read is not combined.
+    As the real worker (`p2pclust.peer.work.tasks`): an unreadable state, or one that was dropped meanwhile, has no
+    result; a contribution that cannot be read is not combined.
     """
     if task.kind in ("verify", "continue"):
         return None, "", _looked(task, read)

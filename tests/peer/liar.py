@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from harness import Net
 
-from p2pclust.peer.blobs import digest_of
-from p2pclust.peer.messages import (
+from p2pclust.peer.core.messages import (
     Ack,
     Adopted,
     BlobChunk,
@@ -37,6 +36,7 @@ from p2pclust.peer.messages import (
     Update,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.spread.blobs import digest_of
 
 LIAR = "p4"
 UNREADABLE = 0.1

@@ -33,10 +33,10 @@ SCRIPT = """
 import sys
 import p2pclust.peer.main
 import msgpack
-from p2pclust.peer.blobs import digest_of
-from p2pclust.peer.effects import Task
-from p2pclust.peer.events import Ref
-from p2pclust.peer.tasks import perform
+from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.effects import Task
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 

@@ -8,10 +8,9 @@ import pytest
 from harness import Net, Packet, is_of_job, toy
 
 from p2pclust.errors import WireError
-from p2pclust.peer.codec import decode, encode
-from p2pclust.peer.election import Election, Role
-from p2pclust.peer.events import Computed
-from p2pclust.peer.messages import (
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.messages import (
     Adopted,
     Close,
     CloseReply,
@@ -25,6 +24,7 @@ from p2pclust.peer.messages import (
     Update,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.rounds.election import Election, Role
 
 ROUNDS = (Open, Adopted)
 

@@ -21,7 +21,7 @@ import pytest
 from desks import DeskNet, run
 from harness import Packet, is_of_job, toy
 
-from p2pclust.peer.messages import (
+from p2pclust.peer.core.messages import (
     Adopted,
     Close,
     CloseReply,
@@ -36,7 +36,7 @@ from p2pclust.peer.messages import (
     Synced,
     VoteReply,
 )  # fmt: skip
-from p2pclust.peer.timing import Limits
+from p2pclust.peer.core.timing import Limits
 
 FILES = sorted((Path(__file__).parent.parent / "transcripts").glob("*.txt"))
 _HIDDEN = ("phase", "job", "submitted", "pulling")

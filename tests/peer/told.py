@@ -1,4 +1,4 @@
-"""A snapshot as `p2pclust.peer.status.snapshot` makes one, with everything in it that can be."""
+"""A snapshot as `p2pclust.peer.operate.status.snapshot` makes one, with everything in it that can be."""
 
 from __future__ import annotations
 

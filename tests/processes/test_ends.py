@@ -19,7 +19,7 @@ from runs import a_fleet, a_job, assert_kept_promises, carry_out, peers_alive, p
 from p2pclust.errors import FleetError
 from p2pclust.fleet import processes
 from p2pclust.fleet.processes import ProcessFleet
-from p2pclust.peer.store import Store
+from p2pclust.peer.shell.store import Store
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

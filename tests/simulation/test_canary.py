@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
-from p2pclust.peer.messages import Message
+from p2pclust.peer.core.messages import Message
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.models.fedcref_peer import AtWork

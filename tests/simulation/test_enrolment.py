@@ -10,10 +10,10 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.effects import Compute, Effect, Send
-from p2pclust.peer.events import Submit
-from p2pclust.peer.quorum import majority
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.effects import Compute, Effect, Send
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.invariants import Invariants

@@ -10,9 +10,9 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.effects import Compute, Persist, Report, Send, Task
-from p2pclust.peer.events import Ref, Submit
-from p2pclust.peer.messages import (
+from p2pclust.peer.core.effects import Compute, Persist, Report, Send, Task
+from p2pclust.peer.core.events import Ref, Submit
+from p2pclust.peer.core.messages import (
     Adopted,
     Close,
     FactDelta,
@@ -26,7 +26,7 @@ from p2pclust.peer.messages import (
     Update,
     VoteReply,
 )
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.invariants import Invariants

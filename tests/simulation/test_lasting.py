@@ -8,10 +8,10 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.election import Role
-from p2pclust.peer.events import Submit
-from p2pclust.peer.job import Job
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.rounds.election import Role
+from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation import lasting_swarm

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.peer.effects import Report
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.effects import Report
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.lines import Lines, Parcel
 from p2pclust.simulation.network import Conditions, Network

@@ -12,8 +12,8 @@ from p2pclust.cli.swarm import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
-from p2pclust.peer.blobs import Blobs
-from p2pclust.peer.timing import PRESETS, Limits
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local

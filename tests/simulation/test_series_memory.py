@@ -10,11 +10,11 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.document import Document
-from p2pclust.peer.effects import Effect, Report
-from p2pclust.peer.events import Submit
-from p2pclust.peer.messages import FactDelta, Message
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.messages import FactDelta, Message
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation import series_swarm

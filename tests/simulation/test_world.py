@@ -6,10 +6,10 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.effects import Effect, Persist, Report, Send
-from p2pclust.peer.events import Arrived, Event, Submit
-from p2pclust.peer.messages import BlobMissing
-from p2pclust.peer.timing import Limits, preset
+from p2pclust.peer.core.effects import Effect, Persist, Report, Send
+from p2pclust.peer.core.events import Arrived, Event, Submit
+from p2pclust.peer.core.messages import BlobMissing
+from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.network import Conditions, Network

@@ -1,0 +1,178 @@
+"""Messages as bytes, and the check that received ones must pass.
+
+The annotations of a message are its schema: `decode` wants these fields, of exactly these types, within these limits, and
+raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header. Between minor versions of the
+wire format, a field that has a default may be missing, and one that is not known here is passed over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Update
+from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
+
+__all__ = ["decode", "encode"]
+
+_MAX_NAME: Final = 64
+_MAX_COUNT: Final = 2**62
+_MAX_TEXT: Final = 1024
+_MAX_SHORT: Final = 80  # an address, a store's id
+
+_Check = Callable[[Any], Any]
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int or not -1 <= value <= _MAX_COUNT:
+        raise WireError("expected an integer")
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise WireError("expected true or false")
+    return value
+
+
+def _name(value: Any) -> str:
+    if type(value) is not str or not 0 < len(value) <= _MAX_NAME:
+        raise WireError("expected a name")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > _MAX_TEXT:
+        raise WireError("expected text")
+    return value
+
+
+def _short(value: Any) -> str:
+    if type(value) is not str or len(value) > _MAX_SHORT:
+        raise WireError("expected short text")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) > _MAX_TEXT:
+        raise WireError("expected bytes")
+    return value
+
+
+def _digest(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) not in (0, 32):
+        raise WireError("expected a digest")
+    return value
+
+
+def _tuple_of(check: _Check) -> _Check:
+    def checked(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise WireError("expected a list")
+        return tuple(check(item) for item in value)
+
+    return checked
+
+
+def _update(value: Any) -> Update:
+    if type(value) is not list or len(value) < len(_UPDATE):
+        raise WireError("expected a member update")
+    # What follows was added by a later minor version.
+    return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=False)))
+
+
+_UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _short, _short, _short)
+_CHECKS: Final[dict[Any, _Check]] = {
+    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update, Later: _int,
+}  # fmt: skip
+
+
+def _is_frames(hint: Any) -> bool:
+    return get_origin(hint) is tuple and get_args(hint)[0] is Frame
+
+
+def _later(cls: type[Message]) -> frozenset[str]:
+    """The fields that are sent only where they say something."""
+    return frozenset(name for name, hint in get_type_hints(cls, include_extras=True).items() if hint is Later)
+
+
+def _optional(cls: type[Message]) -> frozenset[str]:
+    """The fields that a peer of an older minor version may not send."""
+    return frozenset(f.name for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING)
+
+
+def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | None]:
+    """The header fields with their checks, and the name of the field that travels as frames."""
+    hints = get_type_hints(cls, include_extras=True)
+    fields: list[tuple[str, _Check]] = []
+    frames: str | None = None
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        if _is_frames(hint):
+            frames = field.name
+        elif get_origin(hint) is tuple:
+            fields.append((field.name, _tuple_of(_CHECKS[get_args(hint)[0]])))
+        else:
+            fields.append((field.name, _CHECKS[hint]))
+    return tuple(fields), frames
+
+
+_KINDS: Final[dict[str, type[Message]]] = {cls.kind: cls for cls in Message.__subclasses__()}
+_SCHEMAS: Final = {kind: _schema(cls) for kind, cls in _KINDS.items()}
+_LATER: Final = {kind: _later(cls) for kind, cls in _KINDS.items() if _later(cls)}
+_OPTIONAL: Final = {kind: _optional(cls) for kind, cls in _KINDS.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Update):
+        return [value.name, value.status, value.incarnation, value.address, value.store_id, value.by]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def encode(message: Message) -> list[bytes]:
+    """Encode a message into a header and its frames.
+
+    Examples
+    --------
+    >>> from p2pclust.peer.core.messages import Heartbeat
+    >>> decode(encode(Heartbeat(job="j", term=2, round=5)))
+    Heartbeat(job='j', term=2, round=5)
+    """
+    fields, frames = _SCHEMAS[message.kind]
+    header = {}
+    for name, _ in fields:
+        value = getattr(message, name)
+        header[name] = _plain(value) if type(value) is tuple else value
+    for name in _LATER.get(message.kind, ()):
+        if not header[name]:
+            del header[name]
+    return pack(message.kind, header, getattr(message, frames) if frames else ())
+
+
+def decode(parts: Sequence[bytes]) -> Message:
+    """Decode and check what another peer sent.
+
+    Raises
+    ------
+    WireError
+        If anything about it is not as the schema says.
+    """
+    kind, values, frames = unpack(parts)
+    if kind not in _KINDS:
+        raise WireError("unknown kind of message")
+    fields, frames_name = _SCHEMAS[kind]
+    checked: dict[str, Any] = {}
+    for name, check in fields:
+        if name in values:
+            checked[name] = check(values[name])
+        elif name not in _OPTIONAL[kind]:
+            raise WireError(f"{kind}: field {name} is missing")
+    if frames_name is not None:
+        checked[frames_name] = tuple(frames)
+    elif frames:
+        raise WireError(f"{kind}: {len(frames)} frames, expected none of at most {MAX_FRAMES}")
+    return _KINDS[kind](**checked)

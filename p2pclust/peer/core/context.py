@@ -1,0 +1,180 @@
+"""What every machine of the core shares during a step: the time, the timers, and the list of effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from p2pclust.peer.core.effects import Effect, Persist, Report, Send
+from p2pclust.peer.core.messages import Message, Relay
+from p2pclust.peer.core.routing import Routing
+from p2pclust.peer.core.timing import Limits, Timing
+
+__all__ = ["Context", "TimerKey", "Timers"]
+
+#: The machine that armed it, then whatever that machine needs to tell its timers apart.
+TimerKey = tuple[str, ...]
+
+#: How long a route through a relay is kept after a message came that way.
+_ROUTE_S = 30.0
+
+
+class Timers:
+    """Named instants. Arming a timer again moves it; equal instants fire in the order in which they were armed."""
+
+    def __init__(self) -> None:
+        self._at: dict[TimerKey, tuple[float, int]] = {}
+        self._armed = 0
+        self._next: float | None = float("inf")  # the instant of the earliest; None: not known at the moment
+
+    def set(self, key: TimerKey, at: float) -> None:
+        """Arm the timer, or move it."""
+        self.cancel(key)
+        self._armed += 1
+        self._at[key] = (at, self._armed)
+        if self._next is not None and at < self._next:
+            self._next = at
+
+    def cancel(self, key: TimerKey) -> None:
+        """Disarm the timer if it is armed."""
+        armed = self._at.pop(key, None)
+        if armed is not None and armed[0] == self._next:
+            self._next = None
+
+    def postpone(self, kind: TimerKey, by_s: float) -> None:
+        """Let all timers whose keys begin so fire that much later.
+
+        Examples
+        --------
+        >>> timers = Timers()
+        >>> timers.set(("member", "suspicion", "a"), 2.0)
+        >>> timers.set(("member", "probe"), 5.0)
+        >>> timers.postpone(("member", "suspicion"), 7.0)
+        >>> timers.next_at(), timers.pop_due(9.0), timers.pop_due(9.0)
+        (5.0, ('member', 'probe'), ('member', 'suspicion', 'a'))
+        """
+        for key in [key for key in self._at if key[: len(kind)] == kind]:
+            self.set(key, self._at[key][0] + by_s)
+
+    def armed(self, key: TimerKey) -> bool:
+        """Whether the timer will fire."""
+        return key in self._at
+
+    def next_at(self) -> float:
+        """The instant of the earliest timer; infinity if none is armed."""
+        if self._next is None:
+            self._next = min(self._at.values())[0] if self._at else float("inf")
+        return self._next
+
+    def pop_due(self, now: float) -> TimerKey | None:
+        """Disarm and return the earliest timer that is due, if any."""
+        if not self._at or self.next_at() > now:
+            return None
+        key = min(self._at, key=self._at.__getitem__)
+        self.cancel(key)
+        return key
+
+
+@dataclass
+class Context:
+    """The shared part of a core. Machines append effects; nothing here performs one."""
+
+    me: str
+    preset: Timing
+    limits: Limits
+    rng: np.random.Generator
+    store_id: str
+    routing: Routing = field(default_factory=lambda: Routing(""))
+    serial: int = 0  # of the fleet roster; 0 where there is none
+    barred: dict[str, None] = field(default_factory=dict)  # who was revoked: nothing is sent to them
+    now: float = 0.0
+    timers: Timers = field(default_factory=Timers)
+    effects: list[Effect] = field(default_factory=list)
+    _routes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _stretched: tuple[int, Timing] | None = None
+
+    @property
+    def timing(self) -> Timing:
+        """The durations of the preset, stretched to the farthest peer of the overlay."""
+        reach = self.routing.reach
+        if self._stretched is None or self._stretched[0] != reach:
+            self._stretched = (reach, self.preset.over(reach))
+        return self._stretched[1]
+
+    def send(self, to: str, message: Message, *, bulk: bool = False) -> None:
+        """Send a message to a neighbour, to anybody else through the overlay; on a full mesh, where everybody is a
+        neighbour, through the relay that `to` was last heard over if it was heard over one.
+
+        Where no way is known nothing is sent: whoever waits for an answer asks again.
+        """
+        if to in self.barred:
+            return
+        if self.routing.whole:
+            via = self.way_to(to)
+            relays = (via,) if via else ()
+        elif self.routing.linked(to):
+            relays = ()
+        else:
+            hop = self.routing.hop(to)
+            if not hop:
+                return
+            relays = (hop,)
+        self.effects.append(Send(to, message, bulk, relays))
+
+    def send_around(self, to: str, message: Message, alive: list[str], n_ways: int) -> list[str]:
+        """Send a message through up to so many other peers, because the usual way is silent; return which."""
+        if self.routing.whole:
+            relays = self.choose([name for name in alive if name not in (to, self.me)], n_ways)
+        else:
+            relays = self.routing.others(to)[:n_ways]
+        if relays and to not in self.barred:
+            self.effects.append(Send(to, message, False, tuple(relays)))
+        return relays
+
+    def carry(self, relay: Relay, source: str, most_hops: int) -> None:
+        """Hand on what a neighbour sends to a third peer, at most so many times.
+
+        Never back to where it came from: the two know different overlays for a moment, and would play at ball with it.
+        """
+        hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, most_hops) - 1
+        if hops_left >= 0 and hop not in ("", source):
+            self.effects.append(Send(hop, replace(relay, hops_left=hops_left)))
+
+    def heard(self, source: str, via: str) -> None:
+        """Remember which way a peer's messages come: answers go back the same way.
+
+        A route is not prolonged by use, or two peers would go on forever without trying the direct way again.
+        """
+        if not via:
+            self._routes.pop(source, None)
+        elif self.now >= self._routes.get(source, ("", 0.0))[1]:
+            self._routes[source] = (via, self.now + _ROUTE_S)
+
+    def way_to(self, name: str) -> str:
+        """The relay that a peer was last heard over, as long as that is remembered; empty otherwise."""
+        via, until = self._routes.get(name, ("", 0.0))
+        return via if self.now < until and via not in self.barred else ""
+
+    def persist(self, table: str, key: str, value: bytes | None, *, sync: bool = True) -> None:
+        """Write one row."""
+        self.effects.append(Persist(table, key, value, sync))
+
+    def report(self, verb: str, **fields: Any) -> None:
+        """Tell whoever watches."""
+        self.effects.append(Report(verb, fields))
+
+    def set_timer(self, key: TimerKey, delay_s: float) -> None:
+        """Arm a timer `delay_s` from now."""
+        self.timers.set(key, self.now + delay_s)
+
+    def uniform(self, low: float, high: float) -> float:
+        """A random duration; the core's only use of randomness is to spread instants and choose whom to talk to."""
+        return low + (high - low) * float(self.rng.random())
+
+    def choose(self, names: list[str], k: int) -> list[str]:
+        """At most `k` different names."""
+        if len(names) <= k:
+            return list(names)
+        return [names[i] for i in self.rng.permutation(len(names))[:k]]

@@ -1,0 +1,346 @@
+"""The core of a peer: one pure step machine, `step(now, event) -> effects`.
+
+It knows no socket, clock, disk, thread or global random state. The shell performs its effects on ZeroMQ and SQLite, the
+simulator in virtual time; both run this very class. Effects are performed in order, and a `Persist` with `sync` is on disk
+before the next one: so no message can reveal what a crash could take back.
+
+Machines, from the bottom up: enrolment (who belongs to the fleet), membership (who is there), facts (what everybody shall
+know), blobs (what is large), jobs (one `Job` each: election, follower, and while this peer aggregates, the rounds of its
+term).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.context import Context, Timers
+from p2pclust.peer.core.effects import Compute, Effect
+from p2pclust.peer.core.events import (
+    Arrived,
+    Cancel,
+    Computed,
+    Event,
+    Expired,
+    Hinted,
+    Leave,
+    LinkChecked,
+    Linked,
+    RosterRead,
+    Started,
+    Submit,
+)  # fmt: skip
+from p2pclust.peer.core.jobs.jobs import Jobs
+from p2pclust.peer.core.members.enrolment import Enrolment
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import (
+    Ack,
+    BlobChunk,
+    BlobMissing,
+    BlobRequest,
+    FactDelta,
+    FactDigest,
+    Gossip,
+    MemberSync,
+    Ping,
+    PingRequest,
+    Refusal,
+    Relay,
+    RosterCopy,
+    RosterOffer,
+    RosterRequest,
+)  # fmt: skip
+from p2pclust.peer.core.rounds.ledger import adopted_blobs
+from p2pclust.peer.core.routing import LINKS, Routing
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
+
+__all__ = ["Core", "Identity", "Stored"]
+
+_MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
+_FACTS = (FactDigest, FactDelta)
+_ROSTERS = (RosterOffer, RosterRequest, RosterCopy)
+_BLOBS = (BlobRequest, BlobChunk, BlobMissing)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this peer is, and with whom it may speak."""
+
+    name: str
+    address: str  # where it listens, "host:port"
+    roster: tuple[str, ...]  # everybody enrolled in the fleet
+    join: Mapping[str, str] = field(default_factory=dict)  # addresses known from the start
+    fitness: float = 0.5  # 0 to 1: how well it would aggregate
+    overlay: Mapping[str, Sequence[str]] | None = None  # who is linked to whom, as far as known; None: everybody
+    links: tuple[str, ...] | None = None  # its own neighbours at the start, where they are not those of the overlay
+    partial_view: bool = (
+        False  # whether it may link to whom it likes, and puts another in the place of a dead neighbour
+    )
+    serial: int = 0  # of the fleet roster; 0 where there is none that could change
+    keys: Mapping[str, str] = field(default_factory=dict)  # of everybody enrolled, whatever changes with its keys
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the store held when the peer started."""
+
+    store_id: str
+    incarnation: int = 0
+    tables: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)  # job, ballot, register
+    blobs: Mapping[bytes, tuple[int, tuple[int, ...]]] = field(
+        default_factory=dict
+    )  # n_chunks and those that are there
+
+
+class Core:
+    """One peer. See the module's text; `docs/architecture.md` walks through a round and a crash."""
+
+    def __init__(
+        self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
+    ) -> None:
+        self.identity = identity
+        self.limits = limits
+        self.routing = Routing(identity.name, identity.overlay, identity.links)
+        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, self.routing)
+        # One above the last life: a "dead" of that life never buries this one.
+        self._incarnation = stored.incarnation + 1
+        self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
+        self.facts = Facts(self._ctx, self.membership, self._incarnation)
+        tables = {name: dict(rows) for name, rows in stored.tables.items()}
+        self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
+        self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
+        keys = identity.keys or dict.fromkeys(identity.roster, "")
+        self._ctx.serial = identity.serial
+        self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
+        self._newcomers: dict[str, None] = {}  # enrolled in this life: no map that was given at its start has them
+        self._minors: dict[str, int] = {}  # of whom the wire format is of another minor version, or was
+        self._running: dict[tuple[str, ...], None] = {}  # tasks that were asked for and have not ended
+        self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
+            "roster": self.enrolment,
+            "member": self.membership,
+            "fact": self.facts,
+            "blob": self.blobs,
+            "job": self.jobs,
+            "submit": self.jobs,
+            "pause": self.jobs,
+            "told": self.jobs,
+        }
+
+    @property
+    def wake_at(self) -> float:
+        """When the core wants a `Woken` at the latest; infinity if it waits for nothing but messages."""
+        return self._ctx.timers.next_at()
+
+    @property
+    def timers(self) -> Timers:
+        """What wakes the machines of this core."""
+        return self._ctx.timers
+
+    @property
+    def barred(self) -> Mapping[str, None]:
+        """Who was revoked, as far as this peer knows."""
+        return self._ctx.barred
+
+    def way_to(self, name: str) -> str:
+        """The relay through which answers to that peer go on a full mesh, because it was last heard through it; or none."""
+        return self._ctx.way_to(name)
+
+    def step(self, now: float, event: Event) -> list[Effect]:
+        """Take one event and return what is to be done about it, in order.
+
+        Parameters
+        ----------
+        now : float
+            Seconds on a clock that never goes back.
+        event : Event
+            What happened.
+        """
+        ctx = self._ctx
+        self._wake_up(now - ctx.now)
+        ctx.now = now
+        match event:
+            case Started():
+                self._start()
+            case Arrived():
+                self._arrived(event)
+            case Computed():
+                self._computed(event)
+            case LinkChecked():
+                self.membership.checked(event.peer, event.refused)
+            case Hinted():
+                self.membership.hint(event.peer, event.address)
+            case Linked():
+                self._linked(event.peer, up=event.up)
+            case Submit():
+                self.jobs.submit(event)
+            case Cancel():
+                self.jobs.cancel(event)
+            case RosterRead():
+                self.enrolment.read(event)
+            case Expired():
+                self.enrolment.expired(event.names)
+            case Leave():
+                self.membership.leave()
+        self._fire_due()
+        self._settle()
+        self.jobs.look()
+        self._sweep()
+        effects, ctx.effects = ctx.effects, []
+        return effects
+
+    def _wake_up(self, passed_s: float) -> None:
+        """Find out whether we stood still ourselves: asleep by plan, stopped, or without a processor."""
+        if passed_s > 2 * self._ctx.timing.probe_period_s:  # with that pace something happens at least
+            self.membership.overslept(passed_s)
+
+    def _start(self) -> None:
+        self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
+        self.membership.start(dict(self.identity.join))
+        self.facts.start()
+        if not self._ctx.routing.told:
+            self.facts.publish(LINKS, self._ctx.routing.own_claim)
+        self.jobs.start()
+
+    def _arrived(self, event: Arrived) -> None:
+        message = event.message
+        members = self.membership.members
+        if event.source not in members or (event.via and event.via not in members):
+            return  # not enrolled, or this peer itself
+        linking = self.identity.partial_view or event.source in self._newcomers
+        if linking and not event.via and not self.routing.linked(event.source):
+            self._linked(event.source, up=True)  # it has linked to this peer
+        if isinstance(message, Relay):
+            if (
+                message.target in members and message.origin not in self._ctx.barred
+            ):  # the shell opens those that are for this peer
+                self._ctx.carry(message, event.source, len(members))
+            return
+        self._ctx.heard(event.source, event.via)
+        if isinstance(message, MemberSync | FactDigest) and not event.via:
+            self.enrolment.heard(event.source, message.serial)
+        if isinstance(message, FactDigest) and self._minors.get(event.source, WIRE_MINOR) != message.minor:
+            self._tell_version(event.source, message.minor)
+        if isinstance(message, _ROSTERS):
+            self.enrolment.receive(event.source, message)
+        elif isinstance(message, _MEMBERSHIP):
+            self.membership.receive(event.source, message)
+        elif isinstance(message, _FACTS):
+            self.facts.receive(event.source, message)
+        elif isinstance(message, _BLOBS):
+            self.blobs.receive(event.source, message)
+        else:
+            self.jobs.receive(event.source, message)
+
+    def _tell_version(self, name: str, minor: int) -> None:
+        """A peer of another minor version, or one that speaks ours now: each understands the other."""
+        self._minors[name] = minor
+        if self._ctx.serial:
+            own = f"{WIRE_VERSION}.{WIRE_MINOR}"
+            self._ctx.report("wire-version", member=name, theirs=f"{WIRE_VERSION}.{minor}", ours=own)
+
+    def _linked(self, name: str, *, up: bool) -> None:
+        """A link of this peer's own appeared or vanished: first it acts accordingly, then it tells everybody."""
+        if name not in self.membership.members or not self._ctx.routing.link(name, up=up):
+            return
+        if up:
+            self.membership.link_appeared(name)
+        else:
+            self.membership.link_vanished(name)
+            self.blobs.link_vanished(name)
+        self.facts.publish(LINKS, self._ctx.routing.own_claim)
+        if up and self.membership.present(name):
+            self.facts.greet(name)
+
+    def _computed(self, event: Computed) -> None:
+        self._running.pop(event.token, None)
+        if event.token[0] == "blob":
+            digest = bytes.fromhex(event.token[1])
+            self.blobs.verified(digest, bool(event.info["good"]))
+            if self.blobs.has(digest):
+                self.jobs.blob_ready(digest)
+        else:
+            made = event.result is not None and event.result.payload is None
+            if event.result is not None and made:
+                self.blobs.made(event.result.digest)
+            self.jobs.computed(event)
+            if event.result is not None and made:
+                self.jobs.blob_ready(event.result.digest)  # somebody here may have been fetching the very same bytes
+
+    def _fire_due(self) -> None:
+        while (key := self._ctx.timers.pop_due(self._ctx.now)) is not None:
+            self._machines[key[0]].fire(key)
+
+    def _settle(self) -> None:
+        """Let what one machine learnt reach the others: a store that forgot, changed members, new facts."""
+        if self.membership.take_forgot():
+            self.jobs.store_lost()
+        for name, before in self.membership.take_changes():
+            status = self.membership.status(name)
+            gone = self.membership.gone(name)
+            self._ctx.routing.carries(name, not gone)
+            if self.identity.partial_view and gone and self.routing.linked(name):
+                self._replace(name)
+            if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
+                self.facts.greet(name)
+            self.jobs.member_changed(name)
+        for fact in self.facts.take_news():
+            if fact.key == LINKS:
+                self._learn_links(fact)
+            else:
+                self.jobs.learn(fact)
+
+    # -- what a new roster changes (Changes) --------------------------------------------------------------------------
+
+    def enrolled(self, name: str) -> None:
+        """That peer belongs to the fleet from now on."""
+        self._newcomers[name] = None
+        self.membership.enrol(name)
+
+    def renewed(self, name: str) -> None:
+        """That peer has other keys from now on."""
+        self.membership.renew(name)
+
+    def revoked(self, name: str) -> None:
+        """That peer belongs to the fleet no more."""
+        self._newcomers.pop(name, None)
+        self.membership.expel(name)
+        self.blobs.link_vanished(name)
+        self.facts.forget(name)
+        self.jobs.revoked(name)
+
+    def _replace(self, lost: str) -> None:
+        """A neighbour died: link to another that lost it too, so that everybody keeps as many links as before."""
+        other = self.routing.replacement(lost)
+        if other:
+            self._ctx.report("replaced", lost=lost, by=other)
+            self._linked(other, up=True)
+
+    def _learn_links(self, fact: Fact) -> None:
+        routing = self._ctx.routing
+        if fact.owner == self.identity.name:
+            # What others remember of a former life is taken over as still true. Of links it need not be.
+            if not routing.whole and fact.value != routing.own_claim:
+                self.facts.publish(LINKS, routing.own_claim)
+            return
+        try:
+            routing.learn(fact.owner, fact.value)
+        except WireError as error:
+            self._ctx.report("bad-links", owner=fact.owner, reason=str(error))
+
+    def _sweep(self) -> None:
+        """Drop the blobs that nobody needs, last of all: a register may have moved on from one just before.
+
+        Never while a task runs: it may be making that very blob again (sums that stand still have one digest in every
+        round), and a worker writes while the loop goes on.
+        """
+        for effect in self._ctx.effects:
+            if isinstance(effect, Compute):
+                self._running[effect.token] = None
+        if self.blobs.any() and not self._running:
+            self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()), unfinished=self.jobs.unfinished())

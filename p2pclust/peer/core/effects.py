@@ -1,0 +1,159 @@
+"""What a core wants done: the only outputs of its `step`, performed in order by a shell or by the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.messages import Message
+from p2pclust.protocols.gossip.averaging import Answer
+
+__all__ = [
+    "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report",
+    "Send", "SendChunk", "SendRoster", "StoreChunk", "TakeRoster", "Task",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Base of all effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Effect):
+    """Hand the message to the transport, which may lose it. With `via`, sign it and let those peers carry it."""
+
+    to: str
+    message: Message
+    bulk: bool = False
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Connect(Effect):
+    """Open or move the link to a peer."""
+
+    peer: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect(Effect):
+    """Close the link to a peer, and forget what waits to be sent over it."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLink(Effect):
+    """Try a plain TCP connect to the peer and say in `LinkChecked` whether it was refused."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Persist(Effect):
+    """Write one row; with `sync` it must be on disk before the next effect is performed."""
+
+    table: str
+    key: str
+    value: bytes | None
+    sync: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChunk(Effect):
+    """Keep one chunk of a blob, synced."""
+
+    digest: bytes
+    index: int
+    n_chunks: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SendChunk(Effect):
+    """Read one chunk of a blob from the store and send it; if it is not there, send `BlobMissing`."""
+
+    to: str
+    digest: bytes
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropBlob(Effect):
+    """Nobody needs this blob any more."""
+
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRoster(Effect):
+    """Verify the fleet's signature of a roster that a peer sent, and say in `RosterRead` what it holds."""
+
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TakeRoster(Effect):
+    """From now on the roster of that serial, read last, says who may speak here."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendRoster(Effect):
+    """Send the fleet roster in force to a peer, as it was signed."""
+
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Mathematics to be done by a worker: a name of `p2pclust.peer.shell.compute` and its inputs."""
+
+    kind: str  # begin | describe | contribute | add | combine | cancel | continue | verify
+    job: bytes  # the job's mathematics, as the document holds it
+    n_peers: int
+    me: int = -1  # this peer's index in the roster
+    proposer: int = -1  # the only peer that is asked, or -1
+    state: Ref | None = None
+    contributions: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # of one peer each, or sums of several
+    abstained: Mapping[int, str] = field(default_factory=dict)
+    why: str = ""  # of a cancel: whose
+    # Of a contribution that is made at a desk:
+    note: bytes = b""  # what this peer kept for itself
+    at_hand: tuple[bytes, ...] | None = None  # blobs that lie there; None: say first what is wanted
+    results: tuple[tuple[str, bytes, Ref], ...] = ()  # of jobs that were wanted: name, mathematics, last state
+    # Of a round that nobody aggregates:
+    circle: tuple[int, ...] = ()  # who takes part; then a contribution is an offer, in the outcome's info
+    answers: tuple[Answer, ...] = ()  # to combine, with the agreed estimate of a sum
+    estimate: NDArray[np.float64] | None = None
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(Effect):
+    """Do the task away from the event loop; its end is a `Computed` with the same token."""
+
+    token: tuple[str, ...]
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Reload(Effect):
+    """Read this peer's rows again before the next task: a job begins that wants them as they are now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Effect):
+    """Something that people, logs, tests and armed faults may want to know. Carries no data rows, ever."""
+
+    verb: str
+    fields: Mapping[str, Any]

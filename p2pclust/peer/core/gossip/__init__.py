@@ -1,0 +1,1 @@
+"""One job without an aggregator at one peer."""

@@ -1,0 +1,432 @@
+"""One job that nobody aggregates, at one peer: its rounds, and what it takes to end together.
+
+Every peer of the circle (:mod:`p2pclust.peer.core.gossip.members`) computes its contribution, talks with its neighbours
+in ticks (:mod:`p2pclust.peer.core.gossip.ticks`) until all have the same answers and the same estimate
+(:mod:`p2pclust.protocols.gossip.averaging`), and computes the next state from them. So all states of a round have the
+same bits, and each is on disk before the next round.
+
+*Versions.* Peers enter a circle with the states that they have, which may be of different rounds: one may have ended a
+round just before another one died on the way. A word says which state its sender entered with; words of different ones
+do not mix. Who hears of a higher one, by round, then by the epoch in which it was adopted, takes it over and begins
+again with it.
+
+*The end.* The final state is not finished by computing it: whoever did so might be cut off before anybody else. The
+circle says two rounds of words about it, each as many ticks long as it has hops. After the first everybody has the
+state, and puts it on disk in this epoch. After the second everybody has done so, and finishes: a majority of intact
+stores holds the state, so every circle that can come has a peer with it. Who asks a finished peer gets the final state.
+
+Nothing of a tick is on disk. Who restarts has no masses and so no place in the circle: it joins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.gossip.members import Circles
+from p2pclust.peer.core.gossip.ticks import Exchange, Frames, Position
+from p2pclust.peer.core.gossip.work import Work
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import AskState, Close, HeldState, Join, Message, Mix
+from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.rounds.workspace import Children, Desk
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
+from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
+from p2pclust.protocols.gossip.leaderless import Offer
+from p2pclust.transport.wire import MAX_CONTROL_BYTES
+
+__all__ = ["LeaderlessJob"]
+
+_TOLD = 100  # ticks, after which whoever watches is told that it goes on
+
+
+class LeaderlessJob:
+    """The machine, in the place of a `Job`."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
+        children: Children, note: bytes | None,
+    ) -> None:  # fmt: skip
+        self._ctx = context
+        self._membership = membership
+        self._children = children
+        self.document = document
+        self.ledger = ledger
+        self.id = document.id
+        self._me = document.index(context.me)
+        self.desk = Desk(context, membership, blobs, document, children, note)  # nothing lies on it
+        self.circles = Circles(context, membership, document, ledger, self)
+        self._exchange = Exchange(context, self._tell)
+        self._handover = Handover(context, blobs, document)
+        self._work = Work(context, document)
+        self._timer: TimerKey = ("job", document.id, "mix")
+        self._version: Version | None = None  # of the state that this peer works on
+        self._ref: Ref | None = None
+        self._final = False
+        self._entry: Version | None = None  # with which it entered the circle
+        self._one = False  # whether one peer only is asked
+        self._ticks = 0  # after which each goes on from its own mixture; 0: when all agree
+        self._offers: dict[str, Offer] = {}  # to the present state, by circle where one is asked
+        self._round: Averaging | None = None
+        self._half_way = False  # of the end
+        self._taken: Version | None = None  # a state of another peer that is being looked at
+
+    def start(self, *, fresh: bool) -> None:
+        """Begin, or go on after a restart."""
+        if self.ledger.finished:
+            return
+        self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
+        if self._children.cancelled_by(self.id):
+            self.circles.settle()
+        self._work.look_at(self.ledger.register.ref)
+        if fresh:
+            self.circles.begin()
+        else:
+            self.circles.join()
+
+    # -- the door ---------------------------------------------------------------------------------------------------
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message of this job came from a roster peer."""
+        match message:
+            case Close():
+                self._on_close(source, message)
+            case Mix() | Join() | AskState() if self.ledger.finished:
+                self._ctx.send(source, close_message(self.id, self.ledger.register))
+            case _ if self.ledger.finished:
+                pass
+            case Mix():
+                self._on_mix(source, message)
+            case Join():
+                self.greet(source)
+            case AskState():
+                self._on_ask(source, message)
+            case HeldState():
+                self._on_held(source, message)
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer of this job is due."""
+        if not self.ledger.finished:
+            self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
+            self.circles.fire()
+            self._exchange.repeat()
+
+    def member_changed(self, name: str) -> None:
+        """Membership changed its mind about a roster peer."""
+        if not self.ledger.finished:
+            self.circles.look()
+
+    @property
+    def terms(self) -> Mapping[int, str]:
+        """Nobody aggregates."""
+        return {}
+
+    def standing(self) -> tuple[str, str, list[str]]:
+        """Say for people what this job is at here, that nobody aggregates, and for whom is waited."""
+        if self.ledger.finished:
+            return "finished", "", []
+        if self.circles.circle is None:
+            return "joining", "", [name for name in self.document.roster if not self._membership.present(name)]
+        if self._round is None:
+            return "computing", "", []
+        return "closing" if self._final else "mixing", "", self._exchange.waits_for()
+
+    def forget(self) -> None:
+        """Nobody needs this job any more: leave no timer and no row behind."""
+        self._ctx.timers.cancel(self._timer)
+        for table in ("job", "ballot", "register"):
+            self._ctx.persist(table, self.id, None, sync=False)
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, for this job."""
+        refs = [ref for ref in (self.ledger.register.ref, self._ref) if ref is not None and ref.payload is None]
+        return [ref.digest for ref in refs] + self._handover.in_use()
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A blob that somebody here may have waited for is complete."""
+        message = None if self.ledger.finished else self._handover.ready(digest)
+        if isinstance(message, Close):
+            self._on_close("", message)
+        elif message is not None:
+            self._on_held("", message)
+
+    # -- words ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, name: str, at: Position, frames: Frames) -> None:
+        circle, entry = self.circles.circle, self._entry
+        if circle is None:
+            return
+        message = Mix(
+            self.id, circle.epoch, circle.mask, *((entry.epoch, entry.round, entry.digest) if entry else (0, -1, b"")),
+            *at, *self._exchange.heard(name), frames,
+        )  # fmt: skip
+        self._ctx.send(name, message, bulk=sum(map(len, frames)) > MAX_CONTROL_BYTES // 2)
+
+    def greet(self, name: str) -> None:
+        """Tell a peer where this one stands."""
+        self._tell(name, self._exchange.at, ())
+
+    def _on_mix(self, source: str, message: Mix) -> None:
+        if not self.circles.heard(source, message.epoch, message.members):
+            if self.circles.circle is not None and message.epoch < self.circles.circle.epoch:
+                self.greet(source)
+            return
+        shown = (message.heard_round, message.heard_tick)
+        if not self._exchange.said(shown):
+            self.circles.renew()
+            return
+        if message.entry_round < 0 or self._entry is None:
+            return
+        theirs = Version(message.entry_round, message.entry_epoch, message.entry_digest)
+        if theirs.digest != self._entry.digest:
+            if theirs.rank > self._entry.rank:
+                assert self.circles.circle is not None
+                self._handover.ask(source, self.circles.circle.epoch)
+            elif message.word:
+                self.greet(source)
+            return
+        self._exchange.hear(source, (message.round, message.tick), shown, message.word)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take as many ticks as the neighbours' words allow."""
+        while self._round is not None and (words := self._exchange.words()) is not None:
+            ticks = {name: self._read(name, word) for name, word in words.items()}
+            for name, tick in ticks.items():
+                if tick is None:
+                    self._exchange.refuse(name)
+            heard = {self.document.index(name): tick for name, tick in ticks.items() if tick is not None}
+            if len(heard) < len(ticks):
+                return
+            self._round.step(heard)
+            if self._round.ended:
+                self._end_round(self._round)
+            else:
+                self._say()
+
+    def _read(self, name: str, word: bytes) -> Tick | None:
+        assert self._round is not None
+        try:
+            return self._round.read(word, n_peers=len(self.document.roster))
+        except WireError as error:
+            self._ctx.report("malformed", **self.document.told, peer=name, reason=str(error))
+            return None
+
+    def _say(self) -> None:
+        assert self._round is not None
+        assert self._version is not None
+        tick = self._round.tick + (self._round.hops if self._half_way else 0)
+        self._exchange.say((self._version.round, tick), self._round.told.encode())
+        if tick and tick % _TOLD == 0:
+            self._ctx.report("mixing", **self.document.told, round=self._version.round, tick=tick)
+
+    # -- rounds -----------------------------------------------------------------------------------------------------
+
+    def entered(self) -> None:
+        """This peer entered another circle."""
+        self._round, self._taken, self._half_way = None, None, False
+        self._handover.forget()
+        self._entry = self._version
+        self._exchange.enter(self._near(), (self._version.round if self._version else 0, 0))
+        if self._version is not None:
+            self._open()
+
+    def outside(self) -> None:
+        """This peer is in no circle any more."""
+        self._round = None
+
+    def _work_on(self, version: Version, ref: Ref, info: Any) -> None:
+        """A state is known here: open the round that it begins."""
+        self._version, self._ref, self._taken = version, ref, None
+        self._final, self._one = bool(info["final"]), bool(info["one"])
+        self._ticks = 0 if info.get("settles", True) else self.document.ticks
+        self._offers.clear()
+        if self._entry is None:
+            self._entry = version
+            if self.circles.circle is not None:
+                self._exchange.enter(self._near(), (version.round, 0), again=True)
+        if self.circles.circle is not None:
+            self._open()
+
+    def _open(self) -> None:
+        assert self._version is not None
+        assert self.circles.circle is not None
+        phase = "closing" if self._final else "adopting"
+        self._ctx.report(
+            "phase", phase=phase, **self.document.told, term=self.circles.circle.epoch, round=self._version.round
+        )
+        if self._final:
+            self._mix(self._present)
+        elif self._whom in self._offers:
+            self._mix(self._offers[self._whom])
+        else:
+            self._work.offer(self._ref, self.circles.circle.members, self._whom)
+
+    @property
+    def _whom(self) -> str:
+        """What an offer depends on beside the state: of the circle follows who is asked, where that is one."""
+        assert self.circles.circle is not None
+        return self.circles.circle.mask.hex() if self._one else ""
+
+    def cancelled(self) -> None:
+        """Somebody wants this job ended: the next answer of this peer says so."""
+        if not self.ledger.finished:
+            self.circles.settle()
+
+    def _mix(self, offer: Offer) -> None:
+        assert self.circles.links is not None
+        by = "" if self._final else self._children.cancelled_by(self.id)
+        if by:
+            nothing = None if offer.mass is None else np.zeros_like(offer.mass)
+            offer = Offer(Answer(self._me, f"{CANCELLED}{by}"[:MAX_REASON]), nothing)
+        self._round = Averaging(
+            self.circles.links, self._me, offer.answer, offer.mass, tolerance=self.document.tolerance, ticks=self._ticks
+        )  # fmt: skip
+        if self._round.ended:  # nobody else is there
+            self._end_round(self._round)
+        else:
+            self._say()
+            self._go_on()
+
+    def _end_round(self, ended: Averaging) -> None:
+        circle, version = self.circles.circle, self._version
+        assert circle is not None
+        assert version is not None
+        self._round = None
+        if not ended.complete:  # somebody kept back what others said
+            self._ctx.report(
+                "malformed", **self.document.told, peer="", reason="answers are missing at the end of a round"
+            )
+            self.circles.renew()
+            return
+        if self._final:
+            self._closed(ended)
+            return
+        self._exchange.expect((version.round + 1, 0))
+        told = self.document.told | {"round": version.round}
+        self._ctx.report("averaged", **told, epoch=circle.epoch, ticks=ended.tick, reached=ended.reached)
+        self._ctx.report("phase", phase="combining", **told, term=circle.epoch)
+        self._work.close(self._ref, circle.members, ended, within=str(circle.epoch), own=self._ticks > 0)
+
+    def computed(self, event: Computed) -> None:
+        """A task of this job ended."""
+        self._work.ended(event.token)
+        if self.ledger.finished:
+            return
+        kind, digest, within = event.token[2:5]
+        if event.result is None and "offer" not in event.info:  # another version of the software, say
+            self._ctx.report("unable", **self.document.told, task=kind, reason=event.abstains)
+            if self._taken is not None and self._taken.digest.hex() == digest:
+                self._handover.refuse(self._taken.digest)
+                self.entered()  # with what it had
+            return
+        if kind in ("begin", "describe"):
+            self._described(event)
+            return
+        if self._ref is None or self._ref.digest.hex() != digest or self._taken is not None:
+            return  # of a state that is another one's by now
+        if kind == "contribute":
+            self._offers[within] = event.info["offer"]
+        circle = self.circles.circle
+        if circle is None or self._round is not None:
+            return
+        if kind == "combine" and within == str(circle.epoch):
+            self._combined(event)
+        elif kind == "contribute" and within == self._whom:
+            self._mix(event.info["offer"])
+
+    def _described(self, event: Computed) -> None:
+        assert event.result is not None
+        if self._version is None:
+            register = self.ledger.register
+            self._work_on(Version(register.round, register.term, event.result.digest), event.result, event.info)
+        elif self._taken is not None and self._taken.digest == event.result.digest:
+            self._work_on(self._taken, event.result, event.info)
+
+    def _combined(self, event: Computed) -> None:
+        assert event.result is not None
+        assert self._version is not None
+        assert self.circles.circle is not None
+        epoch, round_ = self.circles.circle.epoch, self._version.round
+        self.ledger.adopt(epoch, round_ + 1, event.result, final=bool(event.info["final"]))
+        names = [self.document.roster[index] for index in event.info["contributors"]]
+        info = {**self.document.named(event.info), **self.document.told, "contributors": names}
+        if self._me == self.circles.circle.members[0]:  # all say the same, so one does
+            self._ctx.report("combined", term=epoch, round=round_, **info)
+        self._work_on(Version(round_ + 1, epoch, event.result.digest), event.result, info)
+
+    # -- states of others -------------------------------------------------------------------------------------------
+
+    def _on_ask(self, source: str, message: AskState) -> None:
+        circle, entry, ref = self.circles.circle, self._entry, self._ref
+        held = entry is not None and ref is not None and entry.digest == ref.digest
+        if held and circle is not None and circle.epoch == message.epoch:
+            self._handover.give(source, circle.epoch, entry, ref)  # type: ignore[arg-type] # they are not None
+
+    def _on_held(self, source: str, message: HeldState) -> None:
+        version = Version(message.entry_round, message.entry_epoch, message.digest)
+        if self.circles.circle is None or self.circles.circle.epoch != message.epoch:
+            return
+        if self._entry is None or version.rank <= self._entry.rank:
+            return
+        ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
+        if ref is None:
+            return
+        # Not on disk yet: a round that all take part in shows first that everybody in the circle has this very state.
+        self._round, self._half_way = None, False
+        self._entry = self._taken = version
+        self._exchange.enter(self._near(), (version.round, 0), again=True)
+        self._ctx.report("took", **self.document.told, peer=source, round=version.round)
+        self._work.look_at(ref)
+
+    def _near(self) -> list[str]:
+        """The neighbours in the circle."""
+        assert self.circles.links is not None
+        return [self.document.roster[other] for other in self.circles.links.near[self._me]]
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _closed(self, ended: Averaging) -> None:
+        """As many ticks as hops are over: all have the state; or, half way before, all have it on disk."""
+        assert self._version is not None
+        assert self._ref is not None
+        assert self.circles.circle is not None
+        position = (self.circles.circle.epoch, self._version.round)
+        if not self._half_way:
+            self._half_way = True
+            if self.ledger.register.position != position or not self.ledger.register.final:
+                self.ledger.adopt(*position, self._ref, final=True)
+            self._mix(self._present)
+        elif self.circles.counted(
+            {peer: told.payload.decode(errors="replace") for peer, told in ended.answers.items()}
+        ):
+            self._finish(*position, self._ref)
+
+    @property
+    def _present(self) -> Offer:
+        """What is said of the final state: with which store."""
+        return Offer(Answer(self._me, payload=self._ctx.store_id.encode()), None)
+
+    def _finish(self, epoch: int, round_: int, ref: Ref) -> None:
+        self.ledger.finish(epoch, round_, ref)
+        self._ctx.timers.cancel(self._timer)
+        self._round = None
+        self._handover.forget()
+        self._ctx.report("finished", **self.document.told, term=epoch, round=round_, digest=ref.digest.hex())
+        self._children.ended(self.id)
+
+    def _on_close(self, source: str, message: Close) -> None:
+        """Somebody finished, so a majority has this state."""
+        if self.ledger.finished:
+            return
+        ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
+        if ref is not None:
+            self._finish(message.term, message.round, ref)

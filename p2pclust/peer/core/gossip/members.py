@@ -1,0 +1,244 @@
+"""Who takes part in a job that nobody aggregates.
+
+A *circle* is an epoch and the peers that take part in it. All of its peers do a round, or none: every answer of
+everybody in it is needed before any of them can end the round (:mod:`p2pclust.protocols.gossip.averaging`). A circle
+without a majority of the roster's intact stores, as far as these are known, is never proposed nor entered, and none
+finishes before all in it have said with which store they are there. Hence two circles cannot both get on without a peer
+in common, and that peer brings what the one found out into the other.
+
+The first circle is the whole roster, in epoch 0. Anybody may *propose* another one: who enters it with a higher epoch,
+and tells it to its neighbours, who enter it too, for the highest epoch wins. An epoch holds a checksum of its
+proposer's store, so no two circles have the same. It is on disk before anything is said in it. The reasons to propose:
+
+- A peer of the circle is dead, by membership. The proposal is what is left of the circle, as far as the proposer
+  reaches it over links of living peers. If that is no majority, nothing is proposed: this part waits.
+- This peer is in no circle: it came back without the masses of the round that is running, or others went on without it.
+  It asks its neighbours; whoever has a circle tells it. The proposal is that circle with this peer. A peer that hears
+  of no circle at all for a while, since all restarted, proposes whoever is present.
+- A former life of this peer, whose store is lost, took part in this very circle: neighbours have words of it.
+
+Entering a circle begins the running round anew, with fresh contributions. So a death or a return costs a round that is
+repeated and changes no sum: no mass of one epoch is ever added to one of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+from zlib import crc32
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Join
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.protocols.gossip.push_sum import Links
+
+__all__ = ["Circle", "Circles", "Hooks"]
+
+_STORE_BITS = 32
+_MOST_EPOCHS = 2**60
+_PATIENCE = 4  # repeats without a word of any circle, or with a dead peer in it
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Peers that take part, by roster index, sorted."""
+
+    epoch: int
+    members: tuple[int, ...]
+
+    @cached_property
+    def mask(self) -> bytes:
+        """The members as they travel."""
+        bits = sum(1 << member for member in self.members)
+        return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+class Hooks(Protocol):
+    """What a circle tells the job that it belongs to."""
+
+    def entered(self) -> None:
+        """This peer entered another circle."""
+
+    def outside(self) -> None:
+        """This peer is in no circle any more."""
+
+    def greet(self, name: str) -> None:
+        """Tell a peer the present circle."""
+
+
+class Circles:
+    """The machine: at most one circle at a time. Its epochs are the terms of the job's ledger."""
+
+    def __init__(
+        self, context: Context, membership: Membership, document: Document, ledger: Ledger, hooks: Hooks
+    ) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._document = document
+        self._ledger = ledger
+        self._hooks = hooks
+        self._me = document.index(context.me)
+        self._all = document.peers_links
+        self.circle: Circle | None = None
+        self.links: Links | None = None  # among the circle's members
+        self._needs_all = document.missing == "all"
+        self._highest = ledger.term
+        self._outside_since = 0.0
+        self._asked_at = float("-inf")
+        self._proposed_at = float("-inf")
+        self._doubt_at = float("inf")
+        self._waiting = 0  # how many are here, as last reported; 0: not waiting
+
+    # -- beginning --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Enter the first circle."""
+        self._enter(Circle(0, tuple(range(len(self._document.roster)))))
+
+    def join(self) -> None:
+        """Look for a circle: this peer came back."""
+        self._leave()
+        self._ask()
+
+    def _leave(self) -> None:
+        self.circle = self.links = None
+        self._outside_since = self._ctx.now
+
+    def _ask(self) -> None:
+        self._asked_at = self._ctx.now
+        for other in self._all.near[self._me]:
+            if not self._membership.gone(self._document.roster[other]):
+                self._ctx.send(self._document.roster[other], Join(self._document.id, self._highest))
+
+    # -- what others say --------------------------------------------------------------------------------------------
+
+    def heard(self, source: str, epoch: int, mask: bytes) -> bool:
+        """A peer stands in that circle; returns whether this peer is in the same one now."""
+        if self.circle is not None and epoch <= self.circle.epoch:
+            return epoch == self.circle.epoch
+        bits = int.from_bytes(mask, "little")
+        if bits.bit_length() > len(self._document.roster) or epoch < self._ledger.term:
+            return False
+        members = tuple(index for index in range(len(self._document.roster)) if bits >> index & 1)
+        if not members or epoch >= _MOST_EPOCHS:
+            return False
+        self._highest = max(self._highest, epoch)
+        if not self._enough(members):
+            # Whoever proposed it took a store for intact that is not. Another circle, above it, frees those in it.
+            self._rejoin((*members, *(self.circle.members if self.circle is not None else ())))
+            return False
+        # In an epoch that a former life of this peer may have spoken in, others may have masses of it that it has not.
+        if self._me in members and epoch > self._ledger.term:
+            self._enter(Circle(epoch, members))
+            return True
+        if self.circle is not None:
+            self._ctx.report("outside", **self._document.told, peer=source, epoch=epoch)
+            self._leave()
+            self._hooks.outside()
+        self._rejoin(members)
+        return False
+
+    def _rejoin(self, members: tuple[int, ...]) -> None:
+        if self._ctx.now - self._proposed_at < self._ctx.timing.retry_s:
+            return  # it is said again
+        part = self._all.among({*members, self._me}).part(self._me)
+        if self._enough(part):
+            self._propose(part)
+
+    def renew(self) -> None:
+        """A former life of this peer took part in this circle: begin another one, in which this life does."""
+        if self.circle is not None and self._ctx.now - self._proposed_at >= self._ctx.timing.retry_s:
+            self._propose(self.circle.members)
+
+    # -- what membership says ---------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """The job shall only end now, for which a majority is enough, whatever it needed to go on."""
+        self._needs_all = False
+        self.look()
+
+    def look(self) -> None:
+        """Somebody died or is back: is this circle still one that can get on?"""
+        if self.circle is None:
+            return
+        gone = [member for member in self.circle.members if self._gone(member)]
+        self._doubt_at = float("inf")
+        if not gone:
+            self._waiting = 0
+            return
+        left = [member for member in self.circle.members if member not in gone]
+        part = self._all.among(left).part(self._me)
+        if not self._needs_all and self._enough(part):
+            self._propose(part)
+        else:
+            self._wait(len(part))
+
+    def fire(self) -> None:
+        """Time has passed."""
+        pause_s = self._ctx.timing.retry_s
+        if self._ctx.now >= self._doubt_at:
+            self.look()
+        if self.circle is not None or self._ctx.now - self._asked_at < pause_s:
+            return
+        self._ask()
+        if self._ctx.now - self._outside_since < _PATIENCE * pause_s:
+            return
+        here = [index for index, name in enumerate(self._document.roster) if self._membership.present(name)]
+        part = self._all.among({*here, self._me}).part(self._me)
+        if self._enough(part) and (not self._needs_all or len(part) == len(self._document.roster)):
+            self._propose(part)
+        else:
+            self._wait(len(part))
+
+    def _wait(self, present: int) -> None:
+        if present != self._waiting:
+            self._waiting = present
+            self._ctx.report("waiting", **self._document.told, present=present, of=len(self._document.roster))
+
+    def _gone(self, member: int) -> bool:
+        return self._membership.gone(self._document.roster[member])
+
+    def _enough(self, members: Collection[int]) -> bool:
+        """Whether these may be a majority of the roster, with the stores that they had when the job was handed in.
+
+        Of peers far away the store may not be known. They say so themselves before anybody finishes: :meth:`counted`.
+        """
+        known = {index: self._store_id(self._document.roster[index]) for index in members}
+        return self.counted(known, unknown=True)
+
+    def counted(self, stores: Mapping[int, str], *, unknown: bool = False) -> bool:
+        """Whether these peers, with these stores, are a majority; `unknown`: a store that is not known is intact."""
+        roster = self._document.roster
+        counts = [self._document.counts(roster[m], store) or (unknown and not store) for m, store in stores.items()]
+        return sum(counts) >= majority(len(roster))
+
+    def _store_id(self, name: str) -> str:
+        return self._ctx.store_id if name == self._ctx.me else self._membership.store_id(name)
+
+    # -- changing circles -------------------------------------------------------------------------------------------
+
+    def _propose(self, members: tuple[int, ...]) -> None:
+        store = crc32(f"{self._ctx.me} {self._ctx.store_id}".encode())
+        epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
+        self._proposed_at = self._ctx.now
+        told = [self._document.roster[member] for member in members]
+        self._ctx.report("circle", **self._document.told, epoch=epoch, members=told)
+        self._enter(Circle(epoch, members))
+
+    def _enter(self, circle: Circle) -> None:
+        self._ledger.see(circle.epoch)
+        self._highest = max(self._highest, circle.epoch)
+        self.circle, self.links = circle, self._all.among(circle.members)
+        # Its proposer may know better than our membership, for a while.
+        doubts = any(self._gone(member) for member in circle.members)
+        self._doubt_at = self._ctx.now + _PATIENCE * self._ctx.timing.retry_s if doubts else float("inf")
+        self._waiting = 0
+        self._hooks.entered()
+        if circle.epoch:
+            for other in self.links.near[self._me]:
+                self._hooks.greet(self._document.roster[other])

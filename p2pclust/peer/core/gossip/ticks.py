@@ -1,0 +1,149 @@
+"""Words between neighbours, one per tick, so that nobody goes on without anybody's.
+
+The word of a tick is repeated to a neighbour until it shows that it has it: by saying so, or by a word of its own of a
+later tick. Neighbours are at most one tick apart, so the last two words are kept. Loss, repeats and reordering cost
+time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from p2pclust.peer.core.context import Context
+from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
+
+__all__ = ["NEVER", "Exchange", "Frames", "Position"]
+
+#: Round and tick.
+Position = tuple[int, int]
+Frames = tuple[bytes, ...]
+
+NEVER: Final[Position] = (-1, -1)
+
+_KEPT: Final = 2
+_SILENT: Final = 2  # repeats
+_SLOWER: Final = 2.0  # how many times as long as usual a neighbour may take before the word is repeated
+
+
+class Exchange:
+    """The machine. `tell` sends a word of this peer, or with no frames only where it stands, to a neighbour."""
+
+    def __init__(self, context: Context, tell: Callable[[str, Position, Frames], None]) -> None:
+        self._ctx = context
+        self._tell = tell
+        self.at = NEVER  # the words of which tick are wanted
+        self._near: tuple[str, ...] = ()
+        self._said: list[tuple[Position, Frames, float]] = []
+        self._came: dict[str, dict[Position, Frames]] = {}
+        self._passed = NEVER  # the last tick of which all words came
+        self._highest = NEVER  # the last word of this peer in this circle
+        self._asked_at: dict[str, float] = {}
+        self._shown: dict[str, Position] = {}  # the last word that they have shown to have
+        self._sent_at: dict[tuple[str, Position], float] = {}
+        self._usual_s: dict[str, float] = {}  # until they show that they have a word
+
+    def enter(self, near: Sequence[str], at: Position, *, again: bool = False) -> None:
+        """Begin anew, with these neighbours; `again` in the same circle, with another state."""
+        if not again:
+            self._highest = NEVER
+        self.at, self._near = at, tuple(near)
+        self._said = []
+        self._came = {name: {} for name in near}
+        self._passed = NEVER
+        self._asked_at = dict.fromkeys(near, self._ctx.now)
+        self._shown = dict.fromkeys(near, NEVER)
+        self._sent_at.clear()
+
+    def heard(self, name: str) -> Position:
+        """The last word of a neighbour up to which none is missing."""
+        came = self._came.get(name, {})
+        return max(came) if self.at in came else self._passed
+
+    def expect(self, at: Position) -> None:
+        """Nothing is to be said yet, but words of that tick may come."""
+        if at > self.at:
+            self._passed = self.at
+        self.at = at
+        for name, came in self._came.items():
+            self._asked_at[name] = self._ctx.now
+            for old in [position for position in came if position < at]:
+                del came[old]
+
+    def say(self, at: Position, word: bytes) -> None:
+        """Say the word of that tick to all neighbours."""
+        self.expect(at)
+        self._highest = max(self._highest, at)
+        frames = tuple(word[start : start + MAX_FRAME_BYTES] for start in range(0, len(word), MAX_FRAME_BYTES))
+        assert len(frames) <= MAX_FRAMES, f"a word of {len(word)} bytes"
+        self._said = [*self._said, (at, frames, self._ctx.now)][-_KEPT:]
+        kept = {position for position, _, _ in self._said}
+        self._sent_at = {key: sent for key, sent in self._sent_at.items() if key[1] in kept}
+        for name in self._near:
+            self._send(name, at, frames)
+
+    def _send(self, name: str, at: Position, frames: Frames) -> None:
+        self._sent_at[name, at] = self._ctx.now
+        self._tell(name, at, frames)
+
+    def said(self, shown: Position) -> bool:
+        """Whether this life of the peer said that word in this circle; a former one, whose store is lost, may have."""
+        return shown <= self._highest
+
+    def hear(self, name: str, at: Position, shown: Position, frames: Frames) -> None:
+        """A neighbour's word came, with the last word that it has of this peer."""
+        if name not in self._came:
+            return
+        if frames:
+            # Who says this has all words of the tick before.
+            shown = max([shown, *[position for position, _, _ in self._said if position < at]])
+        self._show(name, shown)
+        if not frames:
+            return
+        came = self._came[name]
+        if at < self.at or at in came:
+            self._tell(name, self.at, ())  # it does not know that we have it
+        elif at in (self.at, (self.at[0], self.at[1] + 1), (self.at[0] + 1, 0)):
+            came[at] = frames
+
+    def _show(self, name: str, shown: Position) -> None:
+        if shown <= self._shown[name]:
+            return
+        self._shown[name] = shown
+        for at, _, said_at in self._said:
+            if at == shown:
+                took_s = self._ctx.now - said_at
+                self._usual_s[name] = 0.8 * self._usual_s.get(name, took_s) + 0.2 * took_s
+
+    def words(self) -> dict[str, bytes] | None:
+        """Return all neighbours' words of the present tick; None if one is not here, or this peer has not said its own."""
+        if not self._said or self._said[-1][0] != self.at:
+            return None
+        if not all(self.at in self._came[name] for name in self._near):
+            return None
+        return {name: b"".join(self._came[name][self.at]) for name in self._near}
+
+    def waits_for(self) -> list[str]:
+        """The neighbours whose words of the present tick are not here."""
+        return [name for name in self._near if self.at not in self._came[name]]
+
+    def refuse(self, name: str) -> None:
+        """That word was none; a better one may come."""
+        self._came[name].pop(self.at, None)
+
+    def repeat(self) -> None:
+        """Say again what some neighbour has not shown to have; tell who has it all, and is silent, where this peer
+        stands.
+
+        The silent one may have gone on without this peer, or have finished: then it says so.
+        """
+        timing = self._ctx.timing
+        for name in self._near:
+            usual_s = _SLOWER * self._usual_s.get(name, 0.0)
+            pause_s = min(max(usual_s, timing.heartbeat_s), timing.retry_s)
+            for at, frames, _ in self._said:
+                if at > self._shown[name] and self._ctx.now - self._sent_at[name, at] >= pause_s:
+                    self._send(name, at, frames)
+            if self.at not in self._came[name] and self._ctx.now - self._asked_at[name] >= _SILENT * timing.retry_s:
+                self._asked_at[name] = self._ctx.now
+                self._tell(name, self.at, ())

@@ -1,0 +1,37 @@
+"""Why this peer contributes nothing to a job, said once a job: whoever looks after the device may mend it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Computed
+from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+
+__all__ = ["Abstentions"]
+
+#: Why a peer that could contribute does not.
+_NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
+
+
+class Abstentions:
+    """The machine."""
+
+    def __init__(self, context: Context) -> None:
+        self._ctx = context
+        self._said: dict[str, None] = {}
+
+    def computed(self, document: Document, event: Computed) -> None:
+        """A task of that job ended. Child jobs are passed over: abstaining from one is normal."""
+        offer = event.info.get("offer")
+        if event.token[2] != "contribute" or document.id in self._said or document.parent:
+            return
+        reason = event.abstains if offer is None else offer.answer.abstains
+        if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
+            self._said[document.id] = None
+            self._ctx.report("abstains", **document.told, reason=reason)
+
+    def forget(self, job_id: str) -> None:
+        """The job is not kept any more."""
+        self._said.pop(job_id, None)

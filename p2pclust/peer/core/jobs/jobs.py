@@ -1,0 +1,403 @@
+"""All jobs at one peer: handing in, learning of them by facts, and starting those that name this peer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Task
+from p2pclust.peer.core.events import Cancel, Computed, Ref, Submit
+from p2pclust.peer.core.gossip.job import LeaderlessJob
+from p2pclust.peer.core.jobs.abstentions import Abstentions
+from p2pclust.peer.core.jobs.acceptance import Acceptance
+from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Telling
+from p2pclust.peer.core.jobs.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.jobs.cancels import Cancels
+from p2pclust.peer.core.jobs.early_messages import Early
+from p2pclust.peer.core.jobs.series import PAUSES, Series
+from p2pclust.peer.core.jobs.series import PREFIX as SERIES
+from p2pclust.peer.core.jobs.submission import HandingIn, averaging_of
+from p2pclust.peer.core.jobs.tombstones import Tombstones
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Ended, Join, Message, PreVote, Synced
+from p2pclust.peer.core.rounds.fitness import Fitness
+from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.spread.facts import Fact, Facts
+
+__all__ = ["Jobs"]
+
+
+class Jobs:
+    """The machine. `stored` holds the rows of the tables job, ballot and register, by job."""
+
+    def __init__(
+        self, context: Context, membership: Membership, facts: Facts, blobs: Blobs, fitness: float,
+        stored: dict[str, dict[str, bytes]],
+    ) -> None:  # fmt: skip
+        self._ctx = context
+        self._membership = membership
+        self._facts = facts
+        self._blobs = blobs
+        self._fitness = Fitness(fitness, facts, membership)
+        self._desk = HandingIn(context, membership, self)
+        self._acceptance = Acceptance(context)
+        self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
+        self._abstentions = Abstentions(context)
+        self._early = Early()
+        self._cancels = Cancels(context, facts, stored.get("cancel", {}))
+        self._tombstones = Tombstones(context, stored)
+        self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
+        self._telling = Telling(context, facts, self._tombstones, self, stored.get(TOLD, {}))
+        #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
+        self.jobs: dict[str, Job | LeaderlessJob] = {}
+        self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
+        for job_id, data in sorted(
+            stored.get("job", {}).items(), key=lambda item: (self._numbers.get(item[0], 0), item[0])
+        ):
+            ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
+            document = Document.decode(data)
+            self._documents[job_id] = document
+            if context.me in document:
+                note = stored.get("note", {}).get(job_id)
+                self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note)
+
+    def start(self) -> None:
+        """Go on with the stored jobs."""
+        self._fitness.tell()
+        for job_id, document in list(self._documents.items()):
+            parent = self.jobs.get(document.parent)
+            if document.turn is None and document.parent and (parent is None or parent.ledger.finished):
+                self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
+        for job_id in [job_id for job_id in self._numbers if job_id not in self._documents]:
+            del self._numbers[job_id]  # this peer ended while it forgot that job
+            self._ctx.persist("order", job_id, None, sync=False)
+        self._telling.start()
+        self._cancels.start(self._is_kept, self._may_be_cancelled)
+        for job in list(self.jobs.values()):
+            job.start(fresh=False)
+        turns = [document.turn for document in self._documents.values() if document.turn and not document.census]
+        self.series.start(list(dict.fromkeys(turn.series for turn in turns)))
+
+    def submit(self, event: Submit) -> None:
+        """A person hands in a job at this peer; first it must know who everybody is."""
+        self._desk.take(event)
+
+    def hand_in(self, document: Document, asked: str) -> None:
+        """The document of a job that a person wants is made: keep it, and tell everybody."""
+        self._acceptance.await_(document)
+        told = {"asked": asked} if asked else {}
+        told |= {} if document.turn is None else {"series": document.turn.series}
+        self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
+        self._keep(document, document.encode())
+        self._tell(document.id)
+        self._telling.look_at(document)
+
+    def _tell(self, job_id: str) -> None:
+        """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
+        document = self._acceptance.repeat(job_id)
+        if document is not None and document.turn is not None:
+            self.series.tell(document)
+        elif document is not None:
+            self._telling.tell(document)
+
+    def cancel(self, event: Cancel) -> None:
+        """A person wants a job ended, and the series that it is one of."""
+        document, job = self._documents.get(event.job), self.jobs.get(event.job)
+        reason = ""
+        if document is None:
+            reason = f"this peer does not know the job {event.job}"
+        elif document.parent:
+            reason = f"a round of {document.parent} wants this job: cancel that one"
+        elif job is not None and job.ledger.finished and document.turn is None:
+            reason = "too late: the job has ended"
+        if reason or document is None:
+            self.refuse(event.asked, reason)
+            return
+        named = event.job if document.turn is None else document.turn.series
+        self._cancels.ask(named, event.by)
+        self._cancelled(named)
+
+    def _cancelled(self, named: str) -> None:
+        """It is known here now that a job, or a series, shall end."""
+        self._ctx.report("cancel", job=named, by=self._cancels.by(named))
+        ended = [named, *(document.id for document in self.turns(named))]
+        for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
+            job.cancelled()
+        self.series.cancelled(named)
+
+    def _is_kept(self, named: str) -> bool:
+        """Whether that name is of a job or a series of which this peer keeps a document."""
+        return named in self._documents or bool(self.turns(named))
+
+    def _may_be_cancelled(self, named: str) -> bool:
+        """Whether that name is of a job that goes on here, or of a series."""
+        return bool(self.turns(named)) or (named in self.jobs and not self.jobs[named].ledger.finished)
+
+    def cancelled_by(self, job_id: str) -> str:
+        """Who wants a job ended; empty if nobody does."""
+        document = self._documents.get(job_id)
+        if document is not None and document.census:
+            return ""  # it agrees on that itself
+        by = self._cancels.by(job_id)
+        return by if by or document is None or document.turn is None else self._cancels.by(document.turn.series)
+
+    def refuse(self, asked: str, reason: str) -> None:
+        """Tell whoever asked why not."""
+        self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
+
+    def learn(self, fact: Fact) -> None:
+        """A job's document came by gossip, or that somebody wants it ended."""
+        if fact.key.startswith(CANCEL):
+            named = fact.key.removeprefix(CANCEL)
+            if self._cancels.learn(fact, known=self._is_kept(named)):
+                self._cancelled(named)
+        if not fact.key.startswith((JOB, SERIES)):
+            return
+        try:
+            document = Document.decode(fact.value)
+            named = document.id
+        except (WireError, UsageError) as error:
+            self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
+            return
+        # A document without a submitter is derived from what was agreed on, and never told.
+        if fact.key == JOB + named and document.submitter and document.turn is None:
+            self._keep(document, fact.value)
+        elif document.turn is not None and fact.key == SERIES + document.turn.series and document.submitter:
+            self.series.learn(document)
+
+    def _keep(self, document: Document, data: bytes) -> None:
+        job_id, takes_part = document.id, self._ctx.me in document
+        if job_id not in self._documents and self._tombstones.forbids(document):
+            return
+        if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
+            self._documents[job_id] = document
+            self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
+            self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
+            self._ctx.persist("job", job_id, data)
+        if not takes_part:
+            return
+        if job_id not in self.jobs:
+            self._begin(document)
+        self._acceptance.synced(self._ctx.me, job_id)
+        if document.submitter != self._ctx.me:
+            self._ctx.send(document.submitter, Synced(job_id))
+
+    def _begin(self, document: Document) -> None:
+        assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
+        self._ctx.report("job", roster=list(document.roster), **document.told)
+        job = self._make(document, Ledger(self._ctx, document, None, None), None)
+        self.jobs[document.id] = job
+        self._cancels.begun(document.id)
+        if document.turn is not None:
+            self._cancels.begun(document.turn.series)
+        self.series.begins(document)
+        job.start(fresh=True)
+        for name in document.roster:
+            early = self._early.take(document.id, name)
+            if early is not None:
+                job.receive(name, early)
+
+    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> Job | LeaderlessJob:
+        if document.collect == "gossip":
+            return LeaderlessJob(self._ctx, self._membership, self._blobs, document, ledger, self, note)
+        return Job(self._ctx, self._membership, self._blobs, document, ledger, self._fitness, self, note)
+
+    # -- jobs that a round of another job wants (Children) --------------------------------------------------------------
+
+    def run(self, document: Document) -> Job:
+        """Run a job within another one, or find it running."""
+        if document.id not in self.jobs:
+            self._documents[document.id] = document
+            self._ctx.persist("job", document.id, document.encode())
+            self._begin(document)
+        job = self.jobs[document.id]
+        assert isinstance(job, Job), "a job within another one has an aggregator"
+        return job
+
+    def running(self, parent: str) -> list[Job]:
+        """The jobs within that job that this peer has."""
+        within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
+        return [job for job in within if isinstance(job, Job)]
+
+    def drop(self, job_id: str) -> None:
+        """Forget a job within another one."""
+        self.jobs.pop(job_id).forget()
+        del self._documents[job_id]
+
+    def note_for(self, parent: str, round_: int) -> bytes:
+        """What this peer kept for itself before that round of the parent."""
+        return self.jobs[parent].desk.note_before(round_) if parent in self.jobs else b""
+
+    def look(self) -> None:
+        """Something happened: does a desk have now what it waited for, or this peer what it must know to hand in a job?"""
+        self._desk.look()
+        for job in list(self.jobs.values()):
+            if isinstance(job, Job) and job.desk.busy:
+                job.look()
+
+    # -- series (Documents) ---------------------------------------------------------------------------------------------
+
+    def turns(self, series: str) -> list[Document]:
+        """The documents of that series that are kept here, censuses among them."""
+        return [d for d in self._documents.values() if d.turn is not None and d.turn.series == series]
+
+    def state_of(self, job_id: str) -> tuple[Ref | None, bool]:
+        """The state in the register of a job, and whether it is finished."""
+        job = self.jobs.get(job_id)
+        return (None, False) if job is None else (job.ledger.register.ref, job.ledger.finished)
+
+    def series_cancelled_by(self, series: str) -> str:
+        """Who ended the series."""
+        return self._cancels.by(series)
+
+    def idle(self, but: str) -> bool:
+        """Whether no job goes on here beside that one."""
+        return all(job.ledger.finished or job.id == but or job.document.census for job in self.jobs.values())
+
+    def take_up(self, document: Document) -> None:
+        """Keep a document, and begin the job if this peer is in it."""
+        self._keep(document, document.encode())
+
+    def hold_census(self, document: Document) -> None:
+        """Begin a census."""
+        self.run(document)
+
+    def forget(self, job_id: str) -> None:
+        """Drop a job and its document."""
+        self._tombstones.bury(self._documents[job_id])
+        job = self.jobs.pop(job_id, None)
+        self._abstentions.forget(job_id)
+        if job is not None:
+            job.forget()
+        else:
+            self._ctx.persist("job", job_id, None, sync=False)
+        self._acceptance.forget(job_id)
+        self._cancels.forget(job_id)
+        self._telling.forgotten(job_id)
+        del self._documents[job_id]
+        if self._numbers.pop(job_id, None):
+            self._ctx.persist("order", job_id, None, sync=False)
+
+    def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
+        """Return a document for another roster."""
+        return replace(document, roster=roster, store_ids=store_ids, **averaging_of(self._ctx, document, roster))
+
+    def continues(self, census: Document) -> Task | None:
+        """The task that makes the mathematics of the next job of a series."""
+        return self.series.continues(census)
+
+    def next_document(self, census: Document, mathematics: bytes) -> bytes | None:
+        """What this peer would have as the next document of a series."""
+        return self.series.propose(census, mathematics)
+
+    def elected(self, document: Document) -> None:
+        """This peer aggregates that job: whoever has not heard of it learns of it."""
+        self.series.tell(document)
+
+    def ended(self, job_id: str) -> None:
+        """A job has finished here."""
+        self.series.ended(self._documents[job_id])
+        self._telling.ended(self._documents[job_id])
+
+    # -- what is told and kept (Kept) -----------------------------------------------------------------------------------
+
+    def handed_in(self) -> list[Document]:
+        """The documents that people handed in and that are not repeated, oldest first."""
+        return [d for d in self._documents.values() if d.turn is None and not d.parent]
+
+    def goes_on(self, document: Document) -> bool:
+        """Whether this peer takes part in the job, and the job has not ended here."""
+        return document.id in self.jobs and not self.jobs[document.id].ledger.finished
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message of some job came."""
+        job_id: str = message.job  # type: ignore[attr-defined]
+        if isinstance(message, Synced):
+            self._acceptance.synced(source, job_id)
+            return
+        if isinstance(message, Ended):
+            self._on_ended(source, job_id)
+            return
+        if self._tombstones.ended(job_id):
+            if isinstance(message, PreVote | Join):  # what a peer asks that has been away since
+                self._ctx.send(source, Ended(job_id))
+            return
+        if job_id not in self.jobs:
+            self.series.expects(job_id)
+        job = self.jobs.get(job_id)
+        if job is None:
+            self._facts.greet(source)  # it speaks of a job whose document has not reached us yet
+            self._early.keep(job_id, source, message)
+        elif source in job.document:
+            job.receive(source, message)
+
+    def _on_ended(self, source: str, job_id: str) -> None:
+        """A roster peer has forgotten that job after its end; where all that are here say so, this peer comes too late."""
+        job = self.jobs.get(job_id)
+        if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
+            return
+        others = [name for name in job.document.roster if self._membership.present(name) and name != self._ctx.me]
+        if self._tombstones.told(job_id, source, others):
+            self.forget(job_id)
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer of some job is due."""
+        if key[0] == "submit" and not key[1]:
+            self._desk.fire()
+        elif key[0] == "submit":
+            self._tell(key[1])
+        elif key[0] == TOLD:
+            self._telling.fire(key[1])
+        elif key[0] == PAUSES:
+            self.series.fire(key[1])
+        elif key[1] in self.jobs:
+            self.jobs[key[1]].fire(key)
+
+    def unfinished(self) -> bool:
+        """Whether any job here goes on."""
+        return any(not job.ledger.finished for job in self.jobs.values())
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What any job still needs."""
+        return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]
+
+    def computed(self, event: Computed) -> None:
+        """A task of some job ended."""
+        if event.token[1] in self.jobs:  # it may have been forgotten meanwhile
+            self._abstentions.computed(self._documents[event.token[1]], event)
+            self.jobs[event.token[1]].computed(event)
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A blob is complete."""
+        for job in list(self.jobs.values()):
+            if job.id in self.jobs:  # the end of one drops the jobs within it
+                job.blob_ready(digest)
+
+    def revoked(self, name: str) -> None:
+        """A peer was revoked: its word on any job counts no more, and what it handed in is told by others from now on."""
+        self._early.forget(name)
+        self._acceptance.revoked(name)
+        for document in list(self._documents.values()):
+            if document.submitter == name and document.turn is None:
+                self._telling.tell(document)
+        for job in list(self.jobs.values()):
+            if isinstance(job, Job) and name in job.document:
+                job.revoked(name)
+
+    def store_lost(self) -> None:
+        """This peer's store is another one from now on."""
+        for job in self.jobs.values():
+            if isinstance(job, Job) and not job.ledger.finished:
+                job.election.store_lost()
+
+    def member_changed(self, name: str) -> None:
+        """Membership changed its mind about somebody."""
+        for job in list(self.jobs.values()):
+            if name in job.document and job.id in self.jobs:
+                job.member_changed(name)

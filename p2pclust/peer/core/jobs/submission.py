@@ -1,0 +1,132 @@
+"""Jobs that people hand in at this peer: from what they want to a document, as soon as it is known who everybody is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from p2pclust.errors import UsageError
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import LEAST_PATIENCE_S, Document, Turn, pack_links
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.quorum import majority
+from p2pclust.protocols.gossip.push_sum import usual_mixing
+
+__all__ = ["Handed", "HandingIn", "averaging_of"]
+
+_TOLERANCE: Final = 1e-9  # of sums that nobody aggregates
+
+
+class Handed(Protocol):
+    """What becomes of a wish."""
+
+    def hand_in(self, document: Document, asked: str) -> None:
+        """It became a document."""
+
+    def refuse(self, asked: str, reason: str) -> None:
+        """It cannot be."""
+
+
+@dataclass
+class _Waiting:
+    event: Submit
+    asked: list[str]  # who may not have said yet who they are
+    until: float  # when it goes on without them
+
+
+class HandingIn:
+    """The machine."""
+
+    def __init__(self, context: Context, membership: Membership, handed: Handed) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._handed = handed
+        self._waiting: list[_Waiting] = []
+
+    def take(self, event: Submit) -> None:
+        """A person wants a job."""
+        members = self._membership
+        asked = [name for name in event.roster or members.alive() if members.present(name)]
+        until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
+        self._waiting.append(_Waiting(event, asked, until))
+        self.fire()
+
+    def look(self) -> None:
+        """Something happened: is it known now who everybody is?"""
+        if self._waiting:
+            self._go_on(again=False)
+
+    def fire(self) -> None:
+        """Ask again those who have not said who they are."""
+        self._go_on(again=True)
+
+    def _go_on(self, *, again: bool) -> None:
+        members, waiting = self._membership, self._waiting
+        self._waiting = []
+        for job in waiting:
+            while job.asked and (members.store_id(job.asked[-1]) or not members.present(job.asked[-1])):
+                job.asked.pop()
+            if not job.asked or self._ctx.now >= job.until:
+                self._make(job.event)
+                continue
+            self._waiting.append(job)
+            if again:
+                members.call([name for name in job.asked if not members.store_id(name)])
+        if self._waiting and again:
+            self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
+
+    def _make(self, event: Submit) -> None:
+        members = self._membership
+        alive = [name for name in members.alive() if members.store_id(name)]
+        n_enrolled = len(members.members) + 1
+        if not event.roster and len(alive) < majority(n_enrolled):
+            here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
+            reason = f"{here}: start others, or name who takes part (--roster NAME,...)"
+            self._handed.refuse(event.asked, reason)
+            return
+        roster = tuple(sorted(event.roster or alive))
+        unseen = [name for name in roster if not members.store_id(name)]
+        if unseen:
+            # Without the id of its store a peer's word counts for no majority, ever.
+            self._handed.refuse(event.asked, f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
+            return
+        try:
+            document = self._document(event, roster)
+            document.encode()
+        except UsageError as error:
+            self._handed.refuse(event.asked, str(error))
+        else:
+            self._handed.hand_in(document, event.asked)
+
+    def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
+        ctx = self._ctx
+        if event.patience_s and not event.patience_s >= LEAST_PATIENCE_S:
+            raise UsageError(f"patience_s = {event.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
+        document = Document(
+            event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
+            float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
+            f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect, **averaging_of(ctx, event, roster),
+        )  # fmt: skip
+        if not event.every_s:
+            return document
+        return replace(document, turn=Turn(f"series-{document.nonce}", 0, float(event.every_s), bool(event.roster)))
+
+
+def averaging_of(context: Context, wish: Submit | Document, roster: tuple[str, ...]) -> dict[str, Any]:
+    """Return what the document of a job without an aggregator has besides: the overlay above all, as this peer knows it.
+
+    Raises
+    ------
+    UsageError
+        If it knows no links between these peers.
+    """
+    if wish.collect != "gossip":
+        return {"tolerance": wish.tolerance, "mixing": wish.mixing, "ticks": wish.ticks}
+    links, routing = b"", context.routing
+    if not routing.whole:
+        links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
+        if not links and len(roster) > 1:
+            raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
+    tolerance, mixing = wish.tolerance or _TOLERANCE, wish.mixing or usual_mixing(wish.ticks)
+    return {"tolerance": float(tolerance), "mixing": mixing, "links": links, "ticks": wish.ticks}

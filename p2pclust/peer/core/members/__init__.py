@@ -1,0 +1,1 @@
+"""Which peers there are, which are alive, and which are enrolled."""

@@ -1,0 +1,152 @@
+"""Who is enrolled: the fleet roster, which spreads from peer to peer. The highest serial that the fleet signed wins.
+
+Peers tell the serial of their roster in what they compare anyway: membership tables and digests of facts. Whoever hears of
+a higher one asks for that roster, and whoever hears of a lower one says so. The shell checks the fleet's signature before
+anything changes here; until then a roster is opaque bytes. In a fleet without rosters, serial 0, none of this happens.
+
+Who is on it no more is *revoked*: nothing is sent to that peer and nothing heard from it, neither directly nor through
+others; its votes and acknowledgements are taken back. In rosters of running jobs it stays: a majority of those is counted
+of all who were there at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.effects import CheckRoster, SendRoster, TakeRoster
+from p2pclust.peer.core.events import RosterRead
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Message, RosterCopy, RosterOffer, RosterRequest
+
+__all__ = ["CURRENT", "TABLE", "Changes", "Enrolment"]
+
+#: The row in which a peer keeps the roster.
+TABLE, CURRENT = "roster", "current"
+
+_FANOUT: Final = 8  # how many are told at once of a roster that just came; the others hear of it when they compare
+_DISTRUST_S: Final = 60.0  # how long nobody is asked again who sent what the fleet did not sign
+_MOST_OFFERS: Final = 256
+_TIMER: Final[TimerKey] = ("roster", "ask")
+
+
+class Changes(Protocol):
+    """What a new roster changes at this peer."""
+
+    def enrolled(self, name: str) -> None:
+        """That peer belongs to the fleet from now on."""
+
+    def renewed(self, name: str) -> None:
+        """That peer has other keys from now on."""
+
+    def revoked(self, name: str) -> None:
+        """That peer belongs to the fleet no more."""
+
+
+class Enrolment:
+    """The machine. `peers` are those of the roster with which this life begins, with whatever changes with their keys."""
+
+    def __init__(self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str]) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._changes = changes
+        self._peers = dict(peers)
+        self._offers: dict[str, int] = {}  # who has a newer roster than this peer
+        self._asked = ""  # of whom a copy is awaited, or is being checked
+        self._distrusted: dict[str, float] = {}
+
+    def heard(self, source: str, serial: int) -> None:
+        """A peer told the serial of its roster."""
+        own = self._ctx.serial
+        if not own or not serial or serial == own or not self._ctx.routing.linked(source):
+            return
+        if serial < own:
+            self._ctx.send(source, RosterOffer(own))
+        elif self._distrusted.get(source, 0.0) <= self._ctx.now and len(self._offers) < _MOST_OFFERS:
+            self._offers[source] = serial
+            self._ask()
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message about rosters came."""
+        match message:
+            case RosterOffer():
+                if message.serial > self._ctx.serial:  # a lower one is answered to nobody, or two would go on for ever
+                    self.heard(source, message.serial)
+            case RosterRequest():
+                if message.serial < self._ctx.serial and self._ctx.routing.linked(source):
+                    self._ctx.effects.append(SendRoster(source))
+            case RosterCopy():
+                if source == self._asked:
+                    self._ctx.effects.append(CheckRoster(source, b"".join(message.parts)))
+
+    def fire(self, key: TimerKey) -> None:
+        """Whoever was asked does not answer: ask another."""
+        self._offers.pop(self._asked, None)
+        self._asked = ""
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._asked:
+            return
+        offers = {name: serial for name, serial in self._offers.items() if serial > self._ctx.serial}
+        self._offers = {name: serial for name, serial in offers.items() if self._membership.present(name)}
+        if self._offers:
+            self._asked = max(self._offers, key=lambda name: self._offers[name])
+            self._ctx.send(self._asked, RosterRequest(self._ctx.serial))
+            self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
+
+    # -- rosters ------------------------------------------------------------------------------------------------------
+
+    def read(self, event: RosterRead) -> None:
+        """A roster was read and its signature checked."""
+        if event.source and event.source == self._asked:
+            self._ctx.timers.cancel(_TIMER)
+            promised = self._offers.pop(self._asked, 0)
+            self._asked = ""
+            if not event.valid or event.serial < promised:
+                self._distrust(event)
+        if event.valid and event.serial > self._ctx.serial:
+            self._adopt(event)
+        self._ask()
+
+    def _distrust(self, event: RosterRead) -> None:
+        self._distrusted[event.source] = self._ctx.now + _DISTRUST_S
+        reason = event.reason or f"its serial is {event.serial}, and a newer one was promised"
+        self._ctx.report("roster-refused", peer=event.source, reason=reason)
+
+    def _adopt(self, event: RosterRead) -> None:
+        ctx, before = self._ctx, self._peers
+        ctx.persist(TABLE, CURRENT, event.data)
+        ctx.effects.append(TakeRoster(event.serial))
+        ctx.serial, self._peers = event.serial, dict(event.peers)
+        gone = sorted(name for name in before if name not in self._peers)
+        new = sorted(name for name in self._peers if name not in before)
+        renewed = sorted(name for name in before if self._peers.get(name, before[name]) != before[name])
+        ctx.report(
+            "roster", serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
+        )
+        self._revoke(gone)
+        for name in new:
+            ctx.barred.pop(name, None)
+            self._changes.enrolled(name)
+        for name in renewed:
+            self._changes.renewed(name)
+        for name in ctx.choose(self._membership.neighbours(), _FANOUT):
+            if name != event.source:
+                ctx.send(name, RosterOffer(event.serial))
+
+    def expired(self, names: tuple[str, ...]) -> None:
+        """The last day of these keys is over: they are as good as revoked."""
+        over = [name for name in names if self._peers.pop(name, None) is not None]
+        for name in over:
+            self._ctx.report("expired", member=name)
+        self._revoke(over)
+
+    def _revoke(self, names: list[str]) -> None:
+        others = [name for name in names if name != self._ctx.me]  # this peer itself is ended by its own shell
+        for name in others:  # all, before the end of the first makes this peer speak to the others
+            self._offers.pop(name, None)
+            self._ctx.barred[name] = None
+        for name in others:
+            self._changes.revoked(name)

@@ -1,0 +1,94 @@
+"""Claims about members that are being passed on, and how often each still is.
+
+On a full mesh a claim is sent so many times that all hear of it from somebody. On a sparse overlay a neighbour may hear
+of it from this peer alone, so every one is told a few times: messages get lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from p2pclust.peer.core.messages import Update
+
+__all__ = ["News"]
+
+_MOST: Final = 16  # in one message
+_TELLINGS: Final = 3  # how often each neighbour is told, on a sparse overlay
+
+
+@dataclass(slots=True)
+class _Claim:
+    """A claim that is being passed on."""
+
+    update: Update
+    left: int  # how often it is still to be sent, whoever is told
+    told: dict[str, int] = field(default_factory=dict)  # how often each neighbour was
+
+
+class News:
+    """The newest claim about each member that somebody may not have heard.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether the overlay is a full mesh.
+    n_members : int
+        How many peers there are.
+    neighbours : callable
+        Returns those that are alive or suspect.
+    """
+
+    def __init__(self, n_members: int, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
+        self._whole = whole
+        self.resize(n_members)
+        self._neighbours = neighbours
+        self._claims: dict[str, _Claim] = {}  # by whom they are about
+
+    def __bool__(self) -> bool:
+        return bool(self._claims)
+
+    def resize(self, n_members: int) -> None:
+        """There are so many peers now."""
+        self._times = 4 * len(str(n_members))  # ceil(log10(N + 1)) for the N that matter
+
+    def forget(self, name: str) -> None:
+        """That member is none any more."""
+        self._claims.pop(name, None)
+
+    def add(self, update: Update) -> None:
+        """Begin to pass on a claim, in place of an earlier one about the same member."""
+        self._claims[update.name] = _Claim(update, self._times)
+
+    def waits_for(self, to: str) -> bool:
+        """Whether there is anything to tell that member."""
+        return bool(self._least_sent(to))
+
+    def tell(self, to: str) -> list[Update]:
+        """Return what to tell that member now, what was sent least first; it counts as told."""
+        told = []
+        for name in self._least_sent(to)[:_MOST]:
+            claim = self._claims[name]
+            told.append(claim.update)
+            claim.left -= 1
+            claim.told[to] = claim.told.get(to, 0) + 1
+            if self._spent(claim):
+                del self._claims[name]
+        return told
+
+    def drop_spent(self) -> None:
+        """Forget what was passed on often enough: who had to be told may be gone."""
+        for name in [name for name, claim in self._claims.items() if self._spent(claim)]:
+            del self._claims[name]
+
+    def _least_sent(self, to: str) -> list[str]:
+        names = sorted(self._claims, key=lambda name: -self._claims[name].left)
+        if self._whole:
+            return names
+        return [name for name in names if name != to and self._claims[name].told.get(to, 0) < _TELLINGS]
+
+    def _spent(self, claim: _Claim) -> bool:
+        if self._whole:
+            return claim.left <= 0
+        return all(claim.told.get(name, 0) >= _TELLINGS for name in self._neighbours() if name != claim.update.name)

@@ -1,0 +1,151 @@
+"""Who does not answer: the failure detector of SWIM, with Lifeguard's local health.
+
+One member is probed per period, every member once per turn. Without an answer, others are asked to probe it for us; without
+any from them either, it is reported. Helpers that said nothing at all hint that this peer itself is the slow one: then it
+gives everybody more time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
+
+__all__ = ["Members", "Probes"]
+
+_HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
+_MAX_HEALTH: Final = 8  # Lifeguard's S
+
+
+class Members(Protocol):
+    """What the failure detector asks of whoever knows the members, and tells it."""
+
+    def neighbours(self) -> list[str]:
+        """The members that can be probed."""
+
+    def present(self, name: str) -> bool:
+        """Whether the member is alive or suspect."""
+
+    def witnesses(self, name: str) -> Sequence[str]:
+        """Who else can tell whether that member lives."""
+
+    def incarnation_of(self, name: str) -> int:
+        """The newest life of that member that is known."""
+
+    def claims_for(self, to: str) -> tuple[Update, ...]:
+        """What a message to that member carries along."""
+
+    def look(self, name: str) -> None:
+        """Try to connect."""
+
+    def no_answer(self, name: str, incarnation: int) -> None:
+        """Neither the member nor anybody else answered a probe of that incarnation in time."""
+
+
+@dataclass(slots=True)
+class _Probe:
+    """One ping of our own that waits for its answer."""
+
+    target: str
+    incarnation: int
+    silent_helpers: int = 0
+
+
+class Probes:
+    """The machine."""
+
+    def __init__(self, context: Context, members: Members) -> None:
+        self._ctx = context
+        self._members = members
+        self._turn: list[str] = []  # who is still to be probed in this turn
+        self._seq = 0
+        self._waiting: dict[int, _Probe] = {}
+        self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
+        self._health = 0
+
+    def next(self) -> None:
+        """Probe the next member of the turn."""
+        while self._turn and not self._members.present(self._turn[-1]):
+            self._turn.pop()
+        if not self._turn:  # every member once per turn, in an order of its own each time: detection is bounded
+            names = self._members.neighbours()
+            self._turn = [names[i] for i in self._ctx.rng.permutation(len(names))]
+        if not self._turn:
+            return
+        target, timing = self._turn.pop(), self._ctx.timing
+        seq = self.greet(target)
+        self._waiting[seq] = _Probe(target, self._members.incarnation_of(target))
+        scale = 1 + self._health
+        self._ctx.set_timer(("member", "direct", str(seq)), timing.probe_timeout_s * scale)
+        self._ctx.set_timer(("member", "verdict", str(seq)), 0.9 * timing.probe_period_s * scale)
+
+    def greet(self, name: str) -> int:
+        """Ping somebody; returns the number of that ping, of which nothing is expected yet."""
+        self._seq += 1
+        self._ctx.send(name, Ping(self._seq, self._members.claims_for(name)))
+        return self._seq
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer of a probe is due."""
+        seq = int(key[2])
+        match key[1]:
+            case "direct":
+                self._ask_helpers(seq, self._waiting[seq])
+            case "verdict":
+                self._give_up(seq)
+            case "helping":
+                source, theirs = self._helping.pop(seq)
+                self._ctx.send(source, Ack(theirs, False, ()))
+
+    def help(self, source: str, message: PingRequest) -> None:
+        """Somebody asks us to probe a member for it."""
+        seq = self.greet(message.target)
+        self._helping[seq] = (source, message.seq)
+        self._ctx.set_timer(("member", "helping", str(seq)), self._ctx.timing.probe_timeout_s)
+
+    def answered(self, message: Ack) -> None:
+        """An answer came: to a probe of our own, or to one for somebody else."""
+        if message.seq in self._helping:
+            self._ctx.timers.cancel(("member", "helping", str(message.seq)))
+            asker, theirs = self._helping.pop(message.seq)
+            self._ctx.send(asker, Ack(theirs, True, self._members.claims_for(asker)))
+        elif message.seq in self._waiting:
+            if message.reached:
+                self._health = max(0, self._health - 1)
+                self._forget(message.seq)
+            else:
+                self._waiting[message.seq].silent_helpers -= 1  # it is well: the silence is not our own fault
+
+    def forget(self, name: str) -> None:
+        """That member's silence proves nothing any more."""
+        for seq in [seq for seq, probe in self._waiting.items() if probe.target == name]:
+            self._forget(seq)
+        self._turn = [other for other in self._turn if other != name]
+
+    def help_no_more(self, name: str) -> None:
+        """Nothing is done for that member any more."""
+        for seq in [seq for seq, (asker, _) in self._helping.items() if asker == name]:
+            self._ctx.timers.cancel(("member", "helping", str(seq)))
+            del self._helping[seq]
+
+    def _ask_helpers(self, seq: int, probe: _Probe) -> None:
+        self._members.look(probe.target)
+        others = [name for name in self._members.witnesses(probe.target) if self._members.present(name)]
+        for helper in self._ctx.choose(others, _HELPERS):
+            probe.silent_helpers += 1
+            self._ctx.send(helper, PingRequest(seq, probe.target, self._members.claims_for(helper)))
+
+    def _give_up(self, seq: int) -> None:
+        probe = self._waiting[seq]
+        if probe.silent_helpers > 0:
+            self._health = min(_MAX_HEALTH, self._health + 1)
+        self._forget(seq)
+        self._members.no_answer(probe.target, probe.incarnation)
+
+    def _forget(self, seq: int) -> None:
+        self._ctx.timers.cancel(("member", "direct", str(seq)))
+        self._ctx.timers.cancel(("member", "verdict", str(seq)))
+        del self._waiting[seq]

@@ -1,0 +1,564 @@
+"""The aggregator's side of the rounds of one term.
+
+A round is a consensus entry whose acknowledgement carries the contribution. The aggregator opens a state; each peer
+adopts it (on its disk) and answers with its contribution or with why it abstains. When a majority of the roster has
+adopted it in this term and everybody who is wanted has answered, the answers are combined into the next state. The final
+state is opened like any other, but nothing is contributed to it; once a majority has it, the job is finished.
+
+An object of this class lives for one term at one peer and is dropped when the term ends. Nothing in it is on disk: whoever
+aggregates next opens its own newest state again, and a contribution is a pure function of state and data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Compute, Task
+from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.rounds.open_round import Opened
+from p2pclust.peer.core.rounds.patience import Patience, Resort
+from p2pclust.peer.core.rounds.tree_sums import Branches, Part, as_peers, tree_of
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
+from p2pclust.protocols.engine.workspace import digest_of
+
+__all__ = ["Aggregating", "Hooks"]
+
+_RELAYS: Final = 3
+#: What there is to be known of the only state of a census.
+_AGREED: Final = {"final": True, "asked": (), "one": False}
+
+
+class Hooks(Protocol):
+    """What a term tells the job that it belongs to."""
+
+    def adopt_own(self, term: int, opened: Opened) -> None:
+        """Put the opened state into this peer's own register and compute its own contribution."""
+
+    def finished(self, term: int, opened: Opened) -> None:
+        """A majority adopted the final state."""
+
+    def no_majority(self) -> None:
+        """No majority has answered for as long as an election takes."""
+
+    def cancelled_by(self) -> str:
+        """Who wants the job ended; empty if nobody does."""
+
+    def continues(self) -> Task | None:
+        """Of a census: the task that makes the mathematics of the next job; none if its job is not here any more."""
+
+    def next_document(self, mathematics: bytes) -> bytes | None:
+        """Of a census: what this peer proposes as the next document; None as long as it cannot."""
+
+    def unable(self) -> None:
+        """This peer cannot aggregate this job at all."""
+
+    def out_of_reach(self) -> None:
+        """A peer without which the round cannot end lives, and is silent towards this peer."""
+
+    def stands_still(self) -> None:
+        """This peer is followed, and yet nothing comes of its term."""
+
+    def computes(self) -> bool:
+        """Whether this peer's own worker is at its own answer."""
+
+
+class Aggregating:
+    """One term of aggregation. `hooks` is the job that it belongs to."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
+        headway: Headway, hooks: Hooks,
+    ) -> None:  # fmt: skip
+        self._ctx = context
+        self._membership = membership
+        self._blobs = blobs
+        self._document = document
+        self._ledger = ledger
+        self._hooks = hooks
+        self._me = document.index(context.me)
+        self.term = ledger.term
+        self._headway = headway
+        self._patience = Patience(context, membership, blobs, document, headway)
+        self._working = False  # whether a task of this term is with the worker
+        self._stage: tuple[object, ...] = ()  # what had come of this term when it last moved
+        self._moved_at = context.now
+        self._round: Opened | None = None
+        self._mathematics: bytes | None = None  # of a census that cannot be opened yet
+        self._timer: TimerKey = ("job", document.id, "tick")
+
+    def begin(self) -> None:
+        """Begin the term; the job knows of it by now, and hears at once what this peer adopts itself."""
+        self._describe()
+        self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
+        self._heartbeat()
+
+    def end(self) -> None:
+        """The term is over."""
+        self._ctx.timers.cancel(self._timer)
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, as long as this round lasts."""
+        return [] if self._round is None else self._round.blobs()
+
+    @property
+    def phase(self) -> str:
+        """What this term is at: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
+        if self._round is None:
+            return "describing"
+        return "combining" if self._round.combining else "closing" if self._round.final else "gathering"
+
+    def waits_for(self) -> list[str]:
+        """Whose answers this round lacks, in roster order."""
+        opened, roster = self._round, self._document.roster
+        if opened is None or opened.combining:
+            return []
+        if opened.final:
+            return [name for name in roster if name not in opened.adopted and not self._gone(name)]
+        wanted = opened.wanted()
+        lacking = {i: None for i in wanted if roster[i] not in opened.answered and i not in opened.left_out}
+        if not opened.adopted_by_majority:
+            lacking |= {i: None for i, name in enumerate(roster) if name not in opened.adopted}
+        return [roster[index] for index in sorted(lacking)]
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    def _describe(self) -> None:
+        """Before anything else this term opens the newest state again; a worker says whom that state asks."""
+        ref = self._ledger.register.ref
+        if self._document.census:
+            self._take_census(ref)
+            return
+        kind = "begin" if ref is None else "describe"
+        self._compute(kind, Task(kind, self._document.job, len(self._document.roster), state=ref))
+
+    def _take_census(self, ref: Ref | None) -> None:
+        """A census has one state, the last: what an earlier term may have agreed on, or what this peer proposes."""
+        if ref is not None:
+            self._open(ref, self._ledger.register.round, _AGREED)
+        elif (task := self._hooks.continues()) is not None:  # else a newer turn is known here, and this one goes
+            self._compute("continue", task)
+
+    def _propose(self, mathematics: bytes) -> None:
+        data = self._hooks.next_document(mathematics)
+        self._mathematics = mathematics if data is None else None
+        if data is not None:
+            self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
+
+    def computed(self, event: Computed) -> None:
+        """A task of this term ended."""
+        if event.token[3] != str(self.term):
+            return
+        self._working = False
+        if event.token[2] == "continue":
+            self._propose(event.info.get("mathematics", b""))
+            return
+        if event.result is None:
+            # This peer cannot work with the state or the job (another version of the software, say); another may.
+            self._ctx.report("unable", **self._document.told, task=event.token[2], reason=event.abstains)
+            self._hooks.unable()
+        elif event.token[2] == "cancel":
+            assert self._round is not None
+            self._open(event.result, self._round.round + 1, event.info)
+        elif event.token[2] == "combine":
+            assert self._round is not None
+            self._ctx.report(
+                "combined", **self._document.told, term=self.term, round=self._round.round,
+                contributors=[self._document.roster[i] for i in self._round.contributors()],
+                **self._document.named(event.info),
+            )  # fmt: skip
+            self._open(event.result, self._round.round + 1, event.info)
+        else:
+            self._open(event.result, self._ledger.register.round, event.info)
+
+    def _open(self, ref: Ref, round_: int, info: Mapping[str, Any]) -> None:
+        opened = Opened(ref, round_, bool(info["final"]), tuple(info["asked"]), bool(info["one"]), self._ctx.now)
+        self._round = opened
+        self._patience.begin()
+        opened.proposer = self._proposer(opened)
+        self._ctx.report(
+            "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
+        )
+        if self._document.collect == "tree" and bool(info.get("additive", opened.final)):
+            self._grow_tree(opened)
+        # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
+        message = self._message(opened)  # one for all, so that it is encoded once
+        below = 0 if opened.tree is None else opened.tree.below[self._me]
+        for index, name in enumerate(self._document.roster):
+            if index == self._me or self._gone(name):
+                continue
+            if below >> index & 1 and opened.tree is not None and opened.tree.parents[index] != self._me:
+                opened.sent_at[name] = self._ctx.now  # another hands it on
+            else:
+                self._send_open(name, message)
+        self._hooks.adopt_own(self.term, opened)
+
+    def _grow_tree(self, opened: Opened) -> None:
+        """Of those that are there and can be reached; everybody else is asked by this peer itself."""
+        roster = self._document.roster
+        parents = [-1] * len(roster)
+        for name, above in self._ctx.routing.tree([name for name in roster if not self._gone(name)]).items():
+            parents[self._document.index(name)] = self._document.index(above)
+        opened.tree = tree_of(tuple(parents), self._me)
+        opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+        for name in self._ctx.barred:
+            if name in self._document:
+                opened.branches.drop(self._document.index(name))
+
+    def _message(self, opened: Opened, name: str = "") -> Open:
+        """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
+        branches, tree, direct = opened.branches, opened.tree, opened.branches is None
+        if branches is not None and tree is not None and name:
+            index = self._document.index(name)
+            direct = index not in branches.children or bool(tree.below[index] & branches.barred)
+        return opened.message(self._document.id, self.term, self._me, direct=direct)
+
+    def _proposer(self, opened: Opened) -> int:
+        """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
+        if not opened.one or opened.final:
+            return -1
+        for index in opened.asked:
+            gone = self._gone(self._document.roster[index]) and self._document.missing != "all"
+            if not gone and index not in opened.left_out:
+                return index
+        return -1
+
+    def _send_open(self, name: str, message: Open | None = None) -> None:
+        assert self._round is not None
+        self._round.sent_at[name] = self._ctx.now
+        self._ctx.send(name, message or self._message(self._round, name))
+
+    def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
+        """This peer's own contribution is ready."""
+        if self._round is not None and digest == self._round.ref.digest:
+            self._patience.rests(self._ctx.me)
+            self._answer(self._ctx.me, ref, abstains)
+
+    def own_adopted(self) -> None:
+        """This peer's own register holds the opened state."""
+        assert self._round is not None
+        self._round.adopted[self._ctx.me] = None
+        self._progress()
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def on_adopted(self, source: str, message: Adopted) -> None:
+        """A peer adopted the state and contributes, or abstains."""
+        self._patience.heard(source)
+        opened = self._round
+        if opened is None or opened.combining or message.round != opened.round:
+            return
+        if message.digest != opened.ref.digest:
+            return
+        self._patience.rests(source)
+        if self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+        ref = None
+        if not message.abstains and not opened.final:
+            payload = message.payload[0] if message.payload else None
+            ref = Ref(message.contribution, message.size_bytes, payload)
+        self._answer(source, ref, message.abstains)
+
+    def on_partial(self, source: str, message: Partial) -> None:
+        """What came together below a peer of the tree."""
+        self._patience.heard(source)
+        opened = self._round
+        if opened is None or opened.branches is None or opened.combining:
+            return
+        if (message.round, message.digest) == (opened.round, opened.ref.digest):
+            part = opened.branches.take(source, message)
+            if part is not None:
+                self._count(opened, part)
+
+    def _count(self, opened: Opened, part: Part) -> None:
+        roster = self._document.roster
+        for index in as_peers(part.answered):
+            if roster[index] not in opened.answered:  # else it may be an old answer, which is told again
+                self._patience.heard(roster[index])
+            opened.answered[roster[index]] = None
+            opened.left_out.pop(index, None)
+            self._patience.rests(roster[index])
+        for index in as_peers(part.adopted):
+            if roster[index] not in self._ctx.barred:
+                opened.adopted[roster[index]] = None
+        opened.abstained.update(part.abstained)
+        self._progress()
+
+    def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
+        """A peer tells what it has adopted and whether it computes."""
+        self._patience.heard(source)
+        opened = self._round
+        if message.busy:
+            self._patience.works(source)
+        if opened is None or (message.register_term, message.register_round) != (self.term, opened.round):
+            return
+        if self._document.counts(source, message.store_id):
+            opened.adopted[source] = None
+            self._progress()
+
+    def _answer(self, name: str, ref: Ref | None, abstains: str) -> None:
+        opened = self._round
+        assert opened is not None
+        index = self._document.index(name)
+        known = opened.contributions.get(index)
+        if ref is not None and known is not None and ref.digest != known.digest:
+            # Other last bits, as from another kind of CPU after a restart elsewhere: the newer one counts.
+            self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
+        if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
+            opened.pulling[index] = ref
+            self._patience.works(name)
+            self._blobs.pull(ref.digest, ref.size_bytes, [name])
+            return
+        if abstains == NOT_ASKED and index == opened.proposer:
+            return  # its answer from before it was asked came late
+        opened.answered[name] = None
+        opened.left_out.pop(index, None)
+        if ref is not None:
+            opened.contributions[index] = ref
+        elif abstains and abstains != NOT_ASKED:
+            opened.abstained[index] = abstains
+        self._progress()
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A contribution that is a blob is here."""
+        opened = self._round
+        if opened is None or opened.combining:
+            return
+        for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
+            self._answer(self._document.roster[index], opened.pulling.pop(index), "")
+        for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
+            self._count(opened, part)
+
+    def revoked(self, name: str) -> None:
+        """A roster peer was revoked: what it acknowledged and contributed in this round counts no more.
+
+        A sum that others have added up along a tree cannot be taken apart: all others in it are asked themselves. What is
+        being combined already stays.
+        """
+        self._patience.revoked(name)
+        opened = self._round
+        if opened is None or opened.combining:
+            return
+        index = self._document.index(name)
+        opened.adopted.pop(name, None)
+        opened.answered.pop(name, None)
+        for kept in (opened.contributions, opened.abstained, opened.pulling):
+            kept.pop(index, None)
+        for other in opened.branches.drop(index) if opened.branches is not None else ():
+            self._ask_itself(opened, other)
+        opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
+
+    def _ask_itself(self, opened: Opened, index: int) -> None:
+        """What came of this peer along the tree counts no more."""
+        name = self._document.roster[index]
+        opened.adopted.pop(name, None)
+        if index not in opened.contributions:
+            opened.answered.pop(name, None)
+            opened.abstained.pop(index, None)
+        if not self._gone(name):
+            self._send_open(name)
+
+    def member_changed(self, name: str) -> None:
+        """Membership changed its mind about a roster peer."""
+        opened = self._round
+        if opened is None:
+            return
+        if self._membership.status(name) == "alive" and name not in opened.answered:
+            self._send_open(name)
+        elif self._gone(name) and opened.tree is not None:
+            for index in opened.tree.without(self._document.index(name)):
+                below = self._document.roster[index]
+                if below not in opened.answered and not self._gone(below):
+                    self._send_open(below)  # whoever would have handed on its answer is gone
+        self._progress()
+
+    # -- progress ---------------------------------------------------------------------------------------------------
+
+    def _progress(self) -> None:
+        opened = self._round
+        if opened is None or opened.combining:
+            return
+        if not opened.adopted_by_majority:
+            if not has_majority(opened.adopted, self._document.roster):
+                return
+            opened.adopted_by_majority = True
+            self._headway.reached(opened.round)
+        if opened.final:
+            self._hooks.finished(self.term, opened)
+        elif by := self._hooks.cancelled_by() or self._revocation(opened):
+            self._cancel(opened, by)
+        elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
+            self._combine(opened)
+
+    def look(self) -> None:
+        """Something beside the answers has changed: may the round end now?"""
+        self._progress()
+
+    def _revocation(self, opened: Opened) -> str:
+        """What ends a job that waits for everybody: somebody who has not answered never will."""
+        if self._document.missing == "all":
+            for name in self.waits_for():
+                if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
+                    return f"the revocation of {name}, without whom missing = 'all' does not go on"
+        return ""
+
+    def _cancel(self, opened: Opened, by: str) -> None:
+        """The next state is the last one, and says who wanted it; nobody's contribution is waited for."""
+        opened.combining = True
+        self._ctx.report("cancelling", **self._document.told, term=self.term, round=opened.round, by=by)
+        self._compute(
+            "cancel", Task("cancel", self._document.job, len(self._document.roster), state=opened.ref, why=by)
+        )
+
+    def _complete(self, opened: Opened) -> bool:
+        """Whether everybody who is wanted has answered, or need not be waited for."""
+        if opened.one:
+            # One that abstains ends the round, as anywhere: the next round asks the next. One that is gone is replaced.
+            while opened.proposer >= 0 and self._settled(opened, opened.proposer):
+                if opened.proposer not in opened.left_out:
+                    return True
+                self._next_proposer()
+            return opened.proposer < 0
+        return all(self._settled(opened, index) for index in opened.asked)
+
+    def _settled(self, opened: Opened, index: int) -> bool:
+        name = self._document.roster[index]
+        if name in opened.answered or index in opened.left_out:
+            return True
+        missing, waited_s = self._document.missing, self._ctx.now - opened.opened_at
+        gone = self._gone(name) or self._patience.astray(name)
+        if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.deadline_s):
+            opened.left_out[index] = None
+            return True
+        return False
+
+    def _gone(self, name: str) -> bool:
+        return self._membership.gone(name)
+
+    def _next_proposer(self) -> None:
+        """The proposer died, abstained or is silent: the next of the permutation is asked, and everybody told."""
+        opened = self._round
+        assert opened is not None
+        opened.proposer = self._proposer(opened)
+        if opened.proposer < 0:
+            return
+        self._ctx.report("proposer", **self._document.told, proposer=self._document.roster[opened.proposer])
+        opened.answered.pop(self._document.roster[opened.proposer], None)
+        opened.opened_at = self._ctx.now
+        if opened.proposer == self._me:
+            self._hooks.adopt_own(self.term, opened)
+        else:
+            self._send_open(self._document.roster[opened.proposer])
+
+    def _combine(self, opened: Opened) -> None:
+        opened.use()
+        self._ctx.report("phase", phase="combining", **self._document.told, term=self.term, round=opened.round)
+        have = opened.contributors()
+        abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
+        for index in opened.left_out:
+            if index not in have:
+                status = self._membership.status(self._document.roster[index])
+                # Alive, and yet no answer within the deadline or anybody's patience.
+                abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
+        task = Task(
+            "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=opened.used,
+            abstained=abstained,
+        )  # fmt: skip
+        self._compute("combine", task)
+
+    def _compute(self, kind: str, task: Task) -> None:
+        self._working = True
+        self._ctx.effects.append(Compute(("job", self._document.id, kind, str(self.term)), task))
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def fire(self) -> None:
+        """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
+        self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
+        if not self._patience.followed():
+            self._hooks.no_majority()
+            return
+        if self._stands_still():
+            waited_s = round(self._ctx.now - self._moved_at, 3)
+            self._ctx.report(
+                "stands-still", **self._document.told, term=self.term, phase=self.phase, seconds=waited_s
+            )  # fmt: skip
+            self._hooks.stands_still()
+            return
+        self._heartbeat()
+        if self._mathematics is not None:
+            self._propose(self._mathematics)
+        if self._round is not None:
+            self._patience.note_pulls(self._round)
+            self._repeat(self._round)
+            if self._lose_patience(self._round):
+                self._hooks.out_of_reach()
+            else:
+                self._progress()
+
+    def _stands_still(self) -> bool:
+        """Whether, for too long, no task of this peer has ended and no further peer has adopted what it opened.
+
+        Another peer may be able to: this one's worker may hang, or its large messages may be lost.
+        """
+        opened = self._round
+        stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
+        spread = opened is not None and not opened.combining and not opened.adopted_by_majority
+        if stage != self._stage or not (self._working or spread or self._hooks.computes()):
+            self._stage, self._moved_at = stage, self._ctx.now
+        alone = len(self._document.roster) == 1
+        return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
+
+    def _heartbeat(self) -> None:
+        """Remind everybody of this term, unless an open did so just now: it says the same, and more."""
+        sent_at = {} if self._round is None else self._round.sent_at
+        round_ = self._ledger.register.round if self._round is None else self._round.round
+        lately = self._ctx.now - self._ctx.timing.heartbeat_s
+        for name in self._document.roster:
+            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
+                self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
+
+    def _repeat(self, opened: Opened) -> None:
+        for name in self._document.roster:
+            if name == self._ctx.me or name in opened.answered or self._gone(name):
+                continue
+            if not self._ctx.routing.hop(name):
+                # Whoever comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                opened.sent_at.pop(name, None)
+                continue
+            if self._patience.works_still(name):
+                continue
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
+                self._send_open(name)
+
+    def _lose_patience(self, opened: Opened) -> bool:
+        """Ask through others, or go on without whom the round has waited for too long.
+
+        With ``missing = "all"`` nobody is left out, but another aggregator may hear such a peer: two peers that hear each
+        other never, or not for long enough, can have third ones that hear both. Returns whether it should try.
+        """
+        for name, resort in self._patience.lost_with(opened):
+            if resort is Resort.ASK_AROUND:
+                message = opened.message(self._document.id, self.term, self._me)
+                relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
+                self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
+            elif resort is Resort.GIVE_UP_BUSY:
+                opened.left_out[self._document.index(name)] = None
+                self._patience.left_out_busy(name, opened)
+                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name, busy=True)
+            elif self._document.missing == "all":
+                self._ctx.report("out-of-reach", **self._document.told, round=opened.round, peer=name)
+                return True
+            else:
+                opened.left_out[self._document.index(name)] = None
+                self._patience.left_out(name)
+                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)
+        return False

@@ -1,0 +1,42 @@
+"""Since which round a peer works with other rows than before: only the peer itself can tell.
+
+A testbed may damage a device's rows while a job runs. Whoever judges the run later must know which rows a round was made
+of; a contribution that was made before, and is told again, is still of the old rows.
+"""
+
+from __future__ import annotations
+
+from p2pclust.peer.core.effects import Compute, Effect, Report
+
+__all__ = ["FirstUse"]
+
+
+class FirstUse:
+    """Watches a peer's effects in their order."""
+
+    def __init__(self) -> None:
+        self._adopted: dict[str, int] = {}  # the round of each job
+        self._told: dict[str, int] | None = (
+            None  # the lowest round with the new rows, by job; None: the rows are its own
+        )
+        self._number = -1
+
+    def replaced(self, number: int) -> None:
+        """Fault `number` gave it other rows: tasks from now on are done with them."""
+        self._number, self._told = number, {}
+
+    def see(self, effect: Effect) -> Report | None:
+        """Take note of an effect; returns what to tell if it begins the first contribution with the new rows.
+
+        A round below one that was told already is told as well: another aggregator opened it again.
+        """
+        if isinstance(effect, Report) and effect.verb == "phase" and effect.fields["phase"] == "adopting":
+            if "within" not in effect.fields:
+                self._adopted[effect.fields["job"]] = effect.fields["round"]
+        elif isinstance(effect, Compute) and effect.task.kind == "contribute" and self._told is not None:
+            job = effect.token[1]
+            round_ = self._adopted.get(job)
+            if round_ is not None and round_ < self._told.get(job, round_ + 1):
+                self._told[job] = round_
+                return Report("damaged", {"job": job, "round": round_, "number": self._number})
+        return None

@@ -1,0 +1,43 @@
+"""How well peers would aggregate, as far as they have told: a clearly less fit one lets the fitter stand first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.spread.facts import Facts
+
+__all__ = ["FITNESS", "Fitness"]
+
+#: The fact that tells it, in hundredths.
+FITNESS: Final = "fitness"
+#: Of a device of which nothing is known; a peer that has it tells nothing.
+_USUAL: Final = 0.5
+#: By how much a peer must be fitter for another to wait for it.
+_CLEARLY: Final = 0.2
+
+
+class Fitness:
+    """This peer's own fitness, and what the others have told of theirs."""
+
+    def __init__(self, own: float, facts: Facts, membership: Membership) -> None:
+        self.own = own
+        self._facts = facts
+        self._membership = membership
+
+    def tell(self) -> None:
+        """Publish this peer's own."""
+        if self.own != _USUAL:
+            self._facts.publish(FITNESS, b"%d" % round(100 * self.own))
+
+    def clearly_fitter(self, names: Iterable[str]) -> bool:
+        """Whether one of these peers is present, and clearly fitter than this one."""
+        return any(self._of(name) > self.own + _CLEARLY for name in names if self._membership.present(name))
+
+    def _of(self, name: str) -> float:
+        fact = self._facts.get(name, FITNESS)
+        told = (
+            _USUAL if fact is None else int(fact.value) / 100 if fact.value.isdigit() and len(fact.value) < 4 else 0.0
+        )
+        return min(told, 1.0)

@@ -1,0 +1,308 @@
+"""What a peer does with the states that an aggregator opens: it adopts them, and contributes.
+
+The aggregator is its own first follower. An answer is computed once for each state and kept as long as the register holds
+that state, so whoever asks again, or aggregates next, gets the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Compute, Task
+from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
+from p2pclust.peer.core.rounds.aggregator import Aggregating
+from p2pclust.peer.core.rounds.election import Election
+from p2pclust.peer.core.rounds.handover import state_of
+from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.rounds.open_round import Opened
+from p2pclust.peer.core.rounds.tree_sums import Gathering
+from p2pclust.peer.core.rounds.workspace import Children, Desk
+from p2pclust.peer.core.spread.blobs import Blobs
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """One peer's part in the rounds of one job. `own_term` is the term that it aggregates itself, if it does."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
+        election: Election, desk: Desk, children: Children, headway: Headway,
+        own_term: Callable[[], Aggregating | None],
+    ) -> None:  # fmt: skip
+        self._ctx = context
+        self._membership = membership
+        self._blobs = blobs
+        self._document = document
+        self._ledger = ledger
+        self._election = election
+        self._desk = desk
+        self._children = children
+        self._headway = headway
+        self._own_term = own_term
+        self._me = document.index(context.me)
+        self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
+        self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
+        self._computing: dict[tuple[str, ...], Task] = {}
+        self._proposer = -1
+        self._place: Gathering | None = None  # this peer's place in the tree of the round
+        self._direct = (0, 0)  # the round for which the aggregator asked this peer itself
+
+    @property
+    def phase(self) -> str:
+        """What this peer is at: ``fetching``, ``computing``, or only ``following``."""
+        if self._pending is not None or self._desk.busy:
+            return "fetching"
+        return "computing" if self._computing else "following"
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, for what this peer does."""
+        own = [ref for ref, _ in self._answers.values()]
+        sums = [] if self._place is None else self._place.refs()
+        refs = [ref for ref in (self._ledger.register.ref, *own, *sums) if ref is not None and ref.payload is None]
+        waiting = [] if self._pending is None else [self._pending[1].digest]
+        return [ref.digest for ref in refs] + waiting + [bytes.fromhex(token[3]) for token in self._computing]
+
+    def end(self) -> None:
+        """The job is finished here, or forgotten."""
+        self.leave_place()
+        self._answers.clear()
+        self._pending = None
+
+    def revoked(self, name: str) -> None:
+        """A roster peer was revoked: what it wanted opened is not waited for."""
+        if self._pending is not None and self._pending[0] == name:
+            self._pending = None
+
+    # -- a place in the tree ----------------------------------------------------------------------------------------
+
+    def new_term(self, term: int) -> None:
+        """An aggregator of this term was heard: a place in the tree of an older one is none any more."""
+        if self._place is not None and term > self._place.opened.term:
+            self.leave_place()
+
+    def is_news(self, message: Open | Heartbeat) -> bool:
+        """Whether what a peer of the tree hands on is new here: it asks again, long after the aggregator may be gone."""
+        here = (0, 0) if self._place is None else (self._place.opened.term, self._place.opened.round)
+        return (message.term, message.round) > max(self._ledger.register.position, here, self._direct)
+
+    def take_place(self, message: Open) -> None:
+        """Take this peer's place in the tree that the message names, or be asked for itself."""
+        position, place = (message.term, message.round), self._place
+        here = (0, 0) if place is None else (place.opened.term, place.opened.round)
+        if not self._ledger.may_adopt(*position) or position < max(here, self._direct):
+            return  # it may come late, and before the blob of a newer state is here
+        if place is not None and here != position:
+            self.leave_place()
+        if not message.parents:
+            self._direct = position
+        elif place is not None and place.opened == message:
+            place.again()
+        elif len(message.parents) == len(self._document.roster):
+            self.leave_place()
+            try:
+                self._place = Gathering(
+                    self._ctx, self._membership, self._blobs, self._document, message, self._me
+                )  # fmt: skip
+            except WireError as error:
+                self._ctx.report("bad-tree", **self._document.told, reason=str(error))
+
+    def leave_place(self) -> None:
+        """This peer adds up for nobody any more."""
+        if self._place is not None:
+            self._place.end()
+            self._place = None
+
+    def on_partial(self, source: str, message: Partial) -> None:
+        """A peer below this one has something to add up."""
+        if self._place is not None and self._place.of(message.term, message.round, message.digest):
+            self._place.receive(source, message)
+
+    def added(self, event: Computed) -> None:
+        """What came from below is added up."""
+        if self._place is not None:
+            self._place.added(event)
+
+    def tick(self) -> None:
+        """It is time to look at what has come from below, or to ask again."""
+        if self._place is not None:
+            self._place.fire()
+
+    def member_changed(self) -> None:
+        """Membership changed its mind about somebody, who may be below."""
+        if self._place is not None:
+            self._place.look()
+
+    # -- adopting ---------------------------------------------------------------------------------------------------
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A state that was opened may be here now."""
+        if self._pending is not None and self._pending[1].digest == digest:
+            source, message = self._pending
+            self._pending = None
+            if not self._ledger.finished and message.term == self._ledger.term:
+                self.on_open(source, message)
+
+    def part_ready(self, digest: bytes) -> None:
+        """Something that is to be added up may be here now."""
+        if self._place is not None:
+            self._place.blob_ready(digest)
+
+    def on_open(self, source: str, message: Open) -> None:
+        """Adopt a state, once it is here, and answer."""
+        register = self._ledger.register
+        if not self._ledger.may_adopt(message.term, message.round):
+            return  # an older message of this term, overtaken on the way
+        if not -1 <= message.proposer < len(self._document.roster):
+            return
+        self._proposer = message.proposer
+        held = register.ref is not None and register.ref.digest == message.digest
+        same = register.position == (message.term, message.round)
+        if held and same and register.final == message.final:
+            self._answer()
+            return
+        if same and not held and register.ref is not None:
+            self._ctx.report(
+                "contradiction", **self._document.told, peer=source, term=message.term, round=message.round
+            )
+            return  # one term, one round, two states: no honest aggregator does that
+        ref = self.resolve(source, message)
+        if ref is None:
+            self._pending = (source, message)
+            return
+        self._pending = None
+        self._adopt(message.term, message.round, ref, final=message.final)
+
+    def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
+        """The state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
+        register = self._ledger.register
+        if register.ref is not None and register.ref.digest == message.digest:
+            return register.ref
+        present = [n for n in self._document.roster if n not in (source, self._ctx.me) and self._membership.present(n)]
+        return state_of(self._ctx, self._blobs, self._document, message, [source, *present])
+
+    def adopt_own(self, term: int, opened: Opened) -> bool:
+        """Adopt what this peer itself opened, or answer it again; returns whether it is new."""
+        register = self._ledger.register
+        self._proposer = opened.proposer
+        if register.position == (term, opened.round) and register.ref is not None:
+            self._answer()
+            return False
+        self._adopt(term, opened.round, opened.ref, final=opened.final)
+        return True
+
+    def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+        """Take over what another peer's register holds: this peer stands with it, and answers nobody for it."""
+        self.leave_place()
+        self._pending = None
+        self._answers.clear()
+        self._desk.abandon()
+        self._ledger.learn(term, round_, ref, final=final)
+
+    def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+        before = self._ledger.register.ref
+        self._ctx.report("phase", phase="adopting", **self._document.told, term=term, round=round_)
+        self._ledger.adopt(term, round_, ref, final=final)
+        self._headway.adopts(term, round_)
+        if before is not None and before.digest != ref.digest:
+            self._answers.clear()
+            self._desk.abandon()
+        self._answer()
+
+    # -- contributing -----------------------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
+        register = self._ledger.register
+        assert register.ref is not None
+        key = (register.ref.digest, self._proposer)
+        if register.final:
+            self._acknowledge(None, "")
+        elif key in self._answers:
+            self._acknowledge(*self._answers[key])
+        elif not self._desk.busy:
+            self._compute(
+                Task(
+                    "contribute", self._document.job, len(self._document.roster), me=self._me, state=register.ref,
+                    proposer=self._proposer, note=self._note(),
+                )
+            )  # fmt: skip
+
+    def _compute(self, task: Task) -> None:
+        assert task.state is not None
+        token = ("job", self._document.id, "contribute", task.state.digest.hex(), str(task.proposer))
+        if token not in self._computing:
+            self._computing[token] = task
+            self._ctx.effects.append(Compute(token, task))
+
+    def _note(self) -> bytes:
+        """What this peer kept for itself; a job within another one works with the note of that one."""
+        parent = self._document.parent
+        if parent:
+            return self._children.note_for(parent, self._document.parent_round)
+        return self._desk.note_before(self._ledger.register.round)
+
+    def look(self) -> None:
+        """Something happened at this peer: is all that the contribution wants on the desk now?"""
+        task = self._desk.look()
+        if task is not None:
+            self._compute(task)
+
+    def contributed(self, event: Computed) -> None:
+        """The contribution is computed, or it is known what it wants first."""
+        task = self._computing.pop(event.token)
+        digest, proposer = bytes.fromhex(event.token[3]), int(event.token[4])
+        register = self._ledger.register
+        if register.ref is None or register.ref.digest != digest or self._ledger.finished:
+            return
+        if "wanted" in event.info:
+            if not self._desk.busy:
+                self._desk.prepare(register.round, task, event.info["wanted"])
+            return
+        self._desk.took(register.round, event.info)
+        self._answers[digest, proposer] = (event.result, event.abstains)
+        if proposer == self._proposer:
+            self._acknowledge(event.result, event.abstains)
+
+    def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
+        register = self._ledger.register
+        assert register.ref is not None
+        term = self._own_term()
+        if term is not None:
+            term.own_answer(register.ref.digest, contribution, abstains)
+            return
+        place = self._place
+        if place is not None and place.of(register.term, register.round, register.ref.digest):
+            place.own(register.ref, contribution, abstains)
+            if self._direct != register.position:
+                return
+        if not self._election.aggregator or register.term != self._ledger.term:
+            return  # nobody to tell at the moment; the next open asks again
+        ref = contribution or Ref(b"", 0, None)
+        payload = () if ref.payload is None else (ref.payload,)
+        message = Adopted(
+            self._document.id, register.term, register.round, register.ref.digest, self._ctx.store_id, abstains,
+            ref.digest, ref.size_bytes, payload,
+        )  # fmt: skip
+        self._ctx.send(self._election.aggregator, message)
+
+    def _works_on(self, position: tuple[int, int]) -> bool:
+        """Whether an answer to that very round is being computed here, or its state fetched."""
+        if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
+            return self._blobs.fetching(self._pending[1].digest)
+        gathers = self._place is not None and self._place.busy()
+        return (bool(self._computing) or self._desk.busy or gathers) and self._ledger.register.position == position
+
+    def on_heartbeat(self, source: str, message: Heartbeat) -> None:
+        """Tell the aggregator what this peer has adopted, and whether it works."""
+        term, round_ = self._ledger.register.position
+        busy = self._works_on((message.term, message.round))
+        self._ctx.send(
+            source, HeartbeatReply(self._document.id, message.term, term, round_, self._ctx.store_id, busy)
+        )  # fmt: skip

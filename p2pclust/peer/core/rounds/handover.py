@@ -1,0 +1,115 @@
+"""States of one job as peers compare them, and how one peer hands its state to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.messages import AskState, Close, HeldState, Open
+from p2pclust.peer.core.rounds.ledger import Register
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.transport.wire import MAX_CONTROL_BYTES
+
+__all__ = ["Handover", "Version", "close_message", "state_of"]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A state: the later round counts, then the later epoch in which it was adopted."""
+
+    round: int
+    epoch: int
+    digest: bytes
+
+    @property
+    def rank(self) -> tuple[int, int, bytes]:
+        """What versions are compared by."""
+        return (self.round, self.epoch, self.digest)
+
+
+def close_message(job: str, register: Register) -> Close:
+    """Return the word of a finished peer: the final state, whole."""
+    assert register.ref is not None
+    state = () if register.ref.payload is None else (register.ref.payload,)
+    return Close(job, register.term, register.round, register.ref.digest, register.ref.size_bytes, state)
+
+
+def state_of(
+    context: Context, blobs: Blobs, document: Document, message: Open | HeldState | Close, sources: Sequence[str]
+) -> Ref | None:
+    """Return the state that a message speaks of; None while it is fetched, or if it is not what it claims to be.
+
+    The first of the `sources` is whoever sent the message.
+    """
+    if message.state:
+        if digest_of(message.state[0]) != message.digest:
+            context.report("corrupt", **document.told, peer=sources[0])
+            return None
+        return Ref(message.digest, len(message.state[0]), message.state[0])
+    if blobs.has(message.digest):
+        return Ref(message.digest, message.size_bytes, None)
+    if message.size_bytes > context.limits.inline_bytes:
+        blobs.pull(message.digest, message.size_bytes, list(sources))
+    return None
+
+
+class Handover:
+    """Asks for states, sends them, and fetches those that are blobs."""
+
+    def __init__(self, context: Context, blobs: Blobs, document: Document) -> None:
+        self._ctx = context
+        self._blobs = blobs
+        self._document = document
+        self._asked_at = float("-inf")
+        self._waiting: HeldState | Close | None = None  # for a blob
+        self._refused: dict[bytes, None] = {}
+
+    def ask(self, source: str, epoch: int) -> None:
+        """Ask a neighbour in the same circle for the state with which it entered."""
+        if self._waiting is None and self._ctx.now - self._asked_at >= self._ctx.timing.heartbeat_s:
+            self._asked_at = self._ctx.now
+            self._ctx.send(source, AskState(self._document.id, epoch))
+
+    def give(self, target: str, epoch: int, version: Version, ref: Ref) -> None:
+        """Send a state, or say which blob it is."""
+        state = () if ref.payload is None else (ref.payload,)
+        held = HeldState(
+            self._document.id, epoch, version.epoch, version.round, ref.digest, ref.size_bytes, state
+        )  # fmt: skip
+        self._ctx.send(target, held, bulk=ref.payload is not None and len(ref.payload) > MAX_CONTROL_BYTES // 2)
+
+    def forget(self) -> None:
+        """What was asked for is of no use any more."""
+        self._waiting = None
+
+    def refuse(self, digest: bytes) -> None:
+        """That is no state of this job, whoever says so again."""
+        self._refused[digest] = None
+
+    def resolve(self, source: str, message: HeldState | Close, known: Sequence[Ref | None]) -> Ref | None:
+        """Return the state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
+        for ref in known:
+            if ref is not None and ref.digest == message.digest:
+                return ref
+        if message.digest in self._refused:
+            return None
+        others = [name for name in self._document.roster if name not in (source, self._ctx.me)]
+        ref = state_of(self._ctx, self._blobs, self._document, message, [source, *others] if source else others)
+        if not message.state and self._blobs.fetching(message.digest):
+            self._waiting = message
+        return ref
+
+    def ready(self, digest: bytes) -> HeldState | Close | None:
+        """A blob is here: return the message that spoke of it, if one is waiting."""
+        if self._waiting is None or self._waiting.digest != digest:
+            return None
+        message, self._waiting = self._waiting, None
+        return message
+
+    def in_use(self) -> list[bytes]:
+        """The blob that is on its way."""
+        return [] if self._waiting is None else [self._waiting.digest]

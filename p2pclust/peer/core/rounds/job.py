@@ -1,0 +1,423 @@
+"""One job at one peer: the door through which its messages come, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Task
+from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import (
+    Adopted,
+    Close,
+    CloseReply,
+    Heartbeat,
+    HeartbeatReply,
+    HeldState,
+    Message,
+    Open,
+    Partial,
+    PreVote,
+    PreVoteReply,
+    Reminder,
+    RequestVote,
+    StaleTerm,
+    VoteReply,
+)  # fmt: skip
+from p2pclust.peer.core.rounds.aggregator import Aggregating
+from p2pclust.peer.core.rounds.election import Election, Role
+from p2pclust.peer.core.rounds.fitness import Fitness
+from p2pclust.peer.core.rounds.follower import Follower
+from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.rounds.open_round import Opened
+from p2pclust.peer.core.rounds.workspace import Children, Desk
+from p2pclust.peer.core.spread.blobs import Blobs
+
+__all__ = ["Job"]
+
+#: How often a finished aggregator repeats its word to those that did not confirm; later they learn it by asking.
+_CLOSE_REPEATS = 5
+#: No fleet elects so often while a peer is away. One word of a liar would otherwise take all terms that there are.
+_MOST_LEAP = 2**32
+
+
+class Job:
+    """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: Fitness,
+        children: Children, note: bytes | None,
+    ) -> None:  # fmt: skip
+        self._ctx = context
+        self._membership = membership
+        self._blobs = blobs
+        self.document = document
+        self.ledger = ledger
+        self.id = document.id
+        self._headway = Headway(context, document)
+        self.election = Election(context, membership, document, ledger, self, fitness, self._headway)
+        self.desk = Desk(context, membership, blobs, document, children, note)
+        self._children = children
+        self._term: Aggregating | None = None
+        self._follower = Follower(
+            context, membership, blobs, document, ledger, self.election, self.desk, children, self._headway,
+            lambda: self._term,
+        )  # fmt: skip
+        self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
+        self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
+        self._unconfirmed: dict[str, None] = {}
+        self._repeats = 0
+        self._leapt: dict[str, None] = {}  # who told a term far above all that can be
+        self._adopted: dict[str, Adopted] = {}  # the newest adoption that each peer told in this term
+
+    def start(self, *, fresh: bool) -> None:
+        """Begin, or go on after a restart."""
+        self.desk.start()
+        if not self.ledger.finished:
+            self.election.start(fresh=fresh)
+
+    # -- the door -----------------------------------------------------------------------------------------------------
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message of this job came from a roster peer."""
+        if self._leaps(source, message):
+            return
+        match message:
+            case Close():
+                self._on_close(source, message)
+            case CloseReply():
+                self._on_close_reply(source, message)
+            case PreVote() | RequestVote() | Open() | Heartbeat() if self.ledger.finished:
+                # Whoever still asks gets the final state; answers to old questions mean nothing any more.
+                self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
+            case _ if self.ledger.finished:
+                pass
+            case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
+                self.election.receive(source, message)
+            case Open() | Heartbeat():
+                self._from_aggregator(source, message)
+            case Adopted() | HeartbeatReply():
+                self._from_follower(source, message)
+            case Partial() if message.term == self.ledger.term:
+                self._on_partial(source, message)
+            case HeldState():
+                self._on_offer(source, message)
+            case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
+                if (message.term, message.round) > self.ledger.register.position:
+                    self._membership.forgot("a peer holds a later promise of it")
+
+    def _leaps(self, source: str, message: Message) -> bool:
+        """Whether the message tells of a term that no elections can have led to.
+
+        Then this peer goes up by what is possible at once, and asks that peer again: one that a liar led there is reached
+        in as many steps as the liar took.
+        """
+        term = message.own_term if isinstance(message, PreVoteReply) else getattr(message, "term", 0)
+        if self.ledger.finished or isinstance(message, Close) or term - self.ledger.term <= _MOST_LEAP:
+            return False
+        if source not in self._leapt:
+            self._leapt[source] = None
+            self._ctx.report("term-leap", **self.document.told, peer=source, term=term, own_term=self.ledger.term)
+        self.election.step_down(self.ledger.term + _MOST_LEAP)
+        self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
+        return True
+
+    def _asker(self, source: str, message: Message) -> str:
+        """Who asks: peers of a tree hand on what the aggregator opens."""
+        roster = self.document.roster
+        if isinstance(message, Open) and 0 <= message.aggregator < len(roster):
+            return roster[message.aggregator]
+        return source
+
+    def _from_aggregator(self, carrier: str, message: Open | Heartbeat) -> None:
+        source = self._asker(carrier, message)
+        if source == self._ctx.me:
+            return
+        if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
+            self._ctx.report("fenced", **self.document.told, peer=source, term=message.term, own_term=self.ledger.term)
+            self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
+            return
+        if carrier == source or self._follower.is_news(message):
+            self.election.follow(source, message.term)
+            self._headway.begins(message.term, source)
+        self._follower.new_term(message.term)
+        if isinstance(message, Open):
+            self._follower.take_place(message)
+            self._follower.on_open(source, message)
+        else:
+            self._follower.on_heartbeat(source, message)
+
+    def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
+        if self._term is None or message.term != self.ledger.term:
+            self._ctx.report("late-answer", **self.document.told, peer=source, term=message.term)
+        elif isinstance(message, Adopted):
+            before = self._adopted.get(source)
+            if before is None or (before.term, before.round) <= (message.term, message.round):
+                self._adopted[source] = message
+            self._term.on_adopted(source, message)
+        else:
+            self._remind(source, message)
+            self._term.on_heartbeat_reply(source, message)
+
+    def _remind(self, source: str, message: HeartbeatReply) -> None:
+        """Remind a peer of what it adopted where its register seems to have fallen; an old message does no harm."""
+        told = self._adopted.get(source)
+        if told is None or told.term != message.term or told.store_id != message.store_id:
+            return
+        if (message.register_term, message.register_round) < (told.term, told.round):
+            self._ctx.send(source, Reminder(self.id, told.term, told.round, told.store_id))
+
+    def _on_partial(self, source: str, message: Partial) -> None:
+        try:
+            if self._term is not None:
+                self._term.on_partial(source, message)
+            else:
+                self._follower.on_partial(source, message)
+        except WireError as error:
+            self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
+
+    def _on_offer(self, source: str, message: HeldState) -> None:
+        """A peer that refuses its vote because its register is newer lets this candidate catch up."""
+        position = (message.entry_epoch, message.entry_round)
+        self._offered = None
+        if not self.election.stands or position <= self.ledger.register.position:
+            return
+        ref = self._follower.resolve(source, message)
+        if ref is not None:
+            self._ctx.report("catches-up", **self.document.told, peer=source, term=position[0], round=position[1])
+            self._follower.learn(*position, ref, final=message.final)
+            self.election.stand_again()
+        elif self._blobs.fetching(message.digest):
+            self._offered = (source, message)
+
+    def fire(self, key: TimerKey) -> None:
+        """A timer of this job is due."""
+        match key[2]:
+            case "election":
+                self.election.fire()
+            case "tick" if self._term is not None:
+                self._term.fire()
+            case "close":
+                self._repeat_close()
+            case "gather":
+                self._follower.tick()
+            # "desk" only wakes this peer: whatever happened, the desk is looked at after every step.
+
+    def computed(self, event: Computed) -> None:
+        """A task of this job ended."""
+        if event.token[2] == "contribute":
+            self._follower.contributed(event)
+        elif event.token[2] == "add":
+            self._follower.added(event)
+        elif self._term is not None and not self.ledger.finished:
+            self._term.computed(event)
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A blob that somebody here may have waited for is complete."""
+        if self._final is not None and self._final[1].digest == digest:
+            self._on_close(*self._final)
+        if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
+            self._on_offer(*self._offered)
+        self._follower.blob_ready(digest)
+        if self._term is not None:
+            self._term.blob_ready(digest)
+        else:
+            self._follower.part_ready(digest)
+
+    def look(self) -> None:
+        """Something happened at this peer: is all that the contribution wants on the desk now?"""
+        self._follower.look()
+
+    def revoked(self, name: str) -> None:
+        """A roster peer was revoked."""
+        self._unconfirmed.pop(name, None)
+        self._follower.revoked(name)
+        if self._final is not None and self._final[0] == name:
+            self._final = None
+        if self._offered is not None and self._offered[0] == name:
+            self._offered = None
+        if not self.ledger.finished:
+            self.election.revoked(name)
+            if self._term is not None:
+                self._term.revoked(name)
+
+    def member_changed(self, name: str) -> None:
+        """Membership changed its mind about a roster peer."""
+        if self.ledger.finished:
+            return
+        if self._term is not None:
+            self._term.member_changed(name)
+            return
+        self._follower.member_changed()
+        if name == self.election.aggregator and self._membership.gone(name):
+            self.election.aggregator_lost()
+
+    @property
+    def terms(self) -> Mapping[int, str]:
+        """Who aggregated in which term, as far as this life of the peer has heard."""
+        return self.election.terms
+
+    def standing(self) -> tuple[str, str, list[str]]:
+        """Say for people what this job is at here, who aggregates as far as known, and for whom is waited."""
+        aggregator, roster = self.election.aggregator, self.document.roster
+        if self.ledger.finished:
+            return "finished", "", []
+        if self._term is not None:
+            return self._term.phase, aggregator, self._term.waits_for()
+        if not aggregator:
+            return "electing", "", [name for name in roster if not self._membership.present(name)]
+        phase = self._follower.phase
+        return phase, aggregator, [aggregator] if phase == "following" else []
+
+    def blobs_in_use(self) -> list[bytes]:
+        """What must be kept, or fetched, for this job; everything else that is large may go."""
+        opened = [] if self._term is None else self._term.blobs_in_use()
+        final = [waits[1].digest for waits in (self._final, self._offered) if waits is not None]
+        return self._follower.blobs_in_use() + final + opened + self.desk.blobs_in_use()
+
+    def forget(self) -> None:
+        """Nobody needs this job any more: leave no timer and no row behind."""
+        self.election.stop()
+        self._follower.end()
+        self.deposed()
+        self.desk.forget()
+        self._ctx.timers.cancel(("job", self.id, "close"))
+        for table in ("job", "ballot", "register"):
+            self._ctx.persist(table, self.id, None, sync=False)
+
+    # -- what the election and the term say (Rule and Hooks) ----------------------------------------------------------
+
+    def elected(self) -> None:
+        """This peer aggregates now."""
+        self._headway.begins(self.ledger.term, self._ctx.me)
+        self._children.elected(self.document)
+        self._follower.leave_place()
+        self._term = Aggregating(
+            self._ctx, self._membership, self._blobs, self.document, self.ledger, self._headway, self
+        )  # fmt: skip
+        self._term.begin()
+
+    def offer(self, candidate: str) -> None:
+        """Send a candidate the state in this peer's register, which is newer than its own."""
+        register = self.ledger.register
+        if register.ref is not None:
+            state = () if register.ref.payload is None else (register.ref.payload,)
+            self._ctx.send(
+                candidate,
+                HeldState(
+                    self.id, self.ledger.term, register.term, register.round, register.ref.digest,
+                    register.ref.size_bytes, state, register.final,
+                ),
+            )  # fmt: skip
+
+    def deposed(self) -> None:
+        """This peer aggregates no longer."""
+        if self._term is not None:
+            self._term.end()
+            self._term = None
+
+    def no_majority(self) -> None:
+        """Nobody answers: stop aggregating."""
+        self.election.resign()
+
+    def cancelled_by(self) -> str:
+        """Who wants this job ended."""
+        return self._children.cancelled_by(self.id)
+
+    def continues(self) -> Task | None:
+        """The task that makes the mathematics of the job that follows in a series."""
+        return self._children.continues(self.document)
+
+    def next_document(self, mathematics: bytes) -> bytes | None:
+        """What this peer proposes as the next document of a series."""
+        return self._children.next_document(self.document, mathematics)
+
+    def cancelled(self) -> None:
+        """Somebody wants this job ended; whoever aggregates it sees to that."""
+        if self._term is not None and not self.ledger.finished:
+            self._term.look()
+
+    def unable(self) -> None:
+        """This peer cannot aggregate this job: leave it to others."""
+        self.election.withdraw()
+
+    def out_of_reach(self) -> None:
+        """Let another aggregate, who may hear those that this peer does not."""
+        self.election.hand_over()
+
+    def stands_still(self) -> None:
+        """Let another aggregate, whose worker and links may be better."""
+        self.election.hand_over()
+
+    def computes(self) -> bool:
+        """Whether the worker is at this peer's own answer."""
+        return self._follower.phase == "computing"
+
+    def adopt_own(self, term: int, opened: Opened) -> None:
+        """The aggregator is its own first follower."""
+        new = self._follower.adopt_own(term, opened)
+        if new and self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
+            self._term.own_adopted()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def finished(self, term: int, opened: Opened) -> None:
+        """A majority adopted the final state: finish, and tell everybody."""
+        assert self.election.role is Role.AGGREGATOR
+        self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
+        self._finish(term, opened.round, opened.ref)
+        for name in self._unconfirmed:
+            self._ctx.send(name, self._close_message(with_state=name not in opened.adopted))
+        if self._unconfirmed:
+            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)
+
+    def _finish(self, term: int, round_: int, ref: Ref) -> None:
+        self.ledger.finish(term, round_, ref)
+        self.election.stop()
+        self._follower.end()
+        self.deposed()
+        self.desk.finish()
+        self._final = self._offered = None
+        self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
+        self._children.ended(self.id)
+
+    def _close_message(self, *, with_state: bool) -> Close:
+        register = self.ledger.register
+        assert register.ref is not None
+        ref = register.ref
+        state = (ref.payload,) if with_state and ref.payload is not None else ()
+        return Close(self.id, register.term, register.round, ref.digest, ref.size_bytes, state)
+
+    def _on_close(self, source: str, message: Close) -> None:
+        if not self.ledger.finished:
+            held = self.ledger.register
+            running = held.ref is not None and held.ref.digest == message.digest and not held.final
+            ref = None if running else self._follower.resolve(source, message)
+            if ref is None:
+                if message.size_bytes > self._ctx.limits.inline_bytes:
+                    self._final = (source, message)
+                elif not message.state and not running:
+                    self._ctx.send(source, CloseReply(self.id, True))
+                return
+            self._finish(message.term, message.round, ref)
+        self._ctx.send(source, CloseReply(self.id, False))
+
+    def _on_close_reply(self, source: str, message: CloseReply) -> None:
+        if not self.ledger.finished:
+            return
+        if message.needs_state:
+            self._ctx.send(source, self._close_message(with_state=True))
+        else:
+            self._unconfirmed.pop(source, None)
+
+    def _repeat_close(self) -> None:
+        self._repeats += 1
+        for name in self._unconfirmed:
+            if self._membership.present(name):
+                self._ctx.send(name, self._close_message(with_state=True))
+        if self._unconfirmed and self._repeats < _CLOSE_REPEATS:
+            self._ctx.set_timer(("job", self.id, "close"), self._ctx.timing.retry_s)

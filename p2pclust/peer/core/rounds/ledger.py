@@ -1,0 +1,108 @@
+"""What a peer must not forget of a job: the ballot and the register, both on disk before any message reveals them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgpack
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Ref
+
+__all__ = ["Ledger", "Register", "adopted_blobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The newest state that this peer adopted. `ref` is None before the first round: the job's own first state."""
+
+    term: int = 0
+    round: int = 0
+    ref: Ref | None = None
+    final: bool = False
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """What registers are compared by: across terms a round may go back."""
+        return (self.term, self.round)
+
+
+def adopted_blobs(rows: Mapping[str, bytes]) -> frozenset[bytes]:
+    """The blobs that are states in these stored registers: each was whole, verified and synced before it was adopted."""
+    registers = (msgpack.unpackb(row) for row in rows.values())
+    return frozenset(digest for _, _, digest, _, payload, *_ in registers if payload is None)
+
+
+class Ledger:
+    """Term, vote, register and end of one job at one peer.
+
+    Invariants: `term` never falls; in one term at most one vote is given; the register's position never falls; nothing is
+    adopted in a term other than `term`. What is learnt from another peer's register is no adoption in an earlier term: this
+    peer answers no aggregator of that term any more.
+    """
+
+    def __init__(self, context: Context, document: Document, ballot: bytes | None, register: bytes | None) -> None:
+        self._ctx = context
+        self._document = document
+        self._id = document.id
+        # A named aggregator of term 1 holds everybody's vote of that term: the document itself casts it.
+        self.term, self.voted_for = (1, document.aggregator) if document.aggregator else (0, "")
+        self.register = Register()
+        self.finished = False
+        if ballot is not None:
+            self.term, self.voted_for = msgpack.unpackb(ballot)
+        if register is not None:
+            term, round_, digest, size, payload, final, self.finished = msgpack.unpackb(register)
+            self.register = Register(term, round_, Ref(digest, size, payload), final)
+            self.term = max(self.term, term)
+
+    def stale(self, term: int) -> bool:
+        """The fence: whether a message of that term must be refused."""
+        return term < self.term
+
+    def see(self, term: int) -> None:
+        """A higher term exists: nothing below it will be answered again."""
+        if term > self.term:
+            self.term, self.voted_for = term, ""
+            self._save_ballot()
+
+    def vote(self, term: int, candidate: str) -> None:
+        """Give this term's only vote."""
+        assert (term > self.term) or (term == self.term and self.voted_for in ("", candidate)), (
+            f"{self._id}: second vote in term {term}: {self.voted_for!r}, then {candidate!r}"
+        )
+        self.term, self.voted_for = term, candidate
+        self._save_ballot()
+
+    def may_adopt(self, term: int, round_: int) -> bool:
+        """Whether `(term, round)` may go into the register."""
+        return term == self.term and (term, round_) >= self.register.position
+
+    def adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+        """Put a state into the register."""
+        self.register = Register(term, round_, ref, final)
+        self._save_register()
+
+    def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
+        """Take over the newer state that another peer's register holds."""
+        assert (term, round_) > self.register.position, f"{self._id}: ({term}, {round_}) is not newer"
+        self.see(term)
+        self.register = Register(term, round_, ref, final)
+        self._save_register()
+
+    def finish(self, term: int, round_: int, ref: Ref) -> None:
+        """The job is over with this state."""
+        self.register = Register(term, round_, ref, True)
+        self.finished = True
+        self._save_register()
+
+    def _save_ballot(self) -> None:
+        self._ctx.persist("ballot", self._id, msgpack.packb([self.term, self.voted_for]))
+
+    def _save_register(self) -> None:
+        r = self.register
+        assert r.ref is not None
+        row = [r.term, r.round, r.ref.digest, r.ref.size_bytes, r.ref.payload, r.final, self.finished]
+        self._ctx.persist("register", self._id, msgpack.packb(row))

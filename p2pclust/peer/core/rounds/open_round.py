@@ -1,0 +1,74 @@
+"""One round at its aggregator: what was opened, and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.messages import Open
+from p2pclust.peer.core.rounds.tree_sums import Branches, Tree
+
+__all__ = ["Opened"]
+
+
+@dataclass
+class Opened:
+    """The opened state, and the answers to it."""
+
+    ref: Ref
+    round: int
+    final: bool
+    asked: tuple[int, ...]  # roster indices: the participants, or all in the order in which one of them is asked
+    one: bool  # whether only one peer is asked
+    opened_at: float
+    adopted: dict[str, None] = field(default_factory=dict)
+    contributions: dict[int, Ref] = field(default_factory=dict)
+    abstained: dict[int, str] = field(default_factory=dict)
+    answered: dict[str, None] = field(default_factory=dict)
+    left_out: dict[int, None] = field(default_factory=dict)
+    pulling: dict[int, Ref] = field(default_factory=dict)  # contributions that are blobs, not here yet
+    chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
+    relayed: dict[str, float] = field(default_factory=dict)
+    sent_at: dict[str, float] = field(default_factory=dict)
+    adopted_by_majority: bool = False  # once true, it stays so
+    combining: bool = False
+    used: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # the contributions, and sums of some, that are combined
+    tree: Tree | None = None  # along which contributions are added up
+    branches: Branches | None = None  # what came up the tree
+    proposer: int = -1
+
+    def wanted(self) -> list[int]:
+        """Whose contributions the round wants, in roster order."""
+        return sorted(index for index in ((self.proposer,) if self.one else self.asked) if index >= 0)
+
+    def message(self, job: str, term: int, aggregator: int, *, direct: bool = True) -> Open:
+        """The message that opens the round: for one peer, or for all of the tree below."""
+        state = () if self.ref.payload is None else (self.ref.payload,)
+        tree = () if direct or self.tree is None else (aggregator, self.tree.parents)
+        return Open(
+            job, term, self.round, self.ref.digest, self.ref.size_bytes, self.final, self.proposer, state, *tree
+        )  # fmt: skip
+
+    def use(self) -> None:
+        """Fix what is combined: sums from the tree, and of whoever is in none of these its own contribution."""
+        self.combining, self.used = True, tuple(self._usable())
+
+    def _usable(self) -> Iterator[tuple[tuple[int, ...], Ref]]:
+        summed: dict[int, None] = {}
+        for peers, ref in self.branches.sums() if self.branches is not None else ():
+            summed.update(dict.fromkeys(peers))
+            yield peers, ref
+        for index in self.wanted():
+            if index in self.contributions and index not in summed:
+                yield (index,), self.contributions[index]
+
+    def contributors(self) -> list[int]:
+        """Whose contributions are combined, in roster order."""
+        return sorted(index for peers, _ in self.used for index in peers)
+
+    def blobs(self) -> list[bytes]:
+        """What of this round lies in blobs, here or on its way."""
+        sums = [] if self.branches is None else self.branches.refs()
+        refs = [self.ref, *self.contributions.values(), *self.pulling.values(), *sums]
+        return [ref.digest for ref in refs if ref.payload is None]

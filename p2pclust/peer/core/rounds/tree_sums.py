@@ -1,0 +1,376 @@
+"""Sums that come together on the way to the aggregator, along a tree of the job's peers.
+
+The message that opens a round names the tree: to whom each peer of the roster hands what it has. A peer hands that
+message on to those below it, waits for what comes from them, adds its own contribution, and hands one `Partial` to the
+peer above. Sums are of integers, so every tree gives the same bits.
+
+Nothing depends on the tree but the number of messages. Whoever waits too long for those below hands on what it has, and
+more when more comes; and of whom the aggregator has no word in the end, it asks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Compute, Task
+from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import Open, Partial
+from p2pclust.peer.core.spread.blobs import Blobs
+
+__all__ = ["Branches", "Gathering", "Part", "Tree", "as_peers", "bits", "tree_of"]
+
+
+_MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
+
+
+def bits(peers: Iterable[int]) -> int:
+    """Return a set of roster indices as a number.
+
+    Examples
+    --------
+    >>> bits([0, 3]), as_peers(9)
+    (9, (0, 3))
+    """
+    number = 0
+    for peer in peers:
+        number |= 1 << peer
+    return number
+
+
+def as_peers(number: int) -> tuple[int, ...]:
+    """Return the roster indices of a number, ascending."""
+    return tuple(_ones(number))
+
+
+def _ones(number: int) -> Iterator[int]:
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
+
+
+def _packed(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Who hands to whom: of each roster index its parent (-1: none), those below it, and all below it as bits."""
+
+    parents: tuple[int, ...]
+    children: Mapping[int, tuple[int, ...]]
+    below: Mapping[int, int]  # with itself
+    height: Mapping[int, int]  # 0 where nobody is below
+
+    def without(self, peer: int) -> tuple[int, ...]:
+        """Return those below a peer: who is cut off when it is gone."""
+        return as_peers(self.below.get(peer, 0) & ~(1 << peer))
+
+
+@lru_cache(maxsize=16)
+def tree_of(parents: tuple[int, ...], root: int) -> Tree:
+    """Read a tree.
+
+    Raises
+    ------
+    WireError
+        If a parent is not on the roster, or those that have one do not all hang below the root.
+
+    Examples
+    --------
+    >>> tree = tree_of((-1, 0, 1, 1, -1), 0)
+    >>> tree.children[1], as_peers(tree.below[1]), tree.height[0]
+    ((2, 3), (1, 2, 3), 2)
+    """
+    lists: dict[int, list[int]] = {}
+    for peer, parent in enumerate(parents):
+        if parent >= len(parents) or (peer == root and parent != -1):
+            raise WireError(f"tree: {parent} is no parent of {peer}")
+        if parent >= 0:
+            lists.setdefault(parent, []).append(peer)
+    order = [root]
+    for peer in order:
+        order += lists.get(peer, ())
+    if len(order) != 1 + sum(parent >= 0 for parent in parents):
+        raise WireError("tree: not all of it hangs below the aggregator")
+    below, height = {peer: 1 << peer for peer in order}, dict.fromkeys(order, 0)
+    for peer in reversed(order[1:]):
+        below[parents[peer]] |= below[peer]
+        height[parents[peer]] = max(height[parents[peer]], height[peer] + 1)
+    return Tree(parents, {peer: tuple(children) for peer, children in lists.items()}, below, height)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What came together somewhere in the tree."""
+
+    answered: int
+    adopted: int
+    summed: int
+    abstained: Mapping[int, str]
+    ref: Ref | None  # the sum; None where nobody contributed
+    done: bool
+
+
+def _ref(message: Partial) -> Ref:
+    return Ref(message.contribution, message.size_bytes, message.payload[0] if message.payload else None)
+
+
+class Branches:
+    """What came up to one peer: the latest part of each child, once its sum is here."""
+
+    def __init__(self, blobs: Blobs, document: Document, tree: Tree, me: int) -> None:
+        self._blobs = blobs
+        self._document = document
+        self._tree = tree
+        self.children = tree.children.get(me, ())
+        self.parts: dict[int, Part] = {}
+        self.barred = 0  # revoked peers, as bits: a part with one of them counts for nothing
+        self._pulling: dict[int, Part] = {}
+
+    def drop(self, peer: int) -> tuple[int, ...]:
+        """Forget the parts that a revoked peer sent or is in; return all that were in them, to be asked themselves."""
+        self.barred |= 1 << peer
+        lost = 0
+        for parts in (self.parts, self._pulling):
+            for child in [child for child, part in parts.items() if child == peer or part.answered >> peer & 1]:
+                lost |= parts.pop(child).answered
+        return as_peers(lost & ~self.barred)
+
+    def take(self, source: str, message: Partial) -> Part | None:
+        """Return what a child sent if it is new and complete; None while its sum is fetched, or if it is of no use.
+
+        Raises
+        ------
+        WireError
+            If it says what this child cannot say.
+        """
+        child = self._document.index(source)
+        part = self._read(child, message)
+        known = self.parts.get(child)
+        if part.answered & self.barred:
+            return None  # of those in it the aggregator asks each itself
+        if known is not None and (part.answered & known.answered != known.answered or part == known):
+            return None  # older, or of a life that knows less: of whoever is missing the aggregator will ask itself
+        ref = part.ref
+        if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
+            self._pulling[child] = part
+            self._blobs.pull(ref.digest, ref.size_bytes, [source])
+            return None
+        self._pulling.pop(child, None)  # this one overtook it
+        self.parts[child] = part
+        return part
+
+    def _read(self, child: int, message: Partial) -> Part:
+        if child not in self.children:
+            raise WireError("a part from a peer that is not below")
+        answered, adopted, summed = (
+            int.from_bytes(peers, "little") for peers in (message.answered, message.adopted, message.summed)
+        )
+        if answered & ~self._tree.below[child] or (adopted | summed) & ~answered:
+            raise WireError("a part of peers that are not below")
+        abstained = dict(zip(message.abstained, message.reasons, strict=False))
+        if len(abstained) != len(message.reasons) or any(peer < 0 or not answered >> peer & 1 for peer in abstained):
+            raise WireError("a part with reasons of nobody")
+        return Part(answered, adopted, summed, abstained, _ref(message) if summed else None, message.done)
+
+    def blob_ready(self, digest: bytes) -> list[Part]:
+        """Return the parts whose sum is here now."""
+        found = [child for child, part in self._pulling.items() if part.ref is not None and part.ref.digest == digest]
+        for child in found:
+            self.parts[child] = self._pulling.pop(child)
+        return [self.parts[child] for child in found]
+
+    def refs(self) -> list[Ref]:
+        """Return the sums that are needed, here or on their way."""
+        return [part.ref for part in (*self.parts.values(), *self._pulling.values()) if part.ref is not None]
+
+    def sums(self) -> list[tuple[tuple[int, ...], Ref]]:
+        """Return the sums that are here, with whose contributions are in them."""
+        parts = (self.parts[child] for child in sorted(self.parts))
+        return [(as_peers(part.summed), part.ref) for part in parts if part.ref is not None]
+
+
+class Gathering:
+    """One peer's place in the tree of one round, from the message that opened it until the next one is opened."""
+
+    def __init__(
+        self, context: Context, membership: Membership, blobs: Blobs, document: Document, message: Open, me: int
+    ) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._document = document
+        self.opened = message
+        self._me = me
+        self._tree = tree_of(message.parents, message.aggregator)
+        if message.parents[me] < 0:
+            raise WireError("tree: this peer is not in it")
+        self._above = document.roster[message.parents[me]]
+        self._branches = Branches(blobs, document, self._tree, me)
+        self._own: Part | None = None
+        self._state: Ref | None = None
+        self._sent: Partial | None = None
+        self._sent_at = float("-inf")
+        self._adding: tuple[tuple[str, ...], Part] | None = None  # the task that adds up, and what else is to be said
+        self._changed = False  # since that was begun
+        self._timer: TimerKey = ("job", document.id, "gather")
+        for child in self._branches.children:
+            self._ctx.send(document.roster[child], message)
+
+    def end(self) -> None:
+        """Another round began, or the job is over."""
+        self._ctx.timers.cancel(self._timer)
+
+    def of(self, term: int, round_: int, digest: bytes) -> bool:
+        """Whether it is of that very round."""
+        opened = self.opened
+        return (opened.term, opened.round, opened.digest) == (term, round_, digest)
+
+    def busy(self) -> bool:
+        """Whether the aggregator should wait: for this peer, or for those above it that may wait for others."""
+        patience_s = self._wait_s(self._tree.height[self.opened.aggregator])
+        return self._sent is None or self._ctx.now - self._sent_at < patience_s
+
+    def refs(self) -> list[Ref]:
+        """Return the sums that are needed here."""
+        own = [self._own.ref] if self._own is not None and self._own.ref is not None else []
+        sent = self._sent
+        handed = [] if sent is None or not sent.contribution else [_ref(sent)]
+        return [*own, *handed, *self._branches.refs()]
+
+    def again(self) -> None:
+        """The peer above asks again: what it was sent was lost."""
+        if self._sent is not None:
+            self._ctx.send(self._above, self._sent)
+
+    def own(self, state: Ref, ref: Ref | None, abstains: str) -> None:
+        """This peer adopted the state, and this is its own answer."""
+        self._state = state
+        me = 1 << self._me
+        counts = self._document.counts(self._ctx.me, self._ctx.store_id)
+        abstained = {self._me: abstains} if abstains else {}
+        part = Part(me, me if counts else 0, me if ref is not None else 0, abstained, ref, True)
+        if part != self._own:
+            self._own = part
+            self._changed = True
+            self.look()
+
+    def receive(self, source: str, message: Partial) -> None:
+        """A part came from below."""
+        if self._branches.take(source, message) is not None:
+            self._changed = True
+            self.look()
+
+    def blob_ready(self, digest: bytes) -> None:
+        """A sum from below is here now."""
+        if self._branches.blob_ready(digest):
+            self._changed = True
+            self.look()
+
+    def fire(self) -> None:
+        """Too long: ask those below again, and hand on what is here."""
+        for child in self._missing():
+            self._ctx.send(self._document.roster[child], self.opened)
+        self._hand_on()
+
+    def look(self) -> None:
+        """Something happened: hand on what is here if it is all that can come, or see that it is not forgotten."""
+        if self._own is None:
+            return
+        if not self._missing():
+            self._hand_on()
+        elif not self._ctx.timers.armed(self._timer):
+            self._ctx.set_timer(self._timer, self._wait_s(self._tree.height[self._me]))
+
+    def _wait_s(self, height: int) -> float:
+        """How long to wait for what is below: whoever is higher waits longer, so that those below give up first."""
+        wait_s = self._ctx.timing.retry_s * (1 + height) / 2
+        if self._document.missing != "drop":
+            return wait_s
+        # The aggregator waits for nobody any longer: what is handed on must be there before.
+        return min(
+            wait_s, self._document.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2
+        )
+
+    def _missing(self) -> list[int]:
+        """From which children more may come; of those below one that is gone the aggregator asks itself."""
+        parts, roster = self._branches.parts, self._document.roster
+        waited = [child for child in self._branches.children if child not in parts or not parts[child].done]
+        return [child for child in waited if not self._membership.gone(roster[child])]
+
+    def _hand_on(self) -> None:
+        """Say what is here, unless that was said, or is being added up."""
+        missing = self._missing()
+        if missing:
+            self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
+        said = self._sent is not None and (self._sent.done or bool(missing)) and not self._changed
+        if self._own is None or self._adding is not None or said:
+            return
+        self._changed = False
+        whole = self._together(done=not missing)
+        sums = self._branches.sums()
+        if self._own.ref is not None:
+            sums = [((self._me,), self._own.ref), *sums]
+        if len(sums) > 1:
+            self._adding = (("job", self._document.id, "add", f"{self.opened.term}.{self.opened.round}"), whole)
+            n_peers, of = len(self._document.roster), tuple(sums)
+            task = Task("add", self._document.job, n_peers, state=self._state, contributions=of)
+            self._ctx.effects.append(Compute(self._adding[0], task))
+        else:
+            self._send(replace(whole, ref=sums[0][1] if sums else None))
+
+    def _together(self, *, done: bool) -> Part:
+        """What is here, but for the sum."""
+        assert self._own is not None
+        parts = [self._own, *(self._branches.parts[child] for child in sorted(self._branches.parts))]
+        answered = adopted = summed = 0
+        abstained: dict[int, str] = {}
+        for part in parts:
+            answered, adopted, summed = answered | part.answered, adopted | part.adopted, summed | part.summed
+            abstained.update(part.abstained)
+        return Part(answered, adopted, summed, abstained, None, done)
+
+    def added(self, event: Computed) -> None:
+        """The sum is made; of whose contributions were malformed, nothing is said."""
+        if self._adding is None or event.token != self._adding[0]:
+            return
+        whole, self._adding = self._adding[1], None
+        summed = bits(event.info["summed"]) if event.result is not None else 0
+        unread = whole.summed & ~summed
+        if unread:
+            self._ctx.report(
+                "unread", **self._document.told, peers=[self._document.roster[i] for i in as_peers(unread)]
+            )
+        answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
+        self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=event.result))
+        self.look()
+
+    def _fitting(self, part: Part) -> Part:
+        """Leave out those whose reasons would make the message too long, new ones first: the aggregator asks them itself."""
+        said = () if self._sent is None else self._sent.abstained
+        left, without = _MOST_REASON_BYTES, 0
+        for peer in sorted(part.abstained, key=lambda peer: peer not in said):
+            left -= len(part.abstained[peer].encode()) + 8
+            if left < 0:
+                without |= 1 << peer
+        told = {peer: reason for peer, reason in part.abstained.items() if not without >> peer & 1}
+        return replace(part, answered=part.answered & ~without, adopted=part.adopted & ~without, abstained=told)
+
+    def _send(self, part: Part) -> None:
+        part = self._fitting(part)
+        opened, ref = self.opened, part.ref or Ref(b"", 0, None)
+        payload = () if ref.payload is None else (ref.payload,)
+        self._sent = Partial(
+            opened.job, opened.term, opened.round, opened.digest, _packed(part.answered), _packed(part.adopted),
+            _packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
+            ref.digest, ref.size_bytes, payload,
+        )  # fmt: skip
+        self._sent_at = self._ctx.now
+        self._ctx.send(self._above, self._sent)

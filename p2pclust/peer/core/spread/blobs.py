@@ -1,0 +1,349 @@
+"""Blobs: large objects named by their hash, pulled in chunks from whoever has them, resumed, never sent again unchanged.
+
+Whoever fetches sets the pace, as TCP's senders do: one chunk at first, one more with each that comes soon, half as many when
+they come late, one when they do not come in time; and then more time for each. A link may be slower than the time-out
+thinks, and who asks again too early makes it carry everything twice. A source that is silent keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk, Task
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.protocols.engine.workspace import digest_of
+
+__all__ = ["Blobs", "digest_of"]
+
+#: How many chunk time-outs a blob that was passed on is kept after somebody asked for it last.
+_PASSING_TIMEOUTS: Final = 10
+#: Of those who have a blob, so many are named to a neighbour.
+_MOST_HOLDERS: Final = 8
+#: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
+_SLOWEST: Final = 8
+#: Of the usual time-out: within that, a link can carry more.
+_SOON: Final = 0.5
+
+
+@dataclass
+class _Pull:
+    """One blob on its way here."""
+
+    digest: bytes
+    size_bytes: int
+    n_chunks: int
+    sources: list[str]
+    missing: dict[int, None]  # chunks that are not in the store yet, in order
+    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # whom, and when
+    again: dict[int, None] = field(default_factory=dict)  # asked for more than once: what comes may answer either
+    turn: int = 0
+    begun: bool = False  # otherwise it waits for others to end
+    silent: bool = False  # nothing came in time, and nothing has since
+
+
+@dataclass
+class _Pace:
+    """How much this peer asks for at once, over all blobs, and how long it waits for each source."""
+
+    most: int
+    chunks: int = 1
+    usual: int = 1  # how many times the usual time-out a chunk is given, since sources that live have needed it
+    slowness: dict[str, int] = field(default_factory=dict)  # the same for a source that was silent
+
+    def patience(self, source: str) -> int:
+        return max(self.usual, self.slowness.get(source, 1))
+
+    def came(self, source: str, time_outs: float) -> None:
+        """A chunk came that many usual time-outs after it was asked for, once."""
+        if time_outs < _SOON:
+            self.chunks = min(self.chunks + 1, self.most)
+        elif time_outs > 1:
+            self.chunks = max(1, self.chunks // 2)
+        if 4 * time_outs < self.patience(source):
+            self.usual = max(1, self.usual // 2)
+            self.slowness[source] = max(1, self.slowness.get(source, 1) // 2)
+
+    def timed_out(self, sources: Iterable[str]) -> None:
+        self.chunks = 1
+        for source in sources:
+            self.slowness[source] = min(2 * self.patience(source), _SLOWEST)
+
+    def late(self, source: str) -> None:
+        """A chunk came after all: not only that source, but perhaps our own link needs more time."""
+        self.usual = self.patience(source)
+
+
+class Blobs:
+    """The machine. `stored` tells which chunks of which blobs are on disk at the start."""
+
+    def __init__(
+        self, context: Context, stored: dict[bytes, tuple[int, tuple[int, ...]]], adopted: frozenset[bytes]
+    ) -> None:
+        self._ctx = context
+        self._complete: dict[bytes, None] = {}
+        self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
+        self._verifying: dict[bytes, None] = {}
+        # What a former life had begun to fetch: nobody here asks for it yet, and somebody soon may.
+        self._recovered: dict[bytes, None] = {}
+        for digest, (n_chunks, indices) in stored.items():
+            # All chunks may be there without having been hashed; what a register names was hashed before.
+            if len(indices) == n_chunks and digest in adopted:
+                self._complete[digest] = None
+            else:
+                self._partial[digest] = dict.fromkeys(indices)
+                self._recovered[digest] = None
+        self._pulls: dict[bytes, _Pull] = {}
+        self._pace = _Pace(context.limits.pulls * context.limits.window)
+        # What neighbours asked for that only others have: until when it is kept, and who waits for which chunks.
+        self._passing: dict[bytes, float] = {}
+        self._askers: dict[bytes, dict[tuple[str, int], None]] = {}
+
+    def fetching(self, digest: bytes) -> bool:
+        """Whether the blob is on its way, or being checked."""
+        return digest in self._pulls or digest in self._verifying
+
+    def has(self, digest: bytes) -> bool:
+        """Whether the whole blob is on disk."""
+        return digest in self._complete
+
+    def left(self, digest: bytes) -> int:
+        """How many chunks of a blob that is on its way have not come yet."""
+        return len(self._pulls[digest].missing) if digest in self._pulls else 0
+
+    def made(self, digest: bytes) -> None:
+        """The worker stored a blob of this peer's own making; whoever else has it need not send it any more."""
+        self._stop(digest)
+        self._verifying.pop(digest, None)
+        self._partial.pop(digest, None)
+        self._recovered.pop(digest, None)
+        self._complete[digest] = None
+
+    def any(self) -> bool:
+        """Whether there is anything at all."""
+        return bool(self._complete or self._partial)
+
+    def keep_only(self, in_use: frozenset[bytes], *, unfinished: bool) -> None:
+        """Drop, and stop fetching, whatever nobody here needs any more.
+
+        What a former life left is kept as long as there are unfinished jobs, to be resumed.
+        """
+        for digest in [digest for digest, until in self._passing.items() if until < self._ctx.now]:
+            del self._passing[digest]
+            self._askers.pop(digest, None)
+        for digest in [*self._complete, *self._partial]:
+            if digest not in in_use and digest not in self._passing and not (unfinished and digest in self._recovered):
+                self._forget(digest)
+
+    def _forget(self, digest: bytes) -> None:
+        self._stop(digest)
+        self._recovered.pop(digest, None)
+        self._complete.pop(digest, None)
+        self._partial.pop(digest, None)
+        self._verifying.pop(digest, None)
+        self._ctx.effects.append(DropBlob(digest))
+
+    def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
+        """Fetch the blob from the given peers, the first one first; `verified` follows when it is here.
+
+        On a sparse overlay the first one should have it for certain, and be the nearest of all that do: neighbours of
+        which each began with a source beyond the other would wait for each other.
+        """
+        if self.has(digest) or digest in self._verifying or not 0 < size_bytes <= self._ctx.limits.blob_bytes:
+            return
+        pull = self._pulls.get(digest)
+        if pull is not None and pull.size_bytes == size_bytes:
+            pull.sources = [*sources, *(s for s in pull.sources if s not in sources)]
+            return
+        self._recovered.pop(digest, None)
+        if pull is not None:
+            self._forget(digest)  # somebody was wrong about its size, so what came so far is worth nothing
+        n_chunks = -(-size_bytes // self._ctx.limits.chunk_bytes)
+        have = self._partial.setdefault(digest, {})
+        missing = {index: None for index in range(n_chunks) if index not in have}
+        pull = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
+        self._ctx.report("pulling", blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have))
+        if not missing:
+            self._verify(pull)
+        elif sources:
+            self._pulls[digest] = pull
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Ask for what is missing, in the order in which blobs were wanted, as long as there is room.
+
+        What a neighbour waits for has room of its own: it has limited itself already, and two that wait for each other's
+        room would wait until a chunk is held lost.
+        """
+        own = [pull for pull in self._pulls.values() if pull.digest not in self._passing]
+        room = self._ctx.limits.pulls - sum(pull.begun for pull in own)
+        for pull in self._pulls.values():
+            if pull.digest in self._passing:
+                pull.begun = True
+                self._ask(pull, self._ctx.limits.window - len(pull.asked))
+        for pull in [pull for pull in own if not pull.begun][: max(room, 0)]:
+            pull.begun = True
+        left = self._pace.chunks - sum(len(pull.asked) for pull in own if not pull.silent)
+        for pull in own:
+            if pull.begun and pull.silent:
+                self._ask(pull, 1 - len(pull.asked))
+            elif pull.begun:
+                left -= self._ask(pull, min(left, self._ctx.limits.window - len(pull.asked)))
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message about blobs came."""
+        match message:
+            case BlobRequest():
+                self._asked(source, message)
+            case BlobChunk():
+                self._take(source, message)
+            case BlobMissing():
+                self._elsewhere(source, message.digest)
+
+    def _asked(self, source: str, message: BlobRequest) -> None:
+        """Somebody wants a chunk: send it, or fetch it for a neighbour that has no link to those who have it.
+
+        What is passed on is kept for a while, for other neighbours will ask for the same.
+        """
+        digest = message.digest
+        if self.has(digest) or message.index in self._partial.get(digest, ()):
+            self._ctx.effects.append(SendChunk(source, digest, message.index))
+        elif self._passes_on(message):
+            holders = [name for name in message.holders if name not in (self._ctx.me, source)]
+            self._passing.pop(digest, None)  # who is asked for last stands last
+            self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
+            self._askers.setdefault(digest, {})[source, message.index] = None
+            pull = self._pulls.get(digest)
+            if pull is not None and pull.size_bytes == message.size_bytes and not self._ctx.routing.whole:
+                # It may be fetched from others, who lost it, or who wait for this very peer.
+                pull.sources += [n for n in holders if n not in pull.sources and self._ctx.routing.hop(n)]
+                self._go_on()
+            elif not self.fetching(digest):
+                self.pull(digest, message.size_bytes, holders)
+        else:
+            self._ctx.send(source, BlobMissing(digest))
+
+    def _passes_on(self, message: BlobRequest) -> bool:
+        """Whether to fetch it for who asks: it must be a chunk that there can be, and there must be room."""
+        limits, size_bytes = self._ctx.limits, message.size_bytes
+        if not message.holders or not 0 < size_bytes <= limits.blob_bytes:
+            return False
+        possible = 0 <= message.index < -(-size_bytes // limits.chunk_bytes)
+        if not possible or message.digest in self._passing or len(self._passing) < limits.passing:
+            return possible
+        idle = next((digest for digest in self._passing if not self._askers.get(digest)), None)
+        if idle is not None:
+            del self._passing[idle]  # what nobody has asked for the longest makes room
+        return idle is not None
+
+    def fire(self, key: TimerKey) -> None:
+        """A chunk did not come in time: let others that wait go first, then ask the next source."""
+        pull = self._pulls.pop(bytes.fromhex(key[1]), None)
+        if pull is not None:
+            self._pace.timed_out(dict.fromkeys(source for source, _ in pull.asked.values()))
+            pull.silent = True
+            pull.again.update(dict.fromkeys(pull.asked))
+            pull.asked.clear()
+            pull.turn += 1
+            pull.begun = False
+            self._pulls[pull.digest] = pull
+            self._go_on()
+
+    def link_vanished(self, name: str) -> None:
+        """What was asked of that neighbour is asked for another way at once; what it asked for need not be sent."""
+        for waiting in self._askers.values():
+            for asker in [asker for asker in waiting if asker[0] == name]:
+                del waiting[asker]
+        for pull in self._pulls.values():
+            for index in [index for index, (source, _) in pull.asked.items() if source == name]:
+                del pull.asked[index]
+                pull.again[index] = None
+        self._go_on()
+
+    def verified(self, digest: bytes, good: bool) -> None:
+        """A worker hashed the whole blob: it is what its name says, or not."""
+        if digest not in self._verifying:
+            return  # dropped meanwhile
+        if not good:
+            self._ctx.report("blob-corrupt", blob=digest.hex()[:12])
+            self._forget(digest)
+            return
+        del self._verifying[digest]
+        self._partial.pop(digest, None)
+        self._complete[digest] = None
+
+    def _take(self, source: str, message: BlobChunk) -> None:
+        pull = self._pulls.get(message.digest)
+        if pull is None or message.index not in pull.missing or len(message.data) != 1:
+            return
+        chunk_bytes = self._ctx.limits.chunk_bytes
+        last = message.index == pull.n_chunks - 1
+        if len(message.data[0]) != (pull.size_bytes - message.index * chunk_bytes if last else chunk_bytes):
+            return
+        del pull.missing[message.index]
+        asked, asked_at = pull.asked.pop(message.index, ("", 0.0))
+        if asked == source and message.index not in pull.again:
+            self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
+        if pull.silent:
+            pull.silent = False
+            self._pace.late(source)
+        self._partial[pull.digest][message.index] = None
+        self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
+        waiting = self._askers.get(pull.digest, {})
+        for name, index in [asker for asker in waiting if asker[1] == message.index]:
+            del waiting[name, index]
+            self._ctx.effects.append(SendChunk(name, pull.digest, index))
+        if pull.missing:
+            self._wait(pull, source)
+            self._go_on()
+        else:
+            self._stop(pull.digest)
+            self._verify(pull)
+
+    def _verify(self, pull: _Pull) -> None:
+        self._verifying[pull.digest] = None
+        task = Task("verify", b"", 0, state=Ref(pull.digest, pull.size_bytes, None))
+        self._ctx.effects.append(Compute(("blob", pull.digest.hex()), task))
+
+    def _elsewhere(self, source: str, digest: bytes) -> None:
+        pull = self._pulls.get(digest)
+        if pull is not None and source in pull.sources and len(pull.sources) > 1:
+            pull.sources.remove(source)
+            pull.asked = {index: asked for index, asked in pull.asked.items() if asked[0] != source}
+            self._go_on()
+
+    def _ask(self, pull: _Pull, most: int) -> int:
+        """Ask for so many chunks at most; returns for how many."""
+        first = pull.turn % len(pull.sources)
+        source, holders = self._way(pull, pull.sources[first:] + pull.sources[:first])
+        wanted = [index for index in pull.missing if index not in pull.asked][: max(most, 0)] if source else []
+        for index in wanted:
+            pull.asked[index] = (source, self._ctx.now)
+            self._ctx.send(source, BlobRequest(pull.digest, index, *holders))
+        if wanted or not source:
+            self._wait(pull, source)
+        return len(wanted)
+
+    def _wait(self, pull: _Pull, source: str) -> None:
+        wait_s = self._pace.patience(source) * self._ctx.timing.chunk_timeout_s
+        self._ctx.set_timer(("blob", pull.digest.hex()), wait_s)
+
+    def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
+        """Whom to ask for chunks: the first source that can be reached, or the neighbour on the way there, who is told of
+        whom it can have them."""
+        routing = self._ctx.routing
+        if routing.whole:
+            return turned[0], ()
+        for name in turned:
+            hop = routing.hop(name)
+            if hop:
+                return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
+        return "", ()
+
+    def _stop(self, digest: bytes) -> None:
+        self._ctx.timers.cancel(("blob", digest.hex()))
+        if self._pulls.pop(digest, None) is not None:
+            self._go_on()

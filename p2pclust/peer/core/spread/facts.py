@@ -1,0 +1,276 @@
+"""Facts: versioned keys that one peer owns and gossip brings to everybody (Scuttlebutt, van Renesse et al. 2008).
+
+Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. What a peer knows of an owner is told by
+one number, the highest version `v`, as long as
+
+    for every key of that owner, the peer holds its newest version <= v.
+
+So facts of one owner come in ascending order, as a delta that says after which version it starts; a delta that starts above
+what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
+neighbour; anti-entropy with a random neighbour repairs whatever was lost.
+
+An owner takes facts back with one key, the *floor*: whatever it told under a version below that of its floor is void. It
+tells the floor first and then, above it, what still stands. So the keys of an owner are only those that stand, and a few
+that wait for the next floor.
+
+An owner that lost its store may speak before it was reminded of what it had said, and then `v` no longer tells all. So
+digests carry a print of all keys and versions as well, and where two peers of the same `v` differ they exchange everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
+from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
+
+__all__ = ["Fact", "Facts"]
+
+#: An owner that restarts numbers on from here, above whatever it said in its former life; no write per fact is needed.
+_PER_LIFE: Final = 2**20
+#: One frame less than a message may have: a relay puts its own header before it.
+_PER_DELTA: Final = MAX_FRAMES - 1
+#: The owner's key whose version is its floor.
+_FLOOR: Final = "floor"
+#: So many facts that are void, and half as many as those that stand, are told on before a floor takes them back.
+_MOST_VOID: Final = 64
+_SPEAKS_OF_FLOORS: Final = 2  # minor version
+#: Of one owner; more is refused, so that nobody can fill everybody's memory.
+_MAX_KEYS: Final = 4096
+_MAX_VERSION: Final = 2**60
+_DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One version of one key."""
+
+    owner: str
+    key: str
+    version: int
+    value: bytes
+
+
+class Facts:
+    """The machine. `step` results are read with `take_news`: facts that arrived since it was last called."""
+
+    def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
+        self._ctx = context
+        self._membership = membership
+        self._known: dict[str, dict[str, Fact]] = {}
+        self._highest: dict[str, int] = {}
+        # The random part keeps a life that lost its store from numbering exactly as a former one did.
+        self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
+        self._news: list[Fact] = []
+        self._void: dict[str, None] = {}  # own keys that are taken back with the next floor
+        self._owes_floor = self._floor_next = False
+        self._former = 0  # the floor of a former life
+        self._minors: dict[str, int] = {}
+        #: Whether this peer still says what others remember that a former life of it said.
+        self.stands: Callable[[str, bytes], bool] = lambda key, value: True
+
+    def start(self) -> None:
+        """Begin anti-entropy."""
+        self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.timing.sync_period_s)
+
+    def publish(self, key: str, value: bytes) -> None:
+        """Set one of this peer's own keys and push it."""
+        self._void.pop(key, None)
+        before = self._highest.get(self._ctx.me, 0)
+        self._version = max(self._version, before) + 1
+        fact = Fact(self._ctx.me, key, self._version, value)
+        self._keep(fact)
+        self._push(FactDelta(fact.owner, before, (key,), (fact.version,), (value,)), "")
+
+    def retract(self, key: str) -> None:
+        """Take back one of this peer's own keys, with the next floor."""
+        own = self._known.get(self._ctx.me, {})
+        if key in own:
+            self._void[key] = None
+            self._owes_floor = self._owes_floor or len(self._void) > _MOST_VOID + len(own) // 2
+
+    def _raise_floor(self) -> None:
+        """Tell a new floor, and above it what still stands."""
+        own = self._known.get(self._ctx.me, {})
+        standing = {key: fact.value for key, fact in own.items() if key not in self._void and key != _FLOOR}
+        self._owes_floor = self._floor_next = False
+        self._void.clear()
+        self._ctx.report("floor", standing=len(standing), void=len(own) - len(standing))
+        self.publish(_FLOOR, b"")
+        self._clear_below(self._ctx.me)
+        for key, value in standing.items():
+            self.publish(key, value)
+
+    def _floor(self, owner: str) -> int:
+        fact = self._known.get(owner, {}).get(_FLOOR)
+        return 0 if fact is None else fact.version
+
+    def _clear_below(self, owner: str) -> None:
+        known, floor = self._known[owner], self._floor(owner)
+        for key in [key for key, fact in known.items() if fact.version < floor]:
+            del known[key]
+
+    def _push(self, delta: FactDelta, source: str) -> None:
+        """Send news to all neighbours but the one that it came from."""
+        for name in self._neighbours():
+            if name != source:
+                self._ctx.send(name, delta)
+
+    def _neighbours(self) -> list[str]:
+        return self._membership.neighbours()
+
+    def get(self, owner: str, key: str) -> Fact | None:
+        """The newest version that this peer has of a key."""
+        return self._known.get(owner, {}).get(key)
+
+    def take_news(self) -> list[Fact]:
+        """Facts that came since the last call, oldest first."""
+        news, self._news = self._news, []
+        return news
+
+    def forget(self, owner: str) -> None:
+        """That peer was revoked: others that know it take nothing of it either, and would be offered it for ever."""
+        self._known.pop(owner, None)
+        self._highest.pop(owner, None)
+
+    def greet(self, name: str) -> None:
+        """A member appeared: compare at once instead of at the next turn."""
+        self._ctx.send(name, self._digest(name, answer=False))
+
+    def fire(self, key: TimerKey) -> None:
+        """Anti-entropy with one random member."""
+        self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        if self._floor_next:
+            self._raise_floor()
+        self._floor_next = self._owes_floor  # a period later, when others have said all that they remember
+        for name in self._ctx.choose(self._neighbours(), 1):
+            self.greet(name)
+
+    def receive(self, source: str, message: Message) -> None:
+        """A message about facts came."""
+        match message:
+            case FactDigest():
+                self._compare(source, message)
+            case FactDelta():
+                self._apply(source, message)
+
+    def _digest(self, to: str, *, answer: bool) -> FactDigest:
+        owners = tuple(sorted(self._highest))
+        prints = tuple(0 if self._differs_for_good(to, owner) else self._print(owner) for owner in owners)
+        versions = tuple(self._highest[owner] for owner in owners)
+        serial = self._ctx.serial
+        return FactDigest(answer, owners, versions, prints, serial, WIRE_MINOR if serial else 0)
+
+    def _differs_for_good(self, name: str, owner: str) -> bool:
+        """Whether that peer knows of no floors, and keeps what is void."""
+        return self._floor(owner) > 0 and self._minors.get(name, _SPEAKS_OF_FLOORS) < _SPEAKS_OF_FLOORS
+
+    def _is_owner(self, name: str) -> bool:
+        return name in self._membership.members or name == self._ctx.me
+
+    def _print(self, owner: str) -> int:
+        """A number that differs, but for rare accidents, where two peers hold different facts of an owner.
+
+        0 where no more can be held: those two may differ for good.
+        """
+        known = self._known.get(owner, {})
+        whole = 0
+        for fact in known.values() if len(known) < _MAX_KEYS else ():
+            whole ^= crc32(f"{fact.key} {fact.version}".encode())
+        return whole
+
+    def _compare(self, source: str, digest: FactDigest) -> None:
+        if digest.minor:
+            self._minors[source] = digest.minor
+        theirs = dict(zip(digest.owners, digest.versions, strict=False))
+        differ = {
+            owner: None
+            for owner, version, printed in zip(digest.owners, digest.versions, digest.prints, strict=False)
+            if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
+            if not self._differs_for_good(source, owner)
+        }
+        for owner in sorted(self._known):
+            self._send_newer(source, owner, 0 if owner in differ else theirs.get(owner, 0))
+        behind = any(
+            version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
+        )
+        if (behind or differ) and not digest.answer:
+            self._ctx.send(source, self._digest(source, answer=True))
+
+    def _send_newer(self, to: str, owner: str, after: int) -> None:
+        newer = sorted((f for f in self._known[owner].values() if f.version > after), key=lambda f: f.version)
+        while newer:
+            batch = [newer.pop(0)]
+            size = len(batch[0].value)
+            while newer and len(batch) < _PER_DELTA and size + len(newer[0].value) <= _DELTA_BYTES:
+                size += len(newer[0].value)
+                batch.append(newer.pop(0))
+            keys, versions = tuple(f.key for f in batch), tuple(f.version for f in batch)
+            self._ctx.send(to, FactDelta(owner, after, keys, versions, tuple(f.value for f in batch)))
+            after = versions[-1]
+
+    def _apply(self, source: str, delta: FactDelta) -> None:
+        if not len(delta.keys) == len(delta.versions) == len(delta.values):
+            return
+        # Nobody counts that far; who tells it wants an owner to run out of numbers. Half of them stay its own to use.
+        if max(delta.versions, default=0) > (_MAX_VERSION // 2 if delta.owner == self._ctx.me else _MAX_VERSION):
+            return
+        if delta.owner == self._ctx.me:
+            self._remember(delta)
+            return
+        if not self._is_owner(delta.owner):
+            return
+        if delta.after > self._highest.get(delta.owner, 0):
+            self._ctx.send(source, self._digest(source, answer=True))
+            return
+        known, learnt = self._known.get(delta.owner, {}), False
+        for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
+            if version < self._floor(delta.owner):
+                continue
+            if len(known) >= _MAX_KEYS and key not in known and key != _FLOOR:
+                # Passed over for good, or two peers that hold different ones would ask each other for ever.
+                self._ctx.report("too-many-facts", owner=delta.owner)
+                self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
+            elif version > (known[key].version if key in known else 0):
+                fact = Fact(delta.owner, key, version, value)
+                self._keep(fact)
+                learnt = True
+                if key == _FLOOR:
+                    self._clear_below(delta.owner)
+                    known = self._known[delta.owner]
+                else:
+                    self._news.append(fact)
+        if learnt and not self._ctx.routing.whole:
+            # On a full mesh its owner told everybody; elsewhere news goes from neighbour to neighbour, once over each link.
+            self._push(delta, source)
+
+    def _remember(self, delta: FactDelta) -> None:
+        """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""
+        own, floor = self._known.get(self._ctx.me, {}), self._floor(self._ctx.me)
+        told = list(zip(delta.keys, delta.versions, delta.values, strict=True))
+        self._former = max([self._former, *(version for key, version, _ in told if key == _FLOOR)])
+        missing = [fact for fact in told if fact[0] not in own and fact[0] != _FLOOR and fact[1] >= self._former]
+        lost = [fact for fact in missing if self.stands(fact[0], fact[2])][: max(0, _MAX_KEYS - len(own))]
+        # What does not stand any more, and an older floor, is void below a new one.
+        void = self._former > floor or any(version > floor and not self.stands(key, v) for key, version, v in missing)
+        self._owes_floor = self._owes_floor or void
+        outbid = max(delta.versions, default=0) > self._highest.get(self._ctx.me, 0)
+        if not lost and not outbid:
+            return
+        if outbid:
+            self._version = max(self._version, *delta.versions) + _PER_LIFE
+        said = {key: fact.value for key, fact in own.items()} if outbid else {}
+        for key, version, value in lost:
+            said[key] = value
+            self._news.append(Fact(self._ctx.me, key, version, value))
+        for key, value in said.items():
+            self.publish(key, value)
+
+    def _keep(self, fact: Fact) -> None:
+        self._known.setdefault(fact.owner, {})[fact.key] = fact
+        self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))

@@ -1,0 +1,137 @@
+"""Peers of one local network find each other by multicast DNS, without an address in any file.
+
+What is announced are hints, and nothing more: a name and an address, which anybody on the network may make up. Who a peer
+is, its key proves when it is connected to. So a made-up announcement costs one handshake that fails, now and then; see
+`p2pclust.peer.core.members.membership.Membership.hint`.
+
+Imported by peers that opted in; needs the extra ``mdns``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from zeroconf import IPVersion, ServiceStateChange, Zeroconf
+from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
+
+from p2pclust.transport.links import parse_address
+
+__all__ = ["SERVICE", "Discovery"]
+
+SERVICE: Final = "_p2pclust._tcp.local."
+
+_LOOK_UP_MS = 3000
+_MOST_AT_ONCE = 8  # announcements that are looked up at the same time; others are looked at when they come again
+_MOST_KNOWN = 512  # hints that are kept: those of a fleet, and some that are wrong
+_AGAIN_S = 10.0
+
+
+class Discovery:
+    """Announces one peer, and hands on hints of where the others of its fleet are.
+
+    Parameters
+    ----------
+    name : str
+    fleet_id : str
+        Others with this id are listened to.
+    address : str
+        Where the peer listens; its network is the one that is spoken to.
+    hint : callable
+        Told a name and an address, again and again, as long as they are announced.
+
+    Notes
+    -----
+    The name of an announcement begins with a part of the fleet's id and ends with random letters, so that nobody can take it
+    first. It tells whoever listens on the network who belongs together: a peer's name, its address and the fleet's id are
+    no secrets.
+    """
+
+    def __init__(self, name: str, fleet_id: str, address: str, hint: Callable[[str, str], None]) -> None:
+        self._fleet_id, self._hint = fleet_id, hint
+        self._host, port = parse_address(address)
+        self._prefix = f"{fleet_id[:12]}-"
+        instance = f"{self._prefix}{name[:40]}-{os.urandom(3).hex()}.{SERVICE}"
+        where = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)[0]
+        packed = socket.inet_pton(where[0], str(where[4][0]))
+        told = {"name": name, "fleet": fleet_id}
+        self._info = AsyncServiceInfo(
+            SERVICE,
+            instance,
+            port=port,
+            addresses=[packed],
+            properties=told,
+            server=f"{instance.removesuffix(SERVICE)}local.",
+        )
+        self._interface = str(where[4][0])
+        self._known: dict[str, tuple[str, str]] = {}  # name and address, by the name of the announcement
+        self._looking: dict[asyncio.Task[None], None] = {}
+        self._again: asyncio.TimerHandle | None = None
+        self._network: AsyncZeroconf | None = None
+        self._browser: AsyncServiceBrowser | None = None
+
+    async def start(self) -> None:
+        """Announce, and begin to listen.
+
+        Raises
+        ------
+        OSError
+            If the network takes no multicast.
+        """
+        self._network = AsyncZeroconf(interfaces=[self._interface])
+        await self._network.zeroconf.async_wait_for_start()
+        announced = await self._network.async_register_service(self._info)
+        self._keep(announced)
+        self._browser = AsyncServiceBrowser(self._network.zeroconf, SERVICE, handlers=[self._changed])
+        self._hint_again()
+
+    async def close(self) -> None:
+        """Take the announcement back."""
+        if self._again is not None:
+            self._again.cancel()
+        for task in [*self._looking]:
+            task.cancel()
+        if self._browser is not None:
+            await self._browser.async_cancel()
+        if self._network is not None:
+            await self._network.async_unregister_all_services()
+            await self._network.async_close()
+
+    def _changed(self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange) -> None:
+        if not name.startswith(self._prefix) or name == self._info.name:
+            return
+        if state_change is ServiceStateChange.Removed:
+            self._known.pop(name, None)
+        elif len(self._looking) < _MOST_AT_ONCE and (name in self._known or len(self._known) < _MOST_KNOWN):
+            self._keep(self._look_up(zeroconf, name))
+
+    async def _look_up(self, zeroconf: Zeroconf, announcement: str) -> None:
+        info = AsyncServiceInfo(SERVICE, announcement)
+        if not await info.async_request(zeroconf, _LOOK_UP_MS) or not info.port:
+            return
+        told = {key: value or b"" for key, value in info.properties.items()}
+        addresses = info.parsed_addresses(IPVersion.V6Only if ":" in self._host else IPVersion.V4Only)
+        if told.get(b"fleet") != self._fleet_id.encode() or not addresses:
+            return
+        host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+        self._known[announcement] = (told.get(b"name", b"").decode("utf-8", "replace"), f"{host}:{info.port}")
+        self._hint(*self._known[announcement])
+
+    def _hint_again(self) -> None:
+        """Whoever has not been reached yet may be reached now."""
+        self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._hint_again)
+        for name, address in [*self._known.values()]:
+            self._hint(name, address)
+
+    def _keep(self, work: Coroutine[Any, Any, Any] | Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._looking[task] = None
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._looking.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # a look-up that fails is one that told nothing

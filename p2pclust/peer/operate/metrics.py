@@ -1,0 +1,137 @@
+"""A peer's figures for Prometheus: names and labels of all that it tells.
+
+Imported by peers that opted in; needs the extra ``metrics``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+__all__ = ["CONTENT_TYPE", "HELP", "Metrics"]
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+#: Every metric and what it is. Counters count from the start of the process; Prometheus adds ``_total`` to their names.
+HELP: Final[Mapping[str, str]] = {
+    "p2pclust_info": "1, with the peer's name, fleet, class and version as labels",
+    "p2pclust_uptime_seconds": "Seconds since the peer started",
+    "p2pclust_peers_enrolled": "Peers on the fleet roster, with this one",
+    "p2pclust_peers_alive": "Of these, those that are alive or suspect for this peer, with this one",
+    "p2pclust_peers_majority": "How many of them a majority is",
+    "p2pclust_member_up": "Whether another peer is alive or suspect for this peer",
+    "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
+    "p2pclust_jobs": "Jobs of this peer by phase",
+    "p2pclust_job_round": "The round that a job has reached here",
+    "p2pclust_job_term": "The term of a job that this peer knows",
+    "p2pclust_job_peers_absent": "Peers of a job's roster that are not here",
+    "p2pclust_events": "What happened, by the word that stands in the log",
+    "p2pclust_messages_sent": "Messages handed to the transport",
+    "p2pclust_messages_received": "Messages received from enrolled peers",
+    "p2pclust_sent_bytes": "Bytes of these messages",
+    "p2pclust_received_bytes": "Bytes of these messages",
+    "p2pclust_messages_dropped": "Messages that were not sent or not handed on, by reason",
+    "p2pclust_cpu_seconds": "Processor time of this process",
+    "p2pclust_resident_memory_bytes": "Memory that is resident now",
+    "p2pclust_max_resident_memory_bytes": "The most memory that ever was resident",
+}
+
+
+class Metrics(Collector):
+    """Tells the figures of one peer.
+
+    Parameters
+    ----------
+    snapshot : callable
+        See `p2pclust.peer.operate.status.snapshot`.
+    kind : str
+        What kind of device the peer runs on.
+
+    Examples
+    --------
+    >>> figures = Metrics(dict)
+    >>> figures.count("elected", {})
+    >>> HELP["p2pclust_events"]
+    'What happened, by the word that stands in the log'
+    """
+
+    def __init__(self, snapshot: Callable[[], Mapping[str, Any]], kind: str = "") -> None:
+        self._snapshot = snapshot
+        self._kind = kind
+        self._events: dict[str, int] = {}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def count(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """Count something that happened."""
+        self._events[verb] = self._events.get(verb, 0) + 1
+
+    def text(self) -> bytes:
+        """Return all figures of now, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: what there is depends on the moment."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics of now."""
+        told = self._snapshot()
+        labels = {
+            "peer": told["peer"], "fleet": told["fleet"]["id"], "class": self._kind, "version": told["version"],
+        }  # fmt: skip
+        yield _gauge("p2pclust_info", [(labels, 1)])
+        yield _gauge("p2pclust_uptime_seconds", [({}, told["uptime_s"])])
+        for what in ("enrolled", "alive", "majority"):
+            yield _gauge(f"p2pclust_peers_{what}", [({}, told["fleet"][what])])
+        members = [(member, {"member": member["name"]}) for member in told["members"]]
+        yield _gauge(
+            "p2pclust_member_up", [(name, member["status"] in ("alive", "suspect")) for member, name in members]
+        )
+        heard = [(name, member["heard_s"]) for member, name in members if member["heard_s"] is not None]
+        yield _gauge("p2pclust_member_heard_seconds", heard)
+        yield from _of_jobs(told["jobs"])
+        yield _counter("p2pclust_events", [({"event": verb}, n) for verb, n in sorted(self._events.items())])
+        counters = told["counters"]
+        for way in ("sent", "received"):
+            yield _counter(f"p2pclust_messages_{way}", [({}, counters[f"messages_{way}"])])
+            yield _counter(f"p2pclust_{way}_bytes", [({}, counters[f"bytes_{way}"])])
+        dropped = [({"reason": reason}, n) for reason, n in sorted(counters["dropped"].items())]
+        yield _counter("p2pclust_messages_dropped", dropped)
+        times = os.times()
+        yield _counter("p2pclust_cpu_seconds", [({}, times.user + times.system)])
+        yield _gauge("p2pclust_resident_memory_bytes", [({}, told["rss_mb"] * 2**20)])
+        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, told["max_rss_mb"] * 2**20)])
+
+
+def _of_jobs(jobs: list[Mapping[str, Any]]) -> Iterator[Metric]:
+    phases: dict[str, int] = {}
+    for job in jobs:
+        phases[job["phase"]] = phases.get(job["phase"], 0) + 1
+    yield _gauge("p2pclust_jobs", [({"phase": phase}, n) for phase, n in sorted(phases.items())])
+    labels = [(job, {"job": job["job"], "protocol": job["protocol"]}) for job in jobs]
+    yield _gauge("p2pclust_job_round", [(named, job["round"]) for job, named in labels])
+    yield _gauge("p2pclust_job_term", [(named, job["term"]) for job, named in labels])
+    yield _gauge("p2pclust_job_peers_absent", [(named, len(job["absent"])) for job, named in labels])
+
+
+Samples = list[tuple[dict[str, str], Any]]
+
+
+def _gauge(name: str, samples: Samples) -> Metric:
+    return _filled(GaugeMetricFamily(name, HELP[name], labels=sorted(samples[0][0]) if samples else []), samples)
+
+
+def _counter(name: str, samples: Samples) -> Metric:
+    return _filled(CounterMetricFamily(name, HELP[name], labels=sorted(samples[0][0]) if samples else []), samples)
+
+
+def _filled(family: Any, samples: Samples) -> Metric:
+    for labels, value in samples:
+        family.add_metric([labels[name] for name in sorted(labels)], float(value))
+    return family  # type: ignore[no-any-return]

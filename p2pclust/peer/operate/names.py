@@ -1,0 +1,105 @@
+"""What people call a job: its id or the beginning of one; of a repeated job the name of its series, perhaps with a turn.
+
+``series-3f2a`` is a series, ``series-3f2a/3`` its third turn. The census between two turns has no name: it is never shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from p2pclust.errors import UsageError
+from p2pclust.peer.core.document import Document
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import LeaderlessJob
+    from p2pclust.peer.core.rounds.job import Job
+
+    Jobs = Mapping[str, Job | LeaderlessJob]
+
+__all__ = ["find", "name_of", "newest"]
+
+_JOB, _SERIES = "job-", "series-"
+
+
+def name_of(document: Document) -> str:
+    """The name that commands show and take."""
+    turn = document.turn
+    return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
+
+
+def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> Job | LeaderlessJob:
+    """Return the job of that name, which may be the beginning of only one.
+
+    Parameters
+    ----------
+    jobs : mapping
+        What the peer keeps, by id.
+    named : str
+    peer : str
+        Whose they are, for messages.
+    ended : bool
+        Whether a series without a turn means its newest turn that has ended, if there is one. Else it means the turn that
+        goes on, or the newest.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or several.
+    """
+    shown = {job_id: job for job_id, job in jobs.items() if not job.document.census}
+    exact = shown.get(named)
+    if exact is not None:
+        return exact
+    turns = _series(shown, named)
+    if turns is not None:
+        return _turn(turns, named, peer, ended=ended)
+    found = [
+        job for job_id, job in shown.items() if named and job_id.removeprefix(_JOB).startswith(named.removeprefix(_JOB))
+    ]
+    if len(found) != 1:
+        why = "knows several jobs of that name" if found else "does not know the job"
+        raise UsageError(f"{peer} {why}: {named!r:.80}: `p2pclust jobs` lists what it knows")
+    return found[0]
+
+
+def newest(turns: Mapping[int, Job | LeaderlessJob], *, ended: bool) -> Job | LeaderlessJob:
+    """The turn that a series without a turn means."""
+    wanted = [number for number, job in turns.items() if job.ledger.finished is ended]
+    return turns[max(wanted or turns)]
+
+
+def _series(shown: Jobs, named: str) -> dict[int, Job | LeaderlessJob] | None:
+    """The turns of the only series that begins so, by number from 0; None if that is the name of no series."""
+    beginning = named.partition("/")[0]
+    if not beginning.removeprefix(_SERIES):
+        return None
+    found: dict[str, dict[int, Job | LeaderlessJob]] = {}
+    for job in shown.values():
+        turn = job.document.turn
+        if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
+            found.setdefault(turn.series, {})[turn.number] = job
+    whole = found.get(beginning) or found.get(_SERIES + beginning)
+    if whole is not None:
+        return whole
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _turn(turns: Mapping[int, Job | LeaderlessJob], named: str, peer: str, *, ended: bool) -> Job | LeaderlessJob:
+    series, slash, number = named.partition("/")
+    if not slash:
+        return newest(turns, ended=ended)
+    if not re.fullmatch(r"[1-9]\d{0,17}", number):
+        raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
+    wanted = int(number) - 1
+    if wanted in turns:
+        return turns[wanted]
+    why = (
+        "has not begun" if wanted > max(turns) else "is not kept any more: of a series a peer keeps the last two turns"
+    )
+    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {_numbers(turns)}")
+
+
+def _numbers(turns: Mapping[int, Job | LeaderlessJob]) -> str:
+    return " and ".join(f"turn {number + 1}" for number in sorted(turns))

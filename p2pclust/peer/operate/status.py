@@ -1,0 +1,244 @@
+"""What a running peer knows of itself, the fleet and its jobs, as plain values: for operators, metrics and the status page.
+
+Everything here is one peer's view, and says so: nobody has a better one. Nothing in it is of the data but counts.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from p2pclust.errors import P2PClustError
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.members.suspicions import Member
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.operate.names import name_of
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.reasons import CANCELLED
+from p2pclust.protocols.engine.registry import main_stage
+from p2pclust.protocols.engine.stored_arrays import Stored
+from p2pclust.protocols.engine.summaries import with_names
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import LeaderlessJob
+    from p2pclust.peer.core.rounds.job import Job
+    from p2pclust.peer.shell.shell import Shell
+
+__all__ = ["job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of", "rss_mb", "snapshot"]
+
+
+def snapshot(shell: Shell) -> dict[str, Any]:
+    """Return what this peer knows, in plain values (JSON).
+
+    Returns
+    -------
+    dict
+        ``peer``, ``version``, ``address``, ``incarnation``, ``uptime_s``; ``fleet`` (``id``, ``serial``, ``enrolled``,
+        ``alive`` with this peer, ``majority``); ``members`` and ``jobs``, a list each; ``waiting``: one line if fewer than a
+        majority of the enrolled are here, else empty; ``data`` (``rows``, ``columns``, and the ``problem`` that keeps them
+        out, or empty); ``counters``; ``rss_mb`` and ``max_rss_mb``.
+
+        A member: ``name``, ``status``, ``incarnation``, ``address``, ``linked`` (whether it is a neighbour of this peer),
+        ``heard_s`` (seconds since it was last heard; None: never), ``why`` (why it is not alive, or why nothing can be
+        sent to it straight; else empty). For a job see `job_snapshot`.
+    """
+    core, now = shell.core, shell.now
+    roster, membership = shell.links.roster, core.membership
+    alive = membership.alive()
+    n_enrolled = len(membership.members) + 1
+    short = len(alive) < majority(n_enrolled)
+    return {
+        "peer": core.identity.name,
+        "version": shell.version,
+        "address": core.identity.address,
+        "incarnation": membership.incarnation,
+        "uptime_s": round(now - shell.began_at, 3),
+        "fleet": {
+            "id": roster.fleet_id, "serial": roster.serial, "enrolled": n_enrolled, "alive": len(alive),
+            "majority": majority(n_enrolled),
+        },
+        "waiting": f"{len(alive)} of {n_enrolled} enrolled peers are here" if short else "",
+        "members": [_member(shell, name) for name in membership.members],
+        "jobs": job_snapshots(shell),
+        "data": {name: value for name, value in shell.worker.rows.items() if name != "features"},
+        "counters": _counters(shell),
+        "rss_mb": round(rss_mb(), 1),
+        "max_rss_mb": round(max_rss_mb(), 1),
+    }  # fmt: skip
+
+
+def _member(shell: Shell, name: str) -> dict[str, Any]:
+    member, heard_at = shell.core.membership.members[name], shell.heard.get(name)
+    return {
+        "name": name,
+        "status": member.status,
+        "incarnation": member.incarnation,
+        "address": member.address,
+        "linked": shell.core.routing.linked(name),
+        "heard_s": None if heard_at is None else round(shell.now - heard_at, 3),
+        "why": _why(shell, name),
+    }
+
+
+def _why(shell: Shell, name: str) -> str:
+    """Why a member is not alive, or cannot be spoken to straight; empty if all is well."""
+    core = shell.core
+    member, routing = core.membership.members[name], core.routing
+    if member.status not in ("alive", "left") and shell.allow_list is not None and name in shell.allow_list.outdated:
+        return "knocks with keys that are revoked: copy its new bundle to it"
+    if member.status != "alive":
+        return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
+    if not routing.linked(name):
+        hop = routing.hop(name)
+        return f"no neighbour: reached through {hop}" if hop else "no neighbour, and no way to it is known"
+    trouble = shell.links.trouble(name)
+    via = core.way_to(name)
+    return f"{trouble}; it is heard through {via}" if trouble and via else trouble
+
+
+def _why_not_alive(member: Member, since: str) -> str:
+    match member.status:
+        case "unknown" if not member.address:
+            return "nobody has told its address yet: name it in join, or wait until it speaks"
+        case "unknown":
+            return f"never heard of: no answer from {member.address} (is it running there, and on the newest fleet roster?)"
+        case "suspect":
+            others = [*dict.fromkeys([member.suspected_by, *member.confirmed_by])]
+            return f"silent, suspected by {', '.join(filter(None, others)) or 'others'}{since}"
+        case "left":
+            return f"it said good-bye{since}"
+        case _ if member.refused_by:
+            return f"its port refused to connect, as {', '.join(member.refused_by)} saw{since}"
+        case _:
+            return f"silent, held dead{since}"
+
+
+def job_snapshots(shell: Shell) -> list[dict[str, Any]]:
+    """Return what this peer knows of its jobs, without censuses: those only agree on what the next turn is."""
+    return [job_snapshot(shell, job_id) for job_id, job in shell.core.jobs.jobs.items() if not job.document.census]
+
+
+def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
+    """Return what this peer knows of one of its jobs.
+
+    Returns
+    -------
+    dict
+        ``job``, ``name`` (what commands show: of a job that is repeated ``SERIES/TURN``), ``protocol``, ``clusters`` (or
+        None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within`` (the job in one of whose rounds it is
+        wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none is known), ``waits_for`` (names),
+        ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot go on); and ``series``,
+        ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in how many seconds this
+        peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or empty. ``phase``:
+        ``electing``, ``describing``, ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``,
+        ``computing`` and ``following`` at the others; ``joining`` and ``mixing`` where nobody aggregates; and in the
+        end ``done``, ``failed`` or ``cancelled``.
+    """
+    job = shell.core.jobs.jobs[job_id]
+    document, register = job.document, job.ledger.register
+    phase, aggregator, waits_for = job.standing()
+    membership = shell.core.membership
+    absent = [name for name in document.roster if not membership.present(name)]
+    needed, n_roster = majority(len(document.roster)), len(document.roster)
+    reason = ""
+    if phase == "finished":
+        phase, reason = _outcome(shell, job)
+        reason = with_names(reason, document.roster)
+    elif n_roster - len(absent) < needed:
+        reason = f"waiting: {n_roster - len(absent)} of {n_roster} peers are here, {needed} are needed"
+    return {
+        "job": job_id, "name": name_of(document), **_asked(document.job), "roster": list(document.roster),
+        "submitter": document.submitter,
+        "missing": document.missing, "collect": document.collect, "within": document.parent, "term": job.ledger.term,
+        "round": register.round, "phase": phase, "aggregator": aggregator, "waits_for": waits_for, "absent": absent,
+        "reason": reason, **_turn(shell, job),
+    }  # fmt: skip
+
+
+def _turn(shell: Shell, job: Job | LeaderlessJob) -> dict[str, Any]:
+    turn, until = job.document.turn, shell.core.jobs.series.waits_until.get(job.id)
+    if turn is None or job.document.census:
+        return {"series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": ""}
+    next_s = None if until is None else round(max(0.0, until - shell.now), 3)
+    return {
+        "series": turn.series, "number": turn.number, "every_s": turn.every_s, "next_s": next_s,
+        "series_cancelled_by": shell.core.jobs.series_cancelled_by(turn.series),
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _mathematics(data: bytes) -> tuple[str, int | None]:
+    """The protocol and the number of clusters of a job; nothing is built, and so nothing imported for it."""
+    try:
+        stages = msgpack.unpackb(data, raw=False, strict_map_key=True)["stages"]
+        asked_for = stages[main_stage([stage["protocol"] for stage in stages])]
+        clusters = asked_for.get("parameters", {}).get("n_clusters")
+        return str(asked_for["protocol"]), clusters if isinstance(clusters, int) else None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, msgpack.UnpackException):
+        return "unknown", None  # of another version, say
+
+
+def _asked(data: bytes) -> dict[str, Any]:
+    protocol, clusters = _mathematics(data)
+    return {"protocol": protocol, "clusters": clusters}
+
+
+def _outcome(shell: Shell, job: Job | LeaderlessJob) -> tuple[str, str]:
+    """How a finished job ended, and why if it failed; remembered, because a state may be large."""
+    ref = job.ledger.register.ref
+    assert ref is not None
+    known = shell.outcomes.get(job.id)
+    if known is None or known[0] != ref.digest:
+        known = (ref.digest, *outcome_of(ref, lambda: shell.store.read_blob(ref.digest)))
+        shell.outcomes[job.id] = known
+    return known[1], known[2]
+
+
+def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]:
+    """Return ``done``, ``failed`` or ``cancelled``, and the reason, of a final state."""
+    try:
+        stored = ref.payload is None
+        state = JobState.decode_stored(Stored(read, ref.size_bytes)) if stored else JobState.decode(ref.payload or b"")
+    except P2PClustError as error:
+        return "failed", f"its final state cannot be read here: {error}"
+    if state.status == "failed" and state.reason.startswith(CANCELLED):
+        return "cancelled", state.reason
+    return state.status, state.reason
+
+
+def _counters(shell: Shell) -> dict[str, Any]:
+    counters = shell.links.counters
+    return {
+        "messages_sent": counters.messages_sent,
+        "messages_received": counters.messages_received,
+        "bytes_sent": counters.bytes_sent,
+        "bytes_received": counters.bytes_received,
+        "dropped": dict(counters.dropped),
+    }
+
+
+def rss_mb() -> float:
+    """The memory that this process has resident now, in MB, with the pages that it shares; 0 where that is not told."""
+    return _of_kernel("VmRSS:") or 0.0
+
+
+def max_rss_mb() -> float:
+    """The most memory that this process ever had resident, with the pages that forks of one server share, in MB.
+
+    Not `ru_maxrss` where it can be helped: on Linux a new program inherits that figure from whoever started it.
+    """
+    return _of_kernel("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _of_kernel(label: str) -> float | None:
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(label):
+                return int(line.split()[1]) / 1024
+    return None

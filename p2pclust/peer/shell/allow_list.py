@@ -1,0 +1,281 @@
+"""The allow-list of a running peer: the signed fleet roster in force, kept true by the wall clock.
+
+The shell's half of `p2pclust.peer.core.members.enrolment`. It verifies what comes, tells links and signer who may
+speak, and drops whom the calendar shuts out. Nothing else in a peer reads the wall clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.peer.core.effects import CheckRoster, Effect, Send, SendRoster, TakeRoster
+from p2pclust.peer.core.events import Event, Expired, RosterRead
+from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
+from p2pclust.peer.core.messages import RosterCopy
+from p2pclust.peer.shell.store import Store
+from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
+from p2pclust.transport.roster import PEER, Roster, fingerprint, parse, signed_by
+from p2pclust.transport.wire import MAX_FRAME_BYTES
+
+__all__ = ["AllowList", "begin"]
+
+_MOST_STRANGERS: Final = 100  # that are named in the log
+_LOOK_S: Final = 60.0  # the clock on the wall may be set: it is looked at this often
+_WARNING_S: Final = 14 * 86400.0
+_DAY_S: Final = 86400.0
+
+Watch = Callable[[str, Mapping[str, Any]], None]
+
+
+def _wall() -> float:
+    return datetime.now(UTC).timestamp()
+
+
+class Takes(Protocol):
+    """What follows the roster: links, and who checks signatures."""
+
+    def set_roster(self, roster: Roster) -> None:
+        """From now on these may speak."""
+
+
+class Host(Protocol):
+    """The shell that this belongs to."""
+
+    def step(self, event: Event) -> None:
+        """Give the core one event."""
+
+    def perform(self, effect: Effect) -> None:
+        """Do what a core could have wanted done."""
+
+    def failed(self, error: BaseException) -> None:
+        """End the peer."""
+
+
+def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle, AllowList]:
+    """Read a peer's keys and the newest roster that it has: in its bundle, in a file, or in its store.
+
+    Parameters
+    ----------
+    config : mapping
+        ``bundle``, a path, and perhaps ``roster``, another.
+    store : Store
+        Keeps the newest one from now on.
+    watch : callable
+        See `AllowList`.
+
+    Raises
+    ------
+    UsageError
+        If a file cannot be used.
+    FleetError
+        If this device is on the newest roster no more.
+    """
+    bundle = load_bundle(config["bundle"])
+    # Whoever made this configuration has verified it; what the store keeps was verified when it came.
+    roster = newest_roster(bundle, config["bundle"], config.get("roster") or None, verified=True)
+    kept = store.row(TABLE, CURRENT)
+    if kept is not None:
+        roster = _newer(roster, kept)
+    if kept != roster.to_bytes():
+        store.write([(TABLE, CURRENT, roster.to_bytes())])
+    check_own(bundle, roster, _wall())
+    if config.get("insecure"):
+        watch("insecure", {"peers": list(roster.names), "hint": "no keys: whoever reaches this peer can be any other"})
+    return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop())
+
+
+def _newer(roster: Roster, kept: bytes) -> Roster:
+    other = parse(kept)
+    if other.fleet_id != roster.fleet_id:
+        return roster  # the state directory has moved, and what it kept of another fleet binds nobody here
+    return other if other.serial > roster.serial else roster
+
+
+def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
+    """Raise FleetError unless the roster lists this device, with this key, for today."""
+    name, entry = bundle.name, roster.entry(bundle.name)
+    if entry is None:
+        raise FleetError(f"{name} was revoked: it is not on fleet roster {roster.serial}; stop it, or enrol it again")
+    if entry.curve_public != bundle.curve_public:
+        raise FleetError(f"{name} has new keys since fleet roster {roster.serial}: copy its new bundle here")
+    if entry.role != PEER:
+        raise FleetError(f"{name} is enrolled as {entry.role}: it can ask peers, but be none")
+    if now >= entry.expires_at:
+        raise FleetError(f"the key of {name} expired on {entry.expires}: `p2pclust keys rotate {name}` makes a new one")
+
+
+class AllowList:
+    """The roster in force at one peer. `follow` joins it with what obeys it.
+
+    Parameters
+    ----------
+    bundle : Bundle
+    roster : Roster
+        As it was signed, expired entries included.
+    watch : callable
+        Told a verb and fields of what people may want to know.
+    loop : asyncio.AbstractEventLoop
+    wall : callable
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self, bundle: Bundle, roster: Roster, watch: Watch, loop: asyncio.AbstractEventLoop,
+        wall: Callable[[], float] = _wall,
+    ) -> None:  # fmt: skip
+        self._bundle = bundle
+        self.roster = roster
+        self._watch = watch
+        self._loop = loop
+        self._wall = wall
+        self.admitted = roster.valid_at(wall())
+        self._read: Roster | None = None  # the last one whose signature was good
+        self._former: dict[bytes, str] = {}  # keys that were on an earlier roster
+        #: Peers that knocked with keys which they had on an earlier roster, since the one in force came.
+        self.outdated: dict[str, None] = {}
+        self._told: dict[bytes, None] = {}
+        self._warned: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._host: Host
+        self._followers: tuple[Takes, ...] = ()
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Every admitted peer with whatever changes with its keys, as the core wants it."""
+        return _keys(self.admitted)
+
+    def follow(self, host: Host, *followers: Takes) -> None:
+        """Begin: from now on these hear of every change."""
+        self._host, self._followers = host, followers
+        self._look()
+
+    def close(self) -> None:
+        """Stop looking at the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- rosters ------------------------------------------------------------------------------------------------------
+
+    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
+        """Do what the core wants done about rosters."""
+        match effect:
+            case CheckRoster():
+                event = self._check(effect.source, effect.data)
+                self._loop.call_soon(self._host.step, event)  # not within the step that asked
+            case SendRoster():
+                data = self.roster.to_bytes()
+                parts = tuple(data[i : i + MAX_FRAME_BYTES] for i in range(0, len(data), MAX_FRAME_BYTES))
+                self._host.perform(Send(effect.to, RosterCopy(parts), bulk=True))
+            case TakeRoster():
+                assert self._read is not None, "the core takes what was read"
+                self._take(self._read)
+
+    def _check(self, source: str, data: bytes) -> RosterRead:
+        try:
+            read = signed_by(data, self._bundle.fleet_public)
+        except ValueError as error:
+            return RosterRead(source, b"", False, reason=str(error))
+        if read.serial > self.roster.serial:
+            self._read = read
+        return RosterRead(source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())))
+
+    def _take(self, roster: Roster) -> None:
+        for entry in self.roster.peers:
+            if roster.entry_of(entry.curve_public) is None:
+                self._former[entry.curve_public] = entry.name
+                self._watch("revoked", {"member": entry.name, "key": fingerprint(entry.curve_public)})
+        self.roster = roster
+        self._told.clear()
+        self.outdated.clear()
+        self._admit()
+        self._check_own()
+
+    def _admit(self) -> None:
+        self.admitted = self.roster.valid_at(self._wall())
+        for follower in self._followers:
+            follower.set_roster(self.admitted)
+
+    def _check_own(self) -> None:
+        try:
+            check_own(self._bundle, self.roster, self._wall())
+        except FleetError as error:
+            self._host.failed(error)
+
+    def take(self, data: bytes) -> bool:
+        """A person gives a roster.
+
+        Returns
+        -------
+        bool
+            Whether it was newer than the one in force.
+
+        Raises
+        ------
+        UsageError
+            If the fleet did not sign it.
+        """
+        event, before = self._check("", data), self.roster.serial
+        if not event.valid:
+            raise UsageError(f"this is not a roster of this fleet: {event.reason}")
+        if event.serial > before:
+            self._host.step(event)
+        return event.serial > before
+
+    def read_again(self, bundle: Path | str, file: Path | str | None) -> None:
+        """Look whether the files hold a newer roster; what is wrong with them is told, and changes nothing."""
+        try:
+            if not self.take(newest_roster(load_bundle(bundle), bundle, file).to_bytes()):
+                hint = {} if file else {"hint": "no roster file is configured (roster = ...): only the bundle was read"}
+                self._watch("roster-unchanged", {"serial": self.roster.serial, **hint})
+        except UsageError as error:
+            self._watch("roster-refused", {"peer": "this device", "reason": str(error)})
+
+    # -- the calendar -------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Drop whose last day is over, and warn of those whose last day comes near."""
+        now = self._wall()
+        over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
+        if over:
+            self._admit()
+            self._host.step(Expired(over))
+            self._check_own()
+        for peer in self.admitted.peers:
+            near = peer.expires_at - now < _WARNING_S
+            if near and now - self._warned.get(peer.name, float("-inf")) >= _DAY_S:
+                self._warned[peer.name] = now
+                hint = f"`p2pclust keys rotate {peer.name}` makes a new key"
+                self._watch("expires-soon", {"member": peer.name, "last_day": peer.expires, "hint": hint})
+        ends = min((peer.expires_at for peer in self.admitted.peers), default=float("inf"))
+        self._timer = self._loop.call_later(min(_LOOK_S, max(0.0, ends - now)), self._look)
+
+    # -- strangers ----------------------------------------------------------------------------------------------------
+
+    def stranger(self, curve_public: bytes) -> None:
+        """Say who is refused: each key once, and no more keys than a log can bear."""
+        if curve_public in self._told or len(self._told) >= _MOST_STRANGERS:
+            return
+        self._told[curve_public] = None
+        entry = self.roster.entry_of(curve_public)
+        key = fingerprint(curve_public)
+        if entry is not None and entry.role != PEER:
+            self._watch("refused-operator", {"member": entry.name, "key": key, "hint": "operators ask at the door"})
+        elif entry is not None:
+            self._watch("refused-expired", {"member": entry.name, "key": key, "last_day": entry.expires})
+        elif curve_public in self._former:
+            self.outdated[self._former[curve_public]] = None
+            self._watch("refused-revoked", {"member": self._former[curve_public], "key": key})
+        else:
+            hint = f"it is not on fleet roster {self.roster.serial}"
+            self._watch(
+                "refused-stranger", {"key": curve_public.decode("ascii", "replace"), "print": key, "hint": hint}
+            )
+
+
+def _keys(roster: Roster) -> dict[str, str]:
+    return {peer.name: fingerprint(peer.curve_public) for peer in roster.peers if peer.role == PEER}

@@ -1,0 +1,235 @@
+"""Blobs on disk: one file for each, named by the digest, that grows by one record for each chunk that comes.
+
+A chunk is written and not synced: of what a crash takes, whole chunks or the rest of one, nothing was promised, and it is
+fetched again. A blob is synced once, by :meth:`BlobFiles.sync`, after the whole of it was hashed and before anybody is told
+that it is here. A row that names it is written later still. So a row that was synced never names a blob that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from p2pclust.peer.shell.disk import failing
+
+__all__ = ["BlobFiles"]
+
+#: In front of each chunk: its index, the chunks of the whole blob, the bytes that follow.
+_RECORD = struct.Struct("<III")
+_DIGEST_LETTERS = 64
+_UNFINISHED = ".made"  # of a blob of this peer's own making, until all of it is there
+
+
+@dataclass
+class _Blob:
+    """Where the chunks of one blob lie in its file."""
+
+    n_chunks: int = 0
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)  # by index: offset and length
+    end: int = 0  # of the last whole record
+    synced: bool = False
+
+    @property
+    def whole(self) -> bool:
+        return 0 < self.n_chunks == len(self.places)
+
+    def add(self, index: int, n_chunks: int, length: int) -> None:
+        self.n_chunks = n_chunks
+        self.places[index] = (self.end + _RECORD.size, length)
+        self.end += _RECORD.size + length
+
+
+class BlobFiles:
+    """The blobs of one peer. Safe to use from the event loop and the worker thread.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+        Made if it is not there. What an earlier life left in it is found again, less what is no whole record.
+
+    Raises
+    ------
+    FleetError
+        If the disk is full or fails; from every method that writes, too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     files = BlobFiles(Path(directory) / "blobs")
+    ...     files.store_chunk(b"d" * 32, 1, 2, b"world")
+    ...     files.store_chunk(b"d" * 32, 0, 2, b"hello ")
+    ...     b"".join(files.read(b"d" * 32))
+    b'hello world'
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._blobs: dict[bytes, _Blob] = {}
+        with failing(self._directory):
+            if not directory.exists():
+                directory.mkdir(parents=True)
+                _sync(directory.parent)
+            for path in sorted(directory.iterdir()):
+                if path.suffix == _UNFINISHED:
+                    path.unlink()
+                elif len(path.name) == _DIGEST_LETTERS:
+                    blob = _found(path)
+                    if blob.places:
+                        self._blobs[bytes.fromhex(path.name)] = blob
+                    else:
+                        path.unlink()
+
+    def stored(self) -> dict[bytes, tuple[int, tuple[int, ...]]]:
+        """For each blob of which there is something: its number of chunks, and those that are here."""
+        with self._lock:
+            return {digest: (blob.n_chunks, tuple(sorted(blob.places))) for digest, blob in self._blobs.items()}
+
+    def intact(self, digest: bytes) -> bool:
+        """Whether the blob is whole and is what its name says."""
+        whole = hashlib.blake2b(digest_size=32)
+        for chunk in self.read(digest):
+            whole.update(chunk)
+        with self._lock:
+            return digest in self._blobs and self._blobs[digest].whole and whole.digest() == digest
+
+    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
+        """Keep one chunk; a crash may lose it. One that is here already is not written again."""
+        with self._lock, failing(self._directory):
+            blob = self._blobs.setdefault(digest, _Blob())
+            if index in blob.places:
+                return
+            fd = os.open(self._path(digest), os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                _write(fd, _RECORD.pack(index, n_chunks, len(data)) + data, blob.end)
+            finally:
+                os.close(fd)
+            blob.add(index, n_chunks, len(data))
+            blob.synced = False
+
+    def store(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
+        """Keep a whole blob, on disk when this returns; one that is on disk already is not written again.
+
+        Parameters
+        ----------
+        digest : bytes
+            Its name.
+        data : bytes or Pieces
+            Sliced chunk by chunk. They may themselves be read from another blob.
+        chunk_bytes : int
+            The size of a chunk.
+        """
+        with self._lock:
+            if digest in self._blobs and self._blobs[digest].whole and self._blobs[digest].synced:
+                return
+        with failing(self._directory):
+            path, made = self._path(digest), _Blob()
+            unfinished = path.with_suffix(_UNFINISHED)
+            n_chunks = -(-len(data) // chunk_bytes)
+            fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                for index in range(n_chunks):
+                    chunk = data[index * chunk_bytes : (index + 1) * chunk_bytes]
+                    _write(fd, _RECORD.pack(index, n_chunks, len(chunk)) + chunk, made.end)
+                    made.add(index, n_chunks, len(chunk))
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            with self._lock:  # the event loop may be writing chunks of the very same blob
+                os.replace(unfinished, path)
+                self._blobs[digest] = made
+            _sync(self._directory)
+            made.synced = True
+
+    def sync(self, digest: bytes) -> None:
+        """Bring all of a blob that is here onto the disk."""
+        with self._lock:
+            blob = self._blobs.get(digest)
+            if blob is None or blob.synced:
+                return
+            end = blob.end
+        with failing(self._directory):
+            _sync(self._path(digest))
+            _sync(self._directory)
+        with self._lock:
+            blob.synced = blob.end == end
+
+    def chunk(self, digest: bytes, index: int) -> bytes | None:
+        """One chunk, if it is here."""
+        with failing(self._directory), self._opened(digest) as (fd, places):
+            return _read(fd, places[index]) if index in places else None
+
+    def read(self, digest: bytes) -> Iterator[bytes]:
+        """The chunks in order, up to the first that is not here."""
+        with failing(self._directory), self._opened(digest) as (fd, places):
+            index = 0
+            while index in places:
+                yield _read(fd, places[index])
+                index += 1
+
+    def drop(self, digest: bytes) -> None:
+        """Forget a blob. Whoever reads it reads on."""
+        with self._lock, failing(self._directory):
+            if self._blobs.pop(digest, None) is not None:
+                self._path(digest).unlink(missing_ok=True)
+
+    def _path(self, digest: bytes) -> Path:
+        return self._directory / digest.hex()
+
+    @contextmanager
+    def _opened(self, digest: bytes) -> Iterator[tuple[int, dict[int, tuple[int, int]]]]:
+        """The file of a blob, as it is now, and where its chunks lie in it."""
+        with self._lock:
+            blob = self._blobs.get(digest)
+            places = {} if blob is None else blob.places
+            fd = os.open(self._path(digest), os.O_RDONLY) if places else -1
+        try:
+            yield fd, places
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _found(path: Path) -> _Blob:
+    """Find the records of a file that an earlier life left, and cut off what is none."""
+    blob, size = _Blob(), path.stat().st_size
+    fd = os.open(path, os.O_RDWR)
+    try:
+        while blob.end + _RECORD.size < size:
+            index, n_chunks, length = _RECORD.unpack(os.pread(fd, _RECORD.size, blob.end))
+            # A power cut may leave zeros where a record was begun.
+            if not length or index >= n_chunks or blob.end + _RECORD.size + length > size:
+                break
+            blob.add(index, n_chunks, length)
+        os.ftruncate(fd, blob.end)
+    finally:
+        os.close(fd)
+    return blob
+
+
+def _read(fd: int, place: tuple[int, int]) -> bytes:
+    return os.pread(fd, place[1], place[0])
+
+
+def _write(fd: int, data: bytes, offset: int) -> None:
+    """Write all of it: the system may take less at a time, the last time before the disk is full."""
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(fd, left, offset)
+        left, offset = left[written:], offset + written
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,152 @@
+"""The worker: one thread that does the mathematics, so that the event loop answers probes while a peer computes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.shell.store import Store
+from p2pclust.peer.work.tasks import Memories, perform, settle
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["Worker"]
+
+_MOST_JOBS = 1024  # that are remembered; more are never unfinished at the same time
+_READ, _CLOSE = "read", "close"
+_NICER = 10  # with a tenth of the weight of a loop, a worker gives way as soon as a loop of any peer wakes up
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows to go on with."""
+
+    X: NDArray[np.float64]
+
+
+class Worker:
+    """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen.
+
+    `load` reads this peer's rows, in the worker's thread and before the first task: a peer answers others from the start,
+    however long its rows take. Rows that could not be read are tried again before the first task of another job. It has a
+    `share` of one processor: after each task it rests, so that a task of so many seconds of a processor takes that over the
+    share.
+    """
+
+    def __init__(
+        self, load: Callable[[], Local], store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
+        done: Callable[[Computed], None], failed: Callable[[BaseException], None], share: float = 1.0,
+    ) -> None:  # fmt: skip
+        self._load = load
+        self._local: Local
+        #: What operators may know of the rows: how many, of which columns, and what is wrong with them.
+        self.rows: Mapping[str, Any] = {"rows": 0, "columns": 0, "features": [], "problem": "not read yet"}
+        self._unread = False  # whether the rows could not be read
+        self._jobs: dict[str, None] = {}  # that there were tasks of
+        self._store = store
+        self._limits = limits
+        self._memories = Memories()
+        self._loop = loop
+        self._done = done
+        self._failed = failed
+        #: How many times as long as its own time each task takes; more than 1 stands in for a slower processor.
+        self.slowness = 1.0
+        self._share = share
+        self._closing = threading.Event()
+        self._queue: queue.SimpleQueue[Compute | _Rows | str] = queue.SimpleQueue()
+        self._queue.put(_READ)
+        # A daemon: a peer that was told to end does not wait for an hour of mathematics that nobody wants any more.
+        self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
+        self._thread.start()
+
+    def submit(self, effect: Compute) -> None:
+        """Queue a task."""
+        self._queue.put(effect)
+
+    def reload(self) -> None:
+        """Read the rows again, after the tasks that are queued and before those that come.
+
+        To be called while no job of this peer is unfinished: a contribution is a function of the state and the rows, and
+        all rounds of a job want the same rows.
+        """
+        self._queue.put(_READ)
+
+    def replace(self, X: NDArray[np.float64]) -> None:
+        """Do the tasks that are queued from now on with these rows in the place of our own."""
+        self._queue.put(_Rows(X))
+
+    def close(self, timeout_s: float) -> None:
+        """Take no further task; a task that runs may end within the time given."""
+        self._closing.set()
+        self._queue.put(_CLOSE)
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        _step_back()
+        while (item := self._queue.get()) != _CLOSE:
+            try:
+                if isinstance(item, Compute):
+                    self._tell(self._done, self._slowly(item))
+                elif isinstance(item, _Rows):
+                    self._local, self._unread = self._local.with_rows(item.X), False
+                else:
+                    self._read()
+            except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
+                self._tell(self._failed, error)
+
+    def _read(self) -> None:
+        self._local = self._load()
+        self.rows = {
+            "rows": self._local.n_samples, "columns": self._local.n_features,
+            "features": list(self._local.feature_names), "problem": self._local.problem,
+        }  # fmt: skip
+        self._unread = bool(self._local.problem)
+
+    def _tell(self, function: Callable[..., None], argument: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, argument)
+
+    def _slowly(self, effect: Compute) -> Computed:
+        began_s = time.thread_time()
+        event = self._perform(effect)
+        longer = self.slowness / self._share
+        if longer > 1.0:
+            self._closing.wait((longer - 1.0) * (time.thread_time() - began_s))
+        return event
+
+    def _perform(self, effect: Compute) -> Computed:
+        task = effect.task
+        if self._is_new(effect.token) and self._unread:
+            self._read()
+        outcome = perform(task, self._local, self._store.read_blob, self._memories)
+        if task.kind == "verify" and task.state is not None and outcome.info["good"]:
+            self._store.sync_blob(task.state.digest)  # before the core relies on it
+        return settle(effect.token, outcome, self._limits, self._store.store_blob)
+
+    def _is_new(self, token: tuple[str, ...]) -> bool:
+        """Whether this is the first task of a job in this life of the peer."""
+        if token[0] != "job" or token[1] in self._jobs:
+            return False
+        self._jobs[token[1]] = None
+        if len(self._jobs) > _MOST_JOBS:
+            del self._jobs[next(iter(self._jobs))]
+        return True
+
+
+def _step_back() -> None:
+    """Let event loops go first. Only on Linux has each thread a priority of its own; elsewhere nothing is done."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + _NICER, 19))

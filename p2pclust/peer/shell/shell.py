@@ -1,0 +1,316 @@
+"""The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and feeds back what happens.
+
+It decides nothing. Effects are performed in order; rows that follow one another are written in one transaction, which is on
+disk before the next effect. An exception out of the core is a bug: the peer ends at once and says so, because a peer that
+limps on could break what it promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from p2pclust.errors import FleetError, P2PClustError, WireError
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.effects import (
+    CheckLink,
+    CheckRoster,
+    Compute,
+    Connect,
+    Disconnect,
+    DropBlob,
+    Effect,
+    Persist,
+    Reload,
+    Report,
+    Send,
+    SendChunk,
+    SendRoster,
+    StoreChunk,
+    TakeRoster,
+)  # fmt: skip
+from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.core.rounds.changed_rows import FirstUse
+from p2pclust.peer.shell.allow_list import AllowList
+from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.store import Store
+from p2pclust.transport.links import Lane, Links
+from p2pclust.transport.roster import Roster
+from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
+
+__all__ = ["Shell", "Signer", "exit_code", "explain"]
+
+_CHECK_S = 0.5  # a connect that is neither accepted nor refused by then says nothing
+
+Row = tuple[str, str, bytes | None]
+
+
+class Signer(Protocol):
+    """Signs what others carry for this peer, and checks what was carried here."""
+
+    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
+        """The origin's signature."""
+
+    def valid(self, relay: Relay) -> bool:
+        """Whether the origin signed it."""
+
+    def set_roster(self, roster: Roster) -> None:
+        """Take a newer fleet roster."""
+
+
+class Shell:
+    """Joins a core with links, store and worker. `watch` is called with the verb and fields of every report.
+
+    `allow_list` may be missing where no roster can change.
+    """
+
+    def __init__(
+        self, core: Core, store: Store, signer: Signer, armed: Armed, watch: Callable[[str, Mapping[str, Any]], None],
+        allow_list: AllowList | None = None,
+    ) -> None:  # fmt: skip
+        self.core = core
+        self.store = store
+        self.signer = signer
+        self._armed = armed
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_at = float("inf")
+        self._checks: dict[asyncio.Task[None], None] = {}
+        self._aggregates: dict[str, bool] = {}
+        self._listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
+        #: When each peer was last heard on the loop's clock, over whatever way.
+        self.heard: dict[str, float] = {}
+        #: How finished jobs ended, by the digests of their final states; kept by whoever looked.
+        self.outcomes: dict[str, tuple[bytes, str, str]] = {}
+        self.version = ""  # of the package, told by whoever started the peer
+        self.began_at = self._loop.time()
+        self._other_versions: dict[str, str] = {}  # of whom, and which
+        self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
+        #: Since when this peer works with other rows than its own, in testbeds that give it others.
+        self.rows = FirstUse()
+        self.allow_list = allow_list
+        self.links: Links
+        self.worker: Worker
+        self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
+
+    def start(self, links: Links, worker: Worker) -> None:
+        """Begin to live."""
+        self.links, self.worker = links, worker
+        self.step(Started())
+
+    def leave(self) -> None:
+        """End politely: say good-bye first."""
+        if not self.ended.done():
+            self.step(Leave())
+        self._end(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Something happened that must not: end now."""
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def close(self) -> None:
+        """Stop everything that could still call back."""
+        if self._wake is not None:
+            self._wake.cancel()
+        if self.allow_list is not None:
+            self.allow_list.close()
+        for task in self._checks:
+            task.cancel()
+
+    @property
+    def now(self) -> float:
+        """The loop's clock, in seconds."""
+        return self._loop.time()
+
+    def listen(self, listener: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
+        """Also tell `listener` what the core reports, until the function that is returned is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def receive(self, source: str, frames: list[bytes], lane: Lane) -> None:
+        """A message came: check it and hand it to the core. What is malformed is dropped and counted."""
+        self.heard[source] = self._loop.time()
+        try:
+            message = decode(frames)
+            if isinstance(message, Relay) and message.target == self.core.identity.name:
+                inner = decode(message.inner)
+                if isinstance(inner, Relay) or not self.signer.valid(message):
+                    raise WireError("relayed message without a valid signature")
+                self.heard[message.origin] = self._loop.time()
+                self.step(Arrived(message.origin, inner, via=source))
+            else:
+                self.step(Arrived(source, message))
+        except OtherVersionError as error:
+            self.links.counters.drop("malformed")
+            self._tell_version(source, error.theirs)
+        except WireError as error:
+            self.links.counters.drop("malformed")
+            self._watch("malformed", {"from": source, "reason": str(error)})
+
+    def _tell_version(self, source: str, theirs: str) -> None:
+        """A peer speaks another major version: say so once, since it will go on."""
+        if self._other_versions.get(source) != theirs:
+            self._other_versions[source] = theirs
+            hint = "peers of different major versions do not see each other: install the same release on both"
+            self._watch("other-version", {"member": source, "theirs": theirs, "ours": str(WIRE_VERSION), "hint": hint})
+
+    def computed(self, event: Computed) -> None:
+        """The worker ended a task."""
+        self.step(event)
+
+    def step(self, event: Event) -> None:
+        """Give the core one event and perform what it wants done."""
+        if self.ended.done():
+            return
+        try:
+            self._perform(self.core.step(self._loop.time(), event))
+        except Exception as error:  # noqa: BLE001 (ends the peer loudly; see the module's text)
+            self._end(error)
+            return
+        self._plan_wake()
+
+    def _plan_wake(self) -> None:
+        wake_at = self.core.wake_at
+        # Most timers are moved on before they are due, the election's with every message of the aggregator. A wake-up
+        # that turns out to be early costs less than moving it each time.
+        if self._wake_at <= wake_at < float("inf"):
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = wake_at
+        self._wake = None if wake_at == float("inf") else self._loop.call_at(wake_at, self._on_wake)
+
+    def _on_wake(self) -> None:
+        self._wake, self._wake_at = None, float("inf")
+        if self.core.wake_at <= self._loop.time():
+            self.step(Woken())
+        else:
+            self._plan_wake()
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        rows: list[Row] = []
+        for effect in effects:
+            if isinstance(effect, Persist):
+                rows.append((effect.table, effect.key, effect.value))
+                continue
+            if rows:
+                self.store.write(rows)
+                rows = []
+            told = self.rows.see(effect)
+            if told is not None:
+                self._watch(told.verb, told.fields)
+            self._perform_one(effect)
+        if rows:
+            self.store.write(rows)
+
+    def perform(self, effect: Effect) -> None:
+        """Do one thing that a core could have wanted done."""
+        self._perform_one(effect)
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case Report():
+                self._report(effect)
+            case Compute() | Reload():
+                self._employ(effect)
+            case CheckLink():
+                task = self._loop.create_task(self._check(effect.peer))
+                self._checks[task] = None
+                task.add_done_callback(self._checks.pop)
+            case Connect():
+                self.links.connect(effect.peer, effect.address)
+            case Disconnect():
+                self.links.disconnect(effect.peer)
+            case StoreChunk():
+                self.store.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
+            case SendChunk():
+                data = self.store.chunk(effect.digest, effect.index)
+                if data is None:
+                    self._send(Send(effect.to, BlobMissing(effect.digest)))
+                else:
+                    self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
+            case DropBlob():
+                self.store.drop_blob(effect.digest)
+            case _:
+                self._perform_on_roster(effect)
+
+    def _perform_on_roster(self, effect: Effect) -> None:
+        assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
+        assert self.allow_list is not None, "rosters are spoken of where there is one"
+        self.allow_list.perform(effect)
+
+    def _employ(self, effect: Compute | Reload) -> None:
+        if isinstance(effect, Compute):
+            self.worker.submit(effect)
+        else:
+            self.worker.reload()
+
+    def _send(self, effect: Send) -> None:
+        if effect.message is not self._encoded[0]:  # a state is opened at everybody with one and the same message
+            self._encoded = (effect.message, encode(effect.message))
+        frames = self._encoded[1]
+        lane = Lane.BULK if effect.bulk else Lane.CONTROL
+        if not effect.via:
+            self.links.send(effect.to, frames, lane)
+            return
+        me = self.core.identity.name
+        relay = Relay(me, effect.to, self.signer.sign(effect.to, frames), tuple(frames))
+        carried = encode(relay)
+        for name in effect.via:
+            self.links.send(name, carried, lane)
+
+    async def _check(self, peer: str) -> None:
+        refused = await self.links.refused(peer, _CHECK_S)
+        self.step(LinkChecked(peer, refused))
+
+    def _report(self, effect: Report) -> None:
+        fields = effect.fields
+        self._watch(effect.verb, fields)
+        for listener in tuple(self._listeners):
+            try:
+                listener(effect.verb, fields)
+            except Exception as error:  # noqa: BLE001 - told in full; what watches a peer never ends it
+                self._loop.call_exception_handler({"message": "a listener failed", "exception": error})
+        if effect.verb == "elected":
+            self._aggregates[fields["job"]] = True
+        elif effect.verb in ("deposed", "finished"):
+            self._aggregates.pop(fields["job"], None)
+        elif effect.verb == "phase":
+            aggregates = self._aggregates.get(fields["job"], False)
+            self._armed.check(
+                fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields,
+                last_words=self._last_words,
+            )  # fmt: skip
+
+    def _last_words(self, fault: ArmedFault, round_: int) -> None:
+        when = {"phase": fault.phase, "planned": fault.round, "round": round_}
+        self._watch("fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of a peer that ended for this: 3 if its device failed it, 1 for a bug."""
+    if isinstance(error, P2PClustError):
+        return error.exit_code
+    return FleetError.exit_code if isinstance(error, MemoryError) else 1
+
+
+def explain(error: BaseException) -> str:
+    """One line for people about why a peer ended."""
+    if isinstance(error, MemoryError):
+        return "out of memory: give it more (memory_mb, or what its service may take), or fewer rows"
+    return str(error) if isinstance(error, FleetError) else f"bug: {type(error).__name__}: {error}"

@@ -1,0 +1,264 @@
+"""Jobs that are repeated: one next turn, whoever reaches for it, whoever dies, and until somebody ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from harness import Net, toy
+
+from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core.document import Document, Turn
+from p2pclust.peer.core.effects import Reload
+from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.jobs.series import census_of
+from p2pclust.peer.core.messages import Synced
+
+EVERY_S = 10.0
+
+
+def repeated(n: int = 3, **fields: Any) -> tuple[Net, str]:
+    net = Net(n)
+    net.meet()
+    return net, net.submit("p1", toy(1), every_s=EVERY_S, **fields)
+
+
+def turns(net: Net) -> dict[int, set[str]]:
+    """The jobs that anybody began, by turn."""
+    found: dict[int, set[str]] = {}
+    for name, fields in net.verbs("job"):
+        core = net.peers[name].core
+        job = None if core is None else core.jobs.jobs.get(str(fields["job"]))
+        if job is not None and job.document.turn is not None and not job.document.census:
+            found.setdefault(job.document.turn.number, set()).add(job.id)
+    return found
+
+
+def at(net: Net, number: int, *names: str) -> bool:
+    """Whether all of these have finished that turn."""
+
+    def done(name: str) -> bool:
+        jobs = net.core(name).jobs.jobs.values()
+        return any(
+            j.ledger.finished and j.document.turn.number == number and not j.document.census
+            for j in jobs
+            if j.document.turn
+        )
+
+    return all(done(name) for name in names or net.names)
+
+
+def test_the_next_begins_so_long_after_the_end_with_what_came_of_the_last() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    ended_at = net.now
+    net.until(lambda: at(net, 1))
+    assert ended_at + EVERY_S <= net.now <= ended_at + EVERY_S + 5
+    (second,) = [j for j in net.core("p2").jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census]
+    assert msgpack.unpackb(second.document.job)[0] == 2
+    assert second.document.roster == ("p1", "p2", "p3")
+    net.until(lambda: at(net, 3))
+    assert {number: len(ids) for number, ids in turns(net).items() if number >= 2} == {2: 1, 3: 1}
+
+
+def test_rows_are_read_anew_for_every_turn() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 2))
+    assert [sum(isinstance(e, Reload) for e in peer.effects) for peer in net.peers.values()] == [3, 3, 3]
+
+
+def test_rows_that_another_job_works_on_are_left() -> None:
+    net = Net(3)
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job == toy(7)
+    net.meet()
+    net.submit("p1", toy(7))
+    net.until(lambda: bool(net.tasks))
+    net.submit("p1", toy(1), every_s=EVERY_S)
+    net.until(lambda: at(net, 0))
+    assert not any(isinstance(e, Reload) for e in net.peers["p1"].effects)
+    assert net.verbs("not-reloaded")
+
+
+@pytest.mark.parametrize("dies", ["p1", "p2", "p3"])
+def test_it_survives_anybody_and_takes_back_who_returns(dies: str) -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    net.crash(dies)
+    others = [name for name in net.names if name != dies]
+    net.until(lambda: at(net, 1, *others))
+    (second,) = [
+        j for j in net.core(others[0]).jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census
+    ]
+    assert second.document.roster == net.names, "it may come back while the turn goes on"
+    net.start(dies)
+    net.until(lambda: at(net, 2) or at(net, 3), 120.0)
+    assert all(len(ids) == 1 for ids in turns(net).values())
+
+
+def test_one_lost_store_does_not_end_it_while_another_peer_was_away() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    net.crash("p1")
+    net.until(lambda: at(net, 1, "p2", "p3"), 60.0)
+    net.crash("p2", wiped=True)
+    net.start("p1", "p2")
+    net.until(lambda: at(net, 3), 120.0)
+
+
+def test_it_survives_a_blackout() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    for name in net.names:
+        net.crash(name)
+    net.start()
+    net.until(lambda: at(net, 1))
+    assert all(len(ids) == 1 for ids in turns(net).values())
+
+
+def test_who_dies_between_the_census_and_the_turn_begins_it_afterwards() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    net.until(lambda: any(j.document.census and j.ledger.finished for j in net.core("p3").jobs.jobs.values()))
+    net.crash("p3")
+    net.start("p3")
+    net.until(lambda: at(net, 2))
+    assert all(len(ids) == 1 for ids in turns(net).values())
+
+
+def test_a_minority_of_the_fleet_begins_nothing() -> None:
+    net, _ = repeated(5)
+    net.until(lambda: at(net, 0))
+    for name in ("p3", "p4", "p5"):
+        net.crash(name)
+    net.advance(6 * EVERY_S)
+    assert max(turns(net)) == 0
+    net.start("p3", "p4", "p5")
+    net.until(lambda: at(net, 1), 120.0)
+
+
+def test_a_named_roster_stays() -> None:
+    net, _ = repeated(4, roster=("p1", "p2", "p3"))
+    net.until(lambda: at(net, 0, "p1", "p2", "p3"))
+    net.crash("p3")
+    net.until(lambda: at(net, 1, "p1", "p2"))
+    (second,) = [j for j in net.core("p1").jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census]
+    assert second.document.roster == ("p1", "p2", "p3")
+
+
+def test_nothing_piles_up() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 6), 200.0)
+    for peer in net.peers.values():
+        assert len(peer.disk.load().tables["job"]) <= 4
+        assert len(net.core(peer.name).jobs.jobs) <= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["between", "within"])
+def test_a_cancel_ends_the_series(when: str) -> None:
+    net, job = repeated()
+    net.until(lambda: at(net, 0))
+    if when == "within":
+        net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+        net.until(lambda: 1 in turns(net) and bool(net.tasks))
+        job = next(iter(turns(net)[1]))
+    net.step("p3", Cancel(job, "admin"))
+    net.hold_work = lambda name, effect: False
+    net.do_work()
+    net.advance(5 * EVERY_S)
+    assert max(turns(net)) == (1 if when == "within" else 0)
+    assert not any(core.core.jobs.unfinished() for core in net.peers.values() if core.core is not None)
+    for name in net.names:
+        net.crash(name)
+    net.start()
+    net.advance(5 * EVERY_S)
+    assert max(turns(net)) <= 1
+
+
+def test_the_document_says_which_turn_it_is() -> None:
+    document = Document(
+        b"x", ("a", "b"), ("1", "2"), "wait", 1.0, 0.0, "", "a", "n", turn=Turn("series-1", 3, 60.0, True)
+    )
+    assert Document.decode(document.encode()) == document
+    assert census_of(document).turn == Turn("series-1", 4, 60.0, True)
+    assert Document.decode(census_of(document).encode()).census
+    gossip = Document(
+        b"x", ("a", "b"), ("1", "2"), "wait", 1.0, 0.0, "", "a", "n", "gossip", 1e-9, "push-sum", turn=document.turn
+    )  # fmt: skip
+    assert Document.decode(gossip.encode()) == gossip
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        ["", 0, 1.0, True],
+        ["s", -1, 1.0, True],
+        ["s", 0, 0.0, True],
+        ["s", 0, 1, True],
+        ["s", 0, 1.0, 1],
+        [7, 0, 1.0, True],
+    ],
+)
+def test_a_turn_that_is_none(turn: list[Any]) -> None:
+    plain = msgpack.unpackb(Document(b"x", ("a",), ("1",), "wait", 1.0, 0.0, "", "a", "n").encode())
+    with pytest.raises(WireError):
+        Document.decode(msgpack.packb([*plain, turn]))
+    with pytest.raises(UsageError):
+        Turn("series-1", 0, float("nan"), False)
+
+
+@pytest.mark.parametrize("every_s", [1e-9, 0.99, -1.0, 1e9, float("inf"), float("nan")])
+def test_turns_come_neither_faster_than_heartbeats_nor_never(every_s: float) -> None:
+    net = Net(3)
+    net.meet()
+    net.step("p1", Submit(toy(1), every_s=every_s))
+    net.advance(2.0)
+    (told,) = net.verbs("refused")
+    assert told[1]["reason"] == f"every_s = {every_s:g}: expected at least 1 s, and less than 1e+09 s"
+    assert net.verbs("job") == []
+
+
+def test_who_handed_it_in_may_never_hear_that_a_majority_has_it() -> None:
+    net = Net(4)
+    net.meet()
+    net.lost = lambda packet: packet.target == "p1" and isinstance(packet.message, Synced)
+    net.submit("p1", toy(1), roster=("p2", "p3", "p4"), every_s=EVERY_S)
+    net.until(lambda: at(net, 2, "p2", "p3", "p4"))
+    net.advance(3 * EVERY_S)
+    assert net.verbs("accepted") == []
+    assert "job" not in net.peers["p1"].disk.load().tables
+
+
+def test_a_pause_longer_than_any_life_goes_on_where_it_was() -> None:
+    """Each device restarts once a day, and the job is a weekly one: the time that a peer was up is on disk."""
+    net, _ = repeated()
+    net.until(lambda: at(net, 0))
+    for _ in range(6):
+        for name in net.names:
+            net.crash(name)
+        net.start()
+        net.advance(0.4 * EVERY_S)
+        if 1 in turns(net):
+            break
+    assert 1 in turns(net)
+    net.until(lambda: at(net, 1), 20.0)
+    assert all(len(ids) == 1 for ids in turns(net).values())
+
+
+def test_what_is_left_of_a_pause_is_told_after_a_restart() -> None:
+    net, job = repeated()
+    net.until(lambda: at(net, 0))
+    assert net.core("p2").jobs.series.waits_until[job] == pytest.approx(net.now + EVERY_S, abs=0.5)
+    net.advance(0.55 * EVERY_S)
+    net.crash("p2")
+    net.start("p2")
+    assert net.core("p2").jobs.series.waits_until[job] == pytest.approx(net.now + EVERY_S / 2, abs=0.01)
+
+
+def test_the_count_of_a_pause_goes_with_it() -> None:
+    net, _ = repeated()
+    net.until(lambda: at(net, 3), 120.0)
+    net.advance(0.3 * EVERY_S)
+    for peer in net.peers.values():
+        assert len(peer.disk.load().tables.get("pause", {})) <= 1

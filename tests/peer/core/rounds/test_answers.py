@@ -1,0 +1,177 @@
+"""What counts as an answer, one test per promise. Reference: `docs/architecture.md`, "Rounds"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from harness import Net
+
+from p2pclust.peer.core.effects import Compute, Persist, Send
+from p2pclust.peer.core.messages import (
+    Adopted,
+    HeartbeatReply,
+    Open,
+    Synced,
+)  # fmt: skip
+from p2pclust.peer.core.spread.blobs import digest_of
+
+ROUNDS = (Open, Adopted)
+
+
+def held(n: int = 3, job: bytes | None = None, **fields: object) -> tuple[Net, str]:
+    """A fleet whose opens and answers are held back; p1 aggregates term 1."""
+    net = Net(n, manual=lambda message: isinstance(message, ROUNDS))
+    net.meet()
+    return net, net.submit("p1", job, aggregator="p1", **fields)
+
+
+def answers(net: Net, name: str, job: str, state: bytes = b"s0") -> Adopted:
+    """What a peer with an intact store answers to round 0 of term 1."""
+    said = b"c%d of " % (int(name[1:]) - 1) + state
+    return Adopted(job, 1, 0, digest_of(state), f"store-{name}", "", digest_of(said), len(said), (said,))
+
+
+def round_of(net: Net, name: str, job: str) -> int:
+    return net.job(name, job).ledger.register.round
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"term": 0}, id="an-older-term"),
+        pytest.param({"term": 2}, id="a-newer-term"),
+        pytest.param({"round": 1}, id="another-round"),
+        pytest.param({"digest": bytes(32)}, id="another-state"),
+    ],
+)
+def test_an_answer_that_is_not_to_this_open_is_ignored(changed: dict[str, object]) -> None:
+    """Answers are tagged with job, term, round and the state's digest. Reference: docs/architecture.md, "Rounds"."""
+    net, job = held()
+    for name in ("p2", "p3"):
+        net.arrive(name, "p1", replace(answers(net, name, job), **changed))  # type: ignore[arg-type]
+    assert round_of(net, "p1", job) == 0
+    for name in ("p2", "p3"):
+        net.arrive(name, "p1", answers(net, name, job))
+    assert round_of(net, "p1", job) == 1
+
+
+def test_the_same_answer_twice_counts_once() -> None:
+    """Nothing counts twice. Reference: docs/architecture.md, "Rounds"."""
+    net, job = held()
+    for _ in range(3):
+        net.arrive("p2", "p1", answers(net, "p2", job))
+    assert round_of(net, "p1", job) == 0
+    net.arrive("p3", "p1", answers(net, "p3", job))
+    assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p2", "p3"]
+
+
+def test_an_answer_from_outside_the_roster_is_ignored() -> None:
+    """No key outside the roster ever changes state. Reference: `p2pclust/simulation/invariants.py`, S8."""
+    net = Net(5, manual=lambda message: isinstance(message, ROUNDS))
+    net.meet()
+    job = net.submit("p1", roster=("p1", "p2", "p3"), aggregator="p1")
+    for name in ("p4", "p5"):
+        net.arrive(name, "p1", replace(answers(net, "p2", job), store_id="store-p2"))
+        net.arrive(name, "p1", Open(job, 9, 9, b"", 0, False, -1, (b"s9",)))
+    assert round_of(net, "p1", job) == 0
+    assert net.job("p1", job).ledger.term == 1
+
+
+def test_a_wiped_store_contributes_but_is_not_counted() -> None:
+    """It counts for no majority of that job. Reference: docs/architecture.md, "Quorum"."""
+    net, job = held()
+    net.crash("p3")
+    net.until(lambda: net.core("p1").membership.status("p3") == "dead")
+    net.arrive("p3", "p1", replace(answers(net, "p3", job), store_id="another"))
+    assert round_of(net, "p1", job) == 0, "p1 alone is no majority of three"
+    net.arrive("p2", "p1", answers(net, "p2", job))
+    assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p2", "p3"]
+
+
+def test_a_heartbeat_reply_tells_of_an_adoption() -> None:
+    """The register in the reply counts like an acknowledgement of the state. Reference: `p2pclust/peer/core/messages.py`."""
+    net, job = held(5, missing="drop", deadline_s=0.2)
+    for name in ("p2", "p3"):
+        net.arrive(name, "p1", HeartbeatReply(job, 1, 1, 0, f"store-{name}", False))
+    net.until(lambda: round_of(net, "p1", job) == 1, limit_s=2)
+    assert net.verbs("combined")[0][1]["contributors"] == ["p1"]
+
+
+def test_persist_comes_before_the_answer() -> None:
+    """What the answer reveals is on disk. Reference: `p2pclust/simulation/invariants.py`, S6."""
+    net, _ = held()
+    for name in ("p2", "p3"):
+        before = len(net.peers[name].effects)
+        net.deliver(lambda packet, name=name: packet.target == name)  # type: ignore[misc]
+        effects = net.peers[name].effects[before:]
+        row = next(i for i, e in enumerate(effects) if isinstance(e, Persist) and e.table == "register")
+        told = next(i for i, e in enumerate(effects) if isinstance(e, Send) and isinstance(e.message, Adopted))
+        assert row < told
+        assert effects[row].sync  # type: ignore[attr-defined]
+
+
+def test_a_document_is_on_disk_before_it_is_confirmed() -> None:
+    """`submit` returns when a majority has synced the document. Reference: docs/architecture.md, "Roster"."""
+    net = Net(3)
+    net.meet()
+    job = net.submit("p1")
+    effects = net.peers["p2"].effects
+    row = next(i for i, e in enumerate(effects) if isinstance(e, Persist) and (e.table, e.key) == ("job", job))
+    told = next(i for i, e in enumerate(effects) if isinstance(e, Send) and isinstance(e.message, Synced))
+    assert row < told
+    assert [f["job"] for name, f in net.verbs("accepted") if name == "p1"] == [job]
+
+
+def test_two_states_of_one_round_are_not_both_adopted() -> None:
+    """One term and round is one state. Reference: `p2pclust/simulation/invariants.py`, S4."""
+    net, job = held()
+    net.deliver(lambda packet: packet.target == "p2")
+    net.arrive("p1", "p2", Open(job, 1, 0, digest_of(b"s0x"), 3, False, -1, (b"s0x",)))
+    assert net.states(job)["p2"] == "s0"
+    assert [name for name, _ in net.verbs("contradiction")] == ["p2"]
+
+
+def test_a_state_that_is_not_what_its_digest_says_is_not_adopted() -> None:
+    """Reference: docs/architecture.md, "Rounds"."""
+    net, job = held()
+    net.drop()
+    net.arrive("p1", "p2", Open(job, 1, 0, bytes(32), 2, False, -1, (b"s0",)))
+    assert net.job("p2", job).ledger.register.ref is None
+    assert [name for name, _ in net.verbs("corrupt")] == ["p2"]
+
+
+def test_an_older_open_of_the_same_term_changes_nothing() -> None:
+    """It was overtaken on the way. Reference: docs/architecture.md, "Fence"."""
+    net, job = held()
+    first = next(packet for packet in net.flight if packet.target == "p2")
+    for _ in range(3):
+        net.deliver()
+    assert round_of(net, "p2", job) == 1
+    assert not [e for e in net.arrive("p1", "p2", first.message) if isinstance(e, (Send, Persist))]
+    assert round_of(net, "p2", job) == 1
+
+
+def test_the_same_state_opened_again_is_answered_without_computing_again() -> None:
+    """A contribution is a pure function of state and data. Reference: docs/architecture.md, "Rounds"."""
+    net, _ = held()
+    opened = next(packet for packet in net.flight if packet.target == "p2")
+    net.deliver(lambda packet: packet.target == "p2")
+    effects = net.arrive("p1", "p2", opened.message)
+    assert [e for e in effects if isinstance(e, Compute)] == []
+    assert [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Adopted)]
+
+
+def test_while_it_computes_a_peer_is_not_asked_again() -> None:
+    """A long computation is no silence, up to the limit of `p2pclust/peer/core/rounds/headway.py`: here 11.2 s."""
+    net, job = held(patience_s=1.0)
+    net.hold_work = lambda name, effect: name == "p2"
+    net.deliver()
+    net.deliver()
+    net.advance(11)
+    assert not [packet for packet in net.flight if isinstance(packet.message, Open) and packet.target == "p2"]
+    assert not net.verbs("relayed", "left-out")
+    assert round_of(net, "p1", job) == 0
+    net.do_work()
+    net.deliver()
+    assert round_of(net, "p1", job) == 1

@@ -1,0 +1,247 @@
+"""Sums that come together along a tree: of one peer's place in it, and of whole rounds on toy jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from harness import Net, toy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.messages import Adopted, BlobRequest, Message, Open, Partial
+from p2pclust.peer.core.rounds.tree_sums import as_peers, bits, tree_of
+from p2pclust.peer.core.spread.blobs import digest_of
+
+LINE = "12 23 34 45"
+RING = "12 23 34 45 15"
+
+
+class TestTrees:
+    def test_a_tree_by_hand(self) -> None:
+        """1 - 0 - 2 - 3, and 4 below 3; 5 is in no tree."""
+        tree = tree_of((-1, 0, 0, 2, 3, -1), 0)
+        assert tree.children == {0: (1, 2), 2: (3,), 3: (4,)}
+        assert {peer: as_peers(below) for peer, below in tree.below.items()} == {
+            0: (0, 1, 2, 3, 4), 1: (1,), 2: (2, 3, 4), 3: (3, 4), 4: (4,),
+        }  # fmt: skip
+        assert tree.height == {0: 3, 1: 0, 2: 2, 3: 1, 4: 0}
+        assert tree.without(2) == (3, 4)
+        assert tree.without(5) == ()
+
+    @pytest.mark.parametrize(
+        ("parents", "root"),
+        [((-1, 2, 1), 0), ((1, -1), 0), ((-1, 5), 0), ((-1, 1), 0), ((2, 0, 1), 0)],
+        ids=["two in a circle", "the root below", "no such peer", "its own parent", "all in a circle"],
+    )
+    def test_what_is_no_tree_is_refused(self, parents: tuple[int, ...], root: int) -> None:
+        with pytest.raises(WireError, match="tree"):
+            tree_of(parents, root)
+
+    @given(st.lists(st.integers(-3, 9), min_size=1, max_size=9), st.integers(0, 8))
+    def test_whatever_comes_is_a_tree_or_refused(self, parents: list[int], root: int) -> None:
+        try:
+            tree = tree_of(tuple(parents), root)
+        except WireError:
+            return
+        assert tree.below[root] == bits([root, *(peer for peer, parent in enumerate(parents) if parent >= 0)])
+
+    @given(st.frozensets(st.integers(0, 200)))
+    def test_sets_of_peers_are_numbers(self, peers: frozenset[int]) -> None:
+        assert as_peers(bits(peers)) == tuple(sorted(peers))
+
+
+def met(links: str = LINE, manual: Callable[[Message], bool] = lambda message: False) -> Net:
+    net = Net(5, links=links, manual=manual)
+    net.meet()
+    net.advance(2)
+    return net
+
+
+def given_in(net: Net, kind: type[Adopted | Partial], round_: int) -> list[tuple[str, str]]:
+    """Who sent a contribution, or a sum, of that round to whom."""
+    sent = [(p, p.message) for p in net.sent if isinstance(p.message, kind)]
+    return [(p.source, p.target) for p, message in sent if message.round == round_ and message.contribution]
+
+
+def test_along_a_line_one_sum_crosses_each_link() -> None:
+    """The aggregator at one end: four links, four sums; each contains all that lies behind it."""
+    net = met()
+    job = net.submit("p1", toy(3), aggregator="p1", collect="tree")
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
+    assert given_in(net, Partial, 1) == [("p5", "p4"), ("p4", "p3"), ("p3", "p2"), ("p2", "p1")]
+    assert given_in(net, Adopted, 1) == []
+    parts = [p.message for p in net.sent if isinstance(p.message, Partial) and p.message.round == 1]
+    sums = [as_peers(int.from_bytes(part.summed, "little")) for part in parts]
+    assert sums == [(4,), (3, 4), (2, 3, 4), (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("collect", ["star", "tree"])
+@pytest.mark.parametrize("links", [LINE, RING, "12 13 14 15", "12 23 24 45", ""])
+@pytest.mark.parametrize("large", [False, True])
+def test_every_way_to_collect_gives_the_same(links: str, collect: str, large: bool) -> None:
+    net = met(links)
+    job = net.submit("p2", toy(3, pad=60_000 if large else 0, abstainers=[3]), collect=collect)
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert {state.rstrip(".") for state in net.states(job).values()} == {"s3[0,1,2,4]"}
+
+
+def test_a_round_in_which_one_is_asked_goes_to_the_aggregator_itself() -> None:
+    net = met()
+    job = net.submit("p2", toy(2, one=True), collect="tree")
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert not [round_ for round_ in (0, 1) if given_in(net, Partial, round_)]
+
+
+@pytest.mark.parametrize("victim", ["p2", "p3", "p4"])
+def test_who_would_have_handed_on_dies_in_mid_round(victim: str) -> None:
+    """On a ring: those below the dead one are asked by the aggregator itself, and everybody who lives is in the sum."""
+    net = met(RING)
+
+    def keep(message: Message) -> bool:
+        return isinstance(message, Partial) and message.round == 1
+
+    net.manual = keep
+    job = net.submit("p1", toy(3), aggregator="p1", collect="tree")
+    net.until(lambda: len([p for p in net.flight if keep(p.message)]) >= 2)
+    net.crash(victim)
+    net.manual = lambda message: False
+    net.drop()
+    net.until(lambda: len(net.finished(job)) == 4, limit_s=60)
+    left = [i for i in range(5) if net.names[i] != victim]
+    combined = [r.fields for _, r in net.reports if r.verb == "combined" and r.fields["round"] == 1]
+    assert combined[-1]["contributors"] == [net.names[i] for i in left]
+
+
+def test_a_sum_that_is_lost_is_sent_again() -> None:
+    """The first sum of p5 is lost; p4 asks again, and the round is whole without the aggregator's asking."""
+    net = met()
+    lost: list[bool] = []
+
+    def first(message: Message) -> bool:
+        return isinstance(message, Partial) and message.round == 1 and message.summed == b"\x10" and not lost
+
+    net.manual = first
+    job = net.submit("p1", toy(2), aggregator="p1", collect="tree")
+    net.until(lambda: any(first(p.message) for p in net.flight))
+    lost.append(True)
+    net.drop(lambda p: isinstance(p.message, Partial))
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert set(net.states(job).values()) == {"s2[0,1,2,3,4]"}
+    assert given_in(net, Adopted, 1) == []
+
+
+def test_asking_again_keeps_no_dead_aggregator_alive() -> None:
+    """p2 asks p3, which computes for long, again and again in the name of p1, which is gone: one of the two must follow."""
+    net = Net(3, links="12 23")
+    net.meet()
+    net.advance(2)
+    net.hold_work = lambda name, effect: name == "p3" and effect.task.kind == "contribute"
+    job = net.submit("p1", toy(2), aggregator="p1", collect="tree", missing="all")
+    net.advance(1)
+    net.crash("p1")
+    net.until(lambda: net.aggregator(job) in ("p2", "p3"), limit_s=10)
+    assert {net.job(name, job).election.aggregator for name in ("p2", "p3")} <= {"p2", "p3", ""}
+
+
+def test_one_that_is_slow_does_not_keep_those_above_from_a_deadline() -> None:
+    """On a line of 8 whoever is high would wait for p8, which computes for ever, longer than the aggregator for anybody."""
+    net = Net(8, links="12 23 34 45 56 67 78")
+    net.meet()
+    net.advance(2)
+    net.hold_work = lambda name, effect: name == "p8" and effect.task.kind == "contribute"
+    net.submit("p1", toy(1), aggregator="p1", collect="tree", missing="drop", deadline_s=0.6)
+    net.advance(3)
+    combined = [fields for _, fields in net.verbs("combined")]
+    assert combined[0]["contributors"] == [f"p{i}" for i in range(1, 8)]
+
+
+def test_a_sum_that_comes_after_a_newer_one_takes_nothing_away() -> None:
+    """The first part of p2 is a blob; before it is here a second comes, with more peers in it, small enough to come at once.
+
+    Another child of p1 has not answered, so that the round goes on until the blob is here.
+    """
+    net = met("12 23 34 15", manual=lambda message: isinstance(message, Partial | BlobRequest))
+    net.hold_work = lambda name, effect: effect.task.kind == "combine"
+    job = net.submit("p1", toy(1), aggregator="p1", collect="tree")
+    net.until(lambda: any(isinstance(p.message, Partial) and p.source == "p4" for p in net.flight))
+    for source in ("p4", "p3"):
+        net.deliver(lambda p, source=source: p.source == source)
+    second = next(p.message for p in net.flight if p.source == "p2")
+    last = next(p.message for p in net.flight if p.source == "p5")
+    net.drop()
+    large = b"c1 of s0" + 60_000 * b"."
+    first = dataclasses.replace(
+        second, answered=b"\x02", adopted=b"\x02", summed=b"\x02", done=False,
+        contribution=digest_of(large), size_bytes=len(large), payload=(),
+    )  # fmt: skip
+    net.arrive("p2", "p1", first)
+    net.arrive("p2", "p1", second)
+    net.job("p1", job).blob_ready(digest_of(large))
+    net.arrive("p5", "p1", last)
+    assert sorted(peers for peers, _ in net.tasks[-1][2].task.contributions) == [(0,), (1, 2, 3), (4,)]
+
+
+def test_reasons_that_are_too_long_for_one_message_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reasons of a thousand fill more than a header: here only the first two fit, and the aggregator asks p3."""
+    monkeypatch.setattr("p2pclust.peer.core.rounds.tree_sums._MOST_REASON_BYTES", 2 * (len("gate") + 8))
+    net = met()
+    job = net.submit("p1", toy(1, abstainers=[2, 3, 4]), aggregator="p1", collect="tree")
+    net.until(lambda: len(net.finished(job)) == 5, limit_s=4)
+    assert set(net.states(job).values()) == {"s1[0,1]"}
+    parts = [p.message for p in net.sent if isinstance(p.message, Partial) and p.message.round == 0]
+    assert max(len(part.abstained) for part in parts) == 2
+    abstained = [
+        e.task.abstained for e in net.peers["p1"].effects if isinstance(e, Compute) and e.task.kind == "combine"
+    ]
+    assert abstained == [{2: "gate", 3: "gate", 4: "gate"}]
+
+
+class TestHostile:
+    """A peer below says what it cannot say: it is reported, and the round is as it would have been."""
+
+    @pytest.mark.parametrize(
+        ("source", "changed", "reason"),
+        [
+            ("p3", {"answered": b"\x01"}, "peers that are not below"),
+            ("p3", {"summed": b"\xff"}, "peers that are not below"),
+            ("p3", {"adopted": b"\x02"}, "peers that are not below"),
+            ("p3", {"abstained": (1,), "reasons": ("no data",)}, "reasons of nobody"),
+            ("p3", {"abstained": (-1,), "reasons": ("no data",)}, "reasons of nobody"),
+            ("p3", {"abstained": (2, 2), "reasons": ("a", "b")}, "reasons of nobody"),
+            ("p4", {}, "a peer that is not below"),
+        ],
+    )
+    def test_a_part(self, source: str, changed: dict[str, Any], reason: str) -> None:
+        net = met(manual=lambda message: isinstance(message, Partial))
+        job = net.submit("p1", toy(2), aggregator="p1", collect="tree")
+        net.until(lambda: any(isinstance(p.message, Partial) for p in net.flight))
+        honest = next(p.message for p in net.flight if isinstance(p.message, Partial))
+        third = {"answered": b"\x04", "adopted": b"\x04", "summed": b"\x04"}  # p3 alone
+        net.arrive(source, "p2", dataclasses.replace(honest, **(third | changed)))
+        assert [reason in r.fields["reason"] for name, r in net.reports if name == "p2" and r.verb == "bad-part"] == [
+            True
+        ]
+        net.manual = lambda message: False
+        net.deliver()
+        net.until(lambda: len(net.finished(job)) == 5)
+        assert set(net.states(job).values()) == {"s2[0,1,2,3,4]"}
+
+    @pytest.mark.parametrize("parents", [(-1, -1, -1, -1, -1), (-1, 9, 1, 2, 3), (-1, 0, 3, 2, 0)])
+    def test_a_tree(self, parents: tuple[int, ...]) -> None:
+        """p3 says what is wrong with it; the aggregator, which hears nothing of p3, asks itself."""
+        net = met(manual=lambda message: isinstance(message, Open) and message.round == 1)
+        job = net.submit("p1", toy(2), aggregator="p1", collect="tree")
+        net.until(lambda: bool(net.flight))
+        opened = next(p.message for p in net.flight if isinstance(p.message, Open))
+        net.arrive("p2", "p3", dataclasses.replace(opened, parents=parents))
+        assert [name for name, r in net.reports if r.verb == "bad-tree"] == ["p3"]
+        net.manual = lambda message: False
+        net.deliver()
+        net.until(lambda: len(net.finished(job)) == 5)
+        assert set(net.states(job).values()) == {"s2[0,1,2,3,4]"}

@@ -1,0 +1,131 @@
+"""Which way a message goes: a peer's own map of the overlay, and what changes it."""
+
+from __future__ import annotations
+
+import msgpack
+import numpy as np
+import pytest
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.messages import BlobMissing, Relay
+from p2pclust.peer.core.routing import Routing
+from p2pclust.peer.core.timing import PRESETS, Limits
+
+RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
+LINE = {"a": ("b",), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",)}
+WORD = BlobMissing(b"d" * 32)
+
+
+def a_context(overlay: dict[str, tuple[str, ...]] | None, me: str = "a") -> Context:
+    return Context(me, PRESETS["fast"], Limits(), np.random.default_rng(0), "s", Routing(me, overlay))
+
+
+def claim(*names: str) -> bytes:
+    packed: bytes = msgpack.packb(list(names))
+    return packed
+
+
+def test_on_a_full_mesh_everybody_is_a_neighbour() -> None:
+    routing = Routing("a")
+    assert (routing.whole, routing.linked("z"), routing.hop("z"), routing.told) == (True, True, "z", True)
+
+
+def test_a_neighbour_is_spoken_to_and_others_through_one() -> None:
+    routing = Routing("a", LINE)
+    assert [routing.hop(name) for name in "bcd"] == ["b", "b", "b"]
+    assert routing.near(["b", "c", "d"]) == ["b"]
+    assert routing.others("d") == []
+    assert Routing("a", RING).others("b") == [], "d is farther away, and may send it back"
+
+
+def test_around_the_dead_and_back() -> None:
+    routing = Routing("a", RING)
+    first = routing.hop("c")
+    routing.carries(first, False)
+    assert {first, routing.hop("c")} == {"b", "d"}
+    routing.carries(first, True)
+    assert routing.hop("c") == first
+
+
+def test_of_equal_ways_pairs_take_different_ones() -> None:
+    wide = {"a": tuple("bcdefgh"), **dict.fromkeys("bcdefgh", ("a", "x", "y", "z"))}
+    wide |= {name: tuple("bcdefgh") for name in "xyz"}
+    hops = {me: Routing("a", wide).hop(me) for me in "xyz"}
+    assert len(set(hops.values())) > 1
+
+
+def test_who_knows_only_its_own_links_learns_the_others() -> None:
+    routing = Routing("a", {"a": ("b",)})
+    assert (routing.told, routing.hop("c"), routing.own_claim) == (False, "", claim("b"))
+    routing.learn("b", claim("a", "c"))
+    assert routing.hop("c") == "", "c has not said so"
+    routing.learn("c", claim("b"))
+    assert routing.hop("c") == "b"
+
+
+def test_nobody_tells_this_peer_its_own_links() -> None:
+    routing = Routing("a", LINE)
+    routing.learn("a", claim("d"))
+    assert routing.near(["b", "d"]) == ["b"]
+
+
+def test_a_claim_of_links_that_are_not_there_draws_no_traffic() -> None:
+    routing = Routing("a", LINE)
+    routing.learn("b", claim("a", "c", "d"))
+    assert routing.neighbours_of("b") == ("a", "c")
+
+
+@pytest.mark.parametrize(
+    "hostile", [b"", b"\xc1", claim("b") * 2, msgpack.packb("b"), msgpack.packb([1]), b"x" * 60_000]
+)
+def test_links_that_are_none_are_refused(hostile: bytes) -> None:
+    with pytest.raises(WireError):
+        Routing("a", LINE).learn("c", hostile)
+
+
+class TestContext:
+    def test_a_message_to_somebody_far_goes_through_a_neighbour(self) -> None:
+        context = a_context(LINE)
+        context.send("b", WORD)
+        context.send("d", WORD)
+        assert context.effects == [Send("b", WORD), Send("d", WORD, False, ("b",))]
+
+    def test_where_no_way_is_known_nothing_is_sent(self) -> None:
+        context = a_context({"a": ("b",)})
+        context.send("d", WORD)
+        assert context.effects == []
+
+    def test_what_is_carried_counts_down(self) -> None:
+        context = a_context(LINE, "b")
+        relay = Relay("a", "d", b"", tuple(encode(WORD)))
+        context.carry(relay, "a", 9)
+        (sent,) = context.effects
+        assert isinstance(sent, Send)
+        assert (sent.to, sent.via) == ("c", ())
+        assert isinstance(sent.message, Relay)
+        assert sent.message.hops_left == 8
+        assert decode(sent.message.inner) == WORD
+
+    @pytest.mark.parametrize(("left", "carried"), [(1, True), (0, False), (-1, False), (2**60, True)])
+    def test_a_message_in_circles_ends(self, left: int, carried: bool) -> None:
+        context = a_context(LINE, "b")
+        context.carry(Relay("a", "d", b"", tuple(encode(WORD)), left), "a", 9)
+        assert bool(context.effects) == carried
+        for effect in context.effects:
+            assert isinstance(effect, Send)
+            assert isinstance(effect.message, Relay)
+            assert effect.message.hops_left < 9
+
+    def test_nothing_goes_back_to_where_it_came_from(self) -> None:
+        context = a_context(LINE, "b")
+        context.carry(Relay("a", "d", b"", tuple(encode(WORD))), "c", 9)
+        assert context.effects == []
+
+    def test_around_takes_other_neighbours(self) -> None:
+        context = a_context(RING)
+        usual = context.routing.hop("c")
+        assert context.send_around("c", WORD, [], 3) == [({"b", "d"} - {usual}).pop()]
+        assert a_context(LINE).send_around("c", WORD, [], 3) == []

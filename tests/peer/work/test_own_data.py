@@ -1,0 +1,56 @@
+"""A peer reads its own file: the columns that it was told, without the rows in which a value is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from p2pclust.peer.work.rows import load_rows
+
+Told = list[tuple[str, dict[str, Any]]]
+
+
+def load(config: Mapping[str, Any], told: Told) -> Any:
+    return load_rows(config, lambda verb, fields: told.append((verb, dict(fields))))
+
+
+def test_columns_and_missing_values(tmp_path: Path) -> None:
+    file, told = tmp_path / "rows.csv", Told()
+    file.write_text("time,w,h\nx,1,2\ny,,4\nz,5,6\n", encoding="utf-8")
+    config = {"data": str(file), "columns": ["h", "w"], "missing": "drop"}
+    assert load(config, told).X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
+    assert told.pop() == ("data", {"rows": 2, "columns": 2, "dropped": 1})
+    refused = load(config | {"missing": "error"}, told)
+    what_to_do = 'fill it in or leave the row out, as missing_values = "drop" (--missing-values drop) does'
+    reason = f"{file}: row 3, column 2 (w): empty: {what_to_do}"
+    assert told == [("data-refused", {"reason": reason})]
+    assert refused.problem == "its data cannot be used (row 3, column 2)"
+    assert load(config | {"missing": {"fill": {"w": 9.0}}}, told).X.tolist() == [[2.0, 1.0], [4.0, 9.0], [6.0, 5.0]]
+
+
+@pytest.mark.parametrize("columns", [None, [2]])
+def test_a_numpy_file(tmp_path: Path, columns: list[int] | None) -> None:
+    np.save(tmp_path / "rows.npy", np.array([[1.0, 2.0], [3.0, 4.0]]))
+    local = load({"data": str(tmp_path / "rows.npy"), "columns": columns}, Told())
+    assert local.X.tolist() == ([[1.0, 2.0], [3.0, 4.0]] if columns is None else [[2.0], [4.0]])
+
+
+def test_what_is_beside_the_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((2, 1)))
+    np.save(tmp_path / "ids.npy", np.array([7, 8]))
+    local = load({"data": str(tmp_path / "rows.npy"), "ids": str(tmp_path / "ids.npy"), "n_clusters": 3}, Told())
+    assert (local.ids.tolist(), local.n_clusters, local.centers) == ([7, 8], 3, None)
+
+
+def test_rows_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("p2pclust.peer.work.rows.read_source", full)
+    told = Told()
+    assert load({"data": "rows.csv"}, told).problem == "its data cannot be used"
+    assert told == [("data-refused", {"reason": "it does not fit into memory"})]

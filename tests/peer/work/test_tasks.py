@@ -1,0 +1,134 @@
+"""What a worker does with states and contributions that are too large to be copied, and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgpack
+import numpy as np
+
+from p2pclust.peer.core.effects import Task
+from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.work.tasks import Memories, Outcome, perform, settle
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+
+LIMITS = Limits(inline_bytes=100, chunk_bytes=1000)
+
+
+class Peers:
+    """Two peers' workers, and one store for all blobs."""
+
+    def __init__(self, **options: object) -> None:
+        rng = np.random.default_rng(0)
+        self.job = cluster_job("vertical-fcm", **({"n_clusters": 3, "tol": 0.0, "max_rounds": 4} | options))
+        self.data = msgpack.packb(self.job.to_dict())
+        self.locals = [Local(rng.normal(size=(90, 2))), Local(rng.normal(size=(90, 3)))]
+        self.blobs: dict[bytes, bytes] = {}
+
+    def read(self, digest: bytes) -> Iterator[bytes]:
+        blob = self.blobs[digest]
+        return (blob[start : start + 1000] for start in range(0, len(blob), 1000))
+
+    def settled(self, outcome: Outcome) -> Ref:
+        def store(digest: bytes, data: object, chunk_bytes: int) -> None:
+            whole = b"".join(data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
+            assert digest_of(whole) == digest
+            self.blobs[digest] = whole
+
+        event = settle(("x",), outcome, LIMITS, store)
+        assert event.result is not None, outcome.abstains
+        return event.result
+
+    def begin(self) -> Ref:
+        return self.settled(perform(Task("begin", self.data, 2), self.locals[0], self.read))
+
+    def round(self, state: Ref, memories: Memories) -> Ref:
+        given = []
+        for me, local in enumerate(self.locals):
+            task = Task("contribute", self.data, 2, me=me, state=state)
+            given.append(((me,), self.settled(perform(task, local, self.read, memories if me == 0 else None))))
+        task = Task("combine", self.data, 2, state=state, contributions=tuple(given))
+        return self.settled(perform(task, self.locals[0], self.read, memories))
+
+    def state(self, ref: Ref) -> JobState:
+        return JobState.decode(self.blobs[ref.digest] if ref.payload is None else ref.payload)
+
+    def run(self, forget_at: int = -1) -> JobState:
+        ref, memories = self.begin(), Memories()
+        for number in range(100):
+            if self.state(ref).status != "running":
+                break
+            if number == forget_at:
+                memories = Memories()
+            ref = self.round(ref, memories)
+        return self.state(ref)
+
+
+def test_the_same_bits_as_in_process() -> None:
+    peers = Peers()
+    assert peers.run().encode() == run_in_process(peers.job, peers.locals).encode()
+
+
+def test_a_new_life_remembers_nothing_and_says_so() -> None:
+    state = Peers().run(forget_at=5)
+    assert [record.forgot for record in state.log] == [False] * 5 + [True] + [False] * (state.round - 6)
+    assert summaries.shifts(state)[1] is None
+
+
+def test_a_state_that_is_in_the_store_is_not_written_again() -> None:
+    peers = Peers()
+    memories = Memories()
+    ref = peers.begin()
+    while peers.state(ref).stage < 2 or peers.state(ref).stage_round == 0:
+        ref = peers.round(ref, memories)
+    outcome = perform(Task("describe", peers.data, 2, state=ref), peers.locals[0], peers.read)
+    assert (outcome.payload, outcome.ref) == (None, ref)
+    assert outcome.info["asked"] == (0, 1)
+    assert settle(("x",), outcome, LIMITS, lambda *_: None).result == ref
+
+
+def test_a_blob_that_was_dropped_meanwhile_stops_nothing() -> None:
+    peers = Peers()
+    ref = Ref(b"d" * 32, 5000, None)
+    peers.blobs[b"d" * 32] = b""
+    outcome = perform(Task("contribute", peers.data, 2, me=0, state=ref), peers.locals[0], peers.read)
+    assert outcome.payload is None
+    assert "ends before it should" in outcome.abstains
+
+
+class TestMemories:
+    def remembered(self) -> engine.Memory:
+        return engine.Memory(np.zeros(3))
+
+    def test_a_memory_belongs_to_the_state_that_came_of_its_round(self) -> None:
+        memories, memory = Memories(), self.remembered()
+        memories.keep(b"job", b"state", memory)
+        assert memories.take(b"job", b"state") is memory
+        assert memories.take(b"job", b"state").value is None, "it is used once"
+        memories.keep(b"job", b"state", memory)
+        assert memories.take(b"job", b"another").value is None
+        assert memories.take(b"job", b"state").value is None, "who closes another round has lost it"
+
+    def test_a_memory_of_a_state_that_is_past_is_a_burden(self) -> None:
+        memories = Memories()
+        memories.keep(b"job", b"state", self.remembered())
+        memories.outlived(b"job", b"state")
+        memories.outlived(b"other job", b"next")
+        assert memories.take(b"job", b"state").value is not None
+        memories.keep(b"job", b"state", self.remembered())
+        memories.outlived(b"job", b"next")
+        assert memories.take(b"job", b"state").value is None
+
+    def test_few_are_kept_and_empty_ones_are_not(self) -> None:
+        memories = Memories()
+        memories.keep(b"empty", b"state", engine.Memory())
+        for name in (b"1", b"2", b"3"):
+            memories.keep(name, b"state", self.remembered())
+        kept = [name for name in (b"empty", b"1", b"2", b"3") if memories.take(name, b"state").value is not None]
+        assert kept == [b"2", b"3"]
