@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.fleet.asking import Door
-from p2pclust.fleet.children import ReservedPorts
-from p2pclust.fleet.handing_in import submit
-from p2pclust.fleet.processes import ProcessFleet
+from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.submission import submit
+from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.compose import cluster_job

@@ -25,8 +25,8 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
-from p2pclust.fleet.asking import Door
-from p2pclust.fleet.children import ReservedPorts
+from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.transport.keys import throwaway_fleet, write_fleet

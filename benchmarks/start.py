@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from bare_loop import bare_loop
 
-from p2pclust.fleet.processes import ProcessFleet
+from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, PeerSpec
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.fleet.processes import ProcessFleet
+from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job

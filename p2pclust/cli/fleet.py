@@ -17,7 +17,7 @@ from p2pclust.errors import FleetError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from p2pclust.fleet.inventory import Host, Inventory
+    from p2pclust.fleet.hosts.inventory import Host, Inventory
 
 __all__ = ["app"]
 
@@ -69,7 +69,7 @@ def up(
     """
     from p2pclust.cli.fleet_view import is_down  # noqa: PLC0415
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.remote import everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import everywhere  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
@@ -112,7 +112,7 @@ def down(
       p2pclust fleet down fleet.toml
     """
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.remote import ask, everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
@@ -146,7 +146,7 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     """
     from p2pclust.cli.fleet_view import judge, show  # noqa: PLC0415
     from p2pclust.cli.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.remote import ask, everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     answers = everywhere(list(loaded.hosts.values()), lambda host: ask(host, "status"))
@@ -177,7 +177,7 @@ def logs(
       p2pclust fleet logs fleet.toml --follow
     """
     from p2pclust.cli.inventory import check_names, load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.remote import listening  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import listening  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     names = [device.name for device in loaded.devices]
@@ -206,9 +206,9 @@ app.command()(fleet_peers.fault)
 
 def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
     """Bring one host to its part of the inventory."""
-    from p2pclust.fleet import inventory as parts  # noqa: PLC0415
-    from p2pclust.fleet.remote import ask  # noqa: PLC0415
-    from p2pclust.fleet.supervisor import DOWN_S  # noqa: PLC0415
+    from p2pclust.fleet.hosts import inventory as parts  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.fleet.hosts.supervisor import DOWN_S  # noqa: PLC0415
 
     devices = inventory.on(host.name)
     if not devices:  # no longer in the inventory
@@ -225,7 +225,7 @@ def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
 
 def _recorded(inventory: Inventory) -> list[Host]:
     """The hosts on which this inventory's peers were brought up, also those that it no longer names."""
-    from p2pclust.fleet.inventory import Host  # noqa: PLC0415
+    from p2pclust.fleet.hosts.inventory import Host  # noqa: PLC0415
 
     file = inventory.keys / _RECORD
     if not file.exists():

@@ -13,7 +13,7 @@ from p2pclust.cli.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.inventory import Host, Inventory
+    from p2pclust.fleet.hosts.inventory import Host, Inventory
 
 __all__ = ["AsJson", "InventoryPath", "fault", "restart", "stop"]
 
@@ -113,7 +113,7 @@ def _do(
     """Do it on all hosts that have one of these peers, and say what came of it."""
     from p2pclust.cli.fleet_view import is_down  # noqa: PLC0415
     from p2pclust.cli.inventory import check_names, load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.remote import ask, everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
 
     inventory = load_inventory(path, to_start=False)
     check_names(inventory, names)

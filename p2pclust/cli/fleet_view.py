@@ -12,7 +12,7 @@ from p2pclust.errors import FleetError
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from p2pclust.fleet.inventory import Inventory
+    from p2pclust.fleet.hosts.inventory import Inventory
 
 __all__ = ["how", "is_down", "judge", "show"]
 

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from p2pclust.cli.peer_config import PeerConfig
 from p2pclust.cli.peer_keys import source
 from p2pclust.errors import UsageError
-from p2pclust.fleet.inventory import Device, Host, Inventory
+from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.fields import device_name, not_empty, renamed, wrong_table, wrong_value
 from p2pclust.scenario.fleet_keys import OverlaySpec

@@ -14,7 +14,7 @@ from p2pclust.cli.output import put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.asking import Door
+    from p2pclust.fleet.hosts.client import Door
 
 __all__ = [
     "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "name_of",
@@ -47,7 +47,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
     """Return the door that the options name."""
-    from p2pclust.fleet.asking import DEFAULT, ENVIRONMENT, Door  # noqa: PLC0415
+    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, Door  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
@@ -148,7 +148,7 @@ def jobs(
       p2pclust jobs series-3f2a
       p2pclust jobs --peer meter-02@10.0.0.2:7400 --bundle me.bundle
     """
-    from p2pclust.fleet.handing_in import drift, result_of  # noqa: PLC0415
+    from p2pclust.fleet.hosts.submission import drift, result_of  # noqa: PLC0415
 
     with door_of(peer, bundle, roster) as door:
         told = door.ask("status")

@@ -20,8 +20,8 @@ from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.handing_in import Finished
-    from p2pclust.fleet.labels import Labelled
+    from p2pclust.fleet.hosts.labels import Labelled
+    from p2pclust.fleet.hosts.submission import Finished
 
 __all__ = ["assign", "result"]
 
@@ -49,7 +49,7 @@ def result(
       p2pclust result job-3f2a -o centers.csv
       p2pclust result series-3f2a/3
     """
-    from p2pclust.fleet.handing_in import result_of  # noqa: PLC0415
+    from p2pclust.fleet.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
@@ -68,7 +68,7 @@ def result(
 
 def _told(found: Finished) -> dict[str, Any]:
     """What is known of a result, in plain values."""
-    from p2pclust.fleet.handing_in import drift  # noqa: PLC0415
+    from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
     from p2pclust.scenario.report import plain  # noqa: PLC0415
@@ -201,7 +201,7 @@ def assign(
       p2pclust assign job-3f2a -o labelled.csv
       p2pclust assign job-3f2a --data new-rows.csv > labelled.csv
     """
-    from p2pclust.fleet.labels import label_file, label_own  # noqa: PLC0415
+    from p2pclust.fleet.hosts.labels import label_file, label_own  # noqa: PLC0415
 
     if data is None:
         options = (("--columns", columns), ("--id-column", id_column), ("--missing-values", missing_values))

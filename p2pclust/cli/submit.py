@@ -16,7 +16,7 @@ from p2pclust.errors import FleetError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from p2pclust.fleet.asking import Door
+    from p2pclust.fleet.hosts.client import Door
 
 __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 
@@ -77,7 +77,7 @@ def submit(
       p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
-    from p2pclust.fleet import handing_in  # noqa: PLC0415
+    from p2pclust.fleet.hosts import submission  # noqa: PLC0415
     from p2pclust.scenario.submission import request_from  # noqa: PLC0415
 
     options = {
@@ -97,7 +97,7 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"handed in {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
 
-        named = handing_in.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
+        named = submission.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named
         ended = _watched(door, first, None, None if as_json else console) if wait else None

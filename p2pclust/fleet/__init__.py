@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["BACKENDS", "Backend", "backend"]
 
 BACKENDS = {
-    "processes": "processes", "namespaces": "namespaces", "simulated": "simulated", "in-process": "in_process",
+    "processes": "processes.fleet", "namespaces": "processes.namespaces", "simulated": "simulated.fleet",
+    "in-process": "in_process",
 }  # fmt: skip
 
 

@@ -243,7 +243,7 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     if backend == "in-process":
         refuse_without_devices(scenario.fleet)
     if backend == "namespaces":
-        from p2pclust.fleet.namespaces import require  # noqa: PLC0415
+        from p2pclust.fleet.processes.namespaces import require  # noqa: PLC0415
 
         require()
     overlay = scenario.fleet.overlay

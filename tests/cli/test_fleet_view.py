@@ -10,7 +10,7 @@ from rich.console import Console
 
 from p2pclust.cli.fleet_view import judge, show
 from p2pclust.errors import FleetError
-from p2pclust.fleet.inventory import Device, Host, Inventory
+from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
 
 NAMES = ("a", "b", "c")
 FLEET = Inventory(

@@ -48,7 +48,7 @@ class FakeDoor:
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeDoor]:
-    monkeypatch.setattr("p2pclust.fleet.asking.Door", FakeDoor)
+    monkeypatch.setattr("p2pclust.fleet.hosts.client.Door", FakeDoor)
     FakeDoor.answers, FakeDoor.jobs = {}, []
     return FakeDoor
 

@@ -169,5 +169,5 @@ def assert_nothing_left(home: Path) -> None:
     if children.exists():
         for pid in children.read_text().split():
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            assert b"p2pclust.fleet.fork_server" not in words, f"process {pid} is left"
+            assert b"p2pclust.fleet.processes.fork_server" not in words, f"process {pid} is left"
             assert words, f"process {pid} was not waited for"

@@ -12,7 +12,7 @@ from runs import a_job, rows
 from p2pclust.fleet.devices import Devices, Hands
 from p2pclust.fleet.power import Battery, DutyCycle, Rest, Use
 from p2pclust.fleet.record import Record
-from p2pclust.fleet.simulated import carry_out
+from p2pclust.fleet.simulated.fleet import carry_out
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, Link, PeerSpec
 from p2pclust.protocols.engine.runner import run_in_process
 

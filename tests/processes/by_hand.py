@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.fleet.asking import Door
-from p2pclust.fleet.children import ReservedPorts
-from p2pclust.fleet.handing_in import fetch, submit
+from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.submission import fetch, submit
+from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet

@@ -17,8 +17,8 @@ import pytest
 from runs import a_fleet, a_job, assert_kept_promises, carry_out, peers_alive, processes_alive, rows, until
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet import processes
-from p2pclust.fleet.processes import ProcessFleet
+from p2pclust.fleet.processes import fleet
+from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
@@ -155,12 +155,12 @@ class TestCannotBegin:
         self, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with socket.socket() as holder:
-            ports = processes.ReservedPorts(3)
+            ports = fleet.ReservedPorts(3)
             free = ports.numbers
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.bind(("127.0.0.1", free[1]))
             holder.listen()
-            monkeypatch.setattr(processes, "ReservedPorts", lambda count: ports)
+            monkeypatch.setattr(fleet, "ReservedPorts", lambda count: ports)
             with pytest.raises(FleetError) as caught:
                 carry_out("processes", a_fleet(rows(3), a_job(), home=home))
         assert str(caught.value).startswith("p01 did not start: ")

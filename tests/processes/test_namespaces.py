@@ -12,9 +12,9 @@ import pytest
 from runs import a_fleet, a_job, by_verb, rows
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet import namespaces
 from p2pclust.fleet.faults import Fault
-from p2pclust.fleet.namespaces import DeviceNetwork, carry_out, remove_leftovers, require
+from p2pclust.fleet.processes import namespaces
+from p2pclust.fleet.processes.namespaces import DeviceNetwork, carry_out, remove_leftovers, require
 from p2pclust.fleet.spec import FleetSpec, Link
 from p2pclust.protocols.engine.runner import run_in_process
 

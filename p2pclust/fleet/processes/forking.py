@@ -1,4 +1,4 @@
-"""Peer processes by way of a fork server (:mod:`p2pclust.fleet.fork_server`): this is the side that asks."""
+"""Peer processes by way of a fork server (:mod:`p2pclust.fleet.processes.fork_server`): this is the side that asks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ForkServer:
         with contextlib.ExitStack() as failed, theirs, self._log.open("ab") as log:
             failed.callback(self._requests.close)
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "p2pclust.fleet.fork_server", str(theirs.fileno()), *self._preload,
+                sys.executable, "-m", "p2pclust.fleet.processes.fork_server", str(theirs.fileno()), *self._preload,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, pass_fds=(theirs.fileno(),),
                 env={**os.environ, **_ONE_THREAD},
                 start_new_session=True,  # a Ctrl-C at the terminal is ours to handle

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p2pclust.fleet.loads import Loads
+from p2pclust.fleet.processes.counters import Loads
 from p2pclust.fleet.record import Record
 
 

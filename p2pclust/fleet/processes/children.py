@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.forking import Forked, ForkServer
+from p2pclust.fleet.processes.forking import Forked, ForkServer
 
 __all__ = ["Child", "ReservedPorts"]
 

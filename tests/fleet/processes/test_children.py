@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet import children
-from p2pclust.fleet.children import Child, ReservedPorts
-from p2pclust.fleet.forking import ForkServer
+from p2pclust.fleet.processes import children
+from p2pclust.fleet.processes.children import Child, ReservedPorts
+from p2pclust.fleet.processes.forking import ForkServer
 
 
 @pytest.fixture

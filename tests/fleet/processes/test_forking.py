@@ -16,9 +16,9 @@ import pytest
 from runs import a_job, processes_alive, until
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.children import Child
-from p2pclust.fleet.forking import ForkServer
-from p2pclust.fleet.processes import preload
+from p2pclust.fleet.processes.children import Child
+from p2pclust.fleet.processes.fleet import preload
+from p2pclust.fleet.processes.forking import ForkServer
 from p2pclust.fleet.spec import JobRequest
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

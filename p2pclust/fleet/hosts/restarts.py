@@ -1,6 +1,6 @@
 """One peer that is kept running, over all its lives: when it is started again, and when it is given up.
 
-Only decides; `p2pclust.fleet.supervisor` starts and signals. Times are seconds of a clock that never goes back.
+Only decides; `p2pclust.fleet.hosts.supervisor` starts and signals. Times are seconds of a clock that never goes back.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from p2pclust.fleet.children import Child
+from p2pclust.fleet.processes.children import Child
 from p2pclust.fleet.record import Record
 
 __all__ = ["Loads"]

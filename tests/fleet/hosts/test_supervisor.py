@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from runs import until
 
-from p2pclust.fleet.host import down, order, status
+from p2pclust.fleet.hosts.host import down, order, status
 
 # One program in the place of a peer that lives until it is told to leave, one that fails at once.
 LIVES = "import signal,sys; signal.signal(15, lambda *_: sys.exit(0)); print('here', flush=True); signal.pause()"
@@ -55,7 +55,7 @@ class HostFolder:
         self.folder = folder
 
     def do(self, verb: str, *options: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "p2pclust.fleet.host", verb, str(self.folder), *options]
+        command = [sys.executable, "-m", "p2pclust.fleet.hosts.host", verb, str(self.folder), *options]
         return subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
 
     def up(self, programs: Entries, wait_s: float = 0.0) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class TestUp:
 
     def test_a_second_supervisor_is_refused(self, host: HostFolder) -> None:
         host.up({"a": LIVES})
-        command = [sys.executable, "-m", "p2pclust.fleet.supervisor", str(host.folder)]
+        command = [sys.executable, "-m", "p2pclust.fleet.hosts.supervisor", str(host.folder)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         assert second.returncode == 3
         assert "another supervisor keeps this folder" in second.stderr
@@ -405,7 +405,7 @@ class TestLogs:
         command = [
             sys.executable,
             "-m",
-            "p2pclust.fleet.host",
+            "p2pclust.fleet.hosts.host",
             "logs",
             str(host.folder),
             "a",

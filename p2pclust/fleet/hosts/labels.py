@@ -15,8 +15,8 @@ from p2pclust.clustering import memberships
 from p2pclust.data.readers import read, read_csv_table
 from p2pclust.data.sources import read_source
 from p2pclust.errors import DataError, UsageError
-from p2pclust.fleet.asking import Door
-from p2pclust.fleet.handing_in import Finished, result_of
+from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.submission import Finished, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates

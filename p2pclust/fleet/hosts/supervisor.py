@@ -1,4 +1,5 @@
-"""Keeps the peers of one host running: ``python -m p2pclust.fleet.supervisor FOLDER``, as `p2pclust fleet up` starts it.
+"""Keeps the peers of one host running: ``python -m p2pclust.fleet.hosts.supervisor FOLDER``, as `p2pclust fleet up`
+starts it.
 
 It reads what is wanted from FOLDER/plan.json, starts each peer as its own child, starts it again when it ends, waits longer
 after each failure, and gives up a peer that fails five times in a row within ten seconds of its start. It listens on the
@@ -26,9 +27,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.guard import LOCK, die_with_parent, only_one, woken_by_signals
-from p2pclust.fleet.kept import ORDERS, Kept
-from p2pclust.fleet.log_files import last_line, shorten
+from p2pclust.fleet.hosts.guard import LOCK, die_with_parent, only_one, woken_by_signals
+from p2pclust.fleet.hosts.log_files import last_line, shorten
+from p2pclust.fleet.hosts.restarts import ORDERS, Kept
 
 __all__ = ["ASK", "LOCK", "LOG", "PLAN", "STATE", "Supervisor", "main"]
 

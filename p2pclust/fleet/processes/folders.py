@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.fleet.process_devices import device_settings
+from p2pclust.fleet.processes.devices import device_settings
 from p2pclust.fleet.spec import FleetSpec, PeerSpec
 from p2pclust.transport.keys import Throwaway, write_fleet
 

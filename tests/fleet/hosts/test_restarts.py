@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.fleet.kept import ORDERS, Kept
+from p2pclust.fleet.hosts.restarts import ORDERS, Kept
 
 
 def a_peer() -> Kept:

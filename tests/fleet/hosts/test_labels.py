@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.fleet import labels
-from p2pclust.fleet.handing_in import Finished, drift
+from p2pclust.fleet.hosts import labels
+from p2pclust.fleet.hosts.submission import Finished, drift
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

@@ -1,7 +1,7 @@
 """Reaching the hosts of a fleet: this machine, or others by the system's own ``ssh``.
 
-Both ways run the same program there, ``python -m p2pclust.fleet.host``; its input is the archive, its output one JSON
-object. Whoever is asked never asks back: without a key that opens the door at once, ssh fails in one line.
+Both ways run the same program there, ``python -m p2pclust.fleet.hosts.host``; its input is the archive, its output one
+JSON object. Whoever is asked never asks back: without a key that opens the door at once, ssh fails in one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final, TypeVar
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.inventory import Host
+from p2pclust.fleet.hosts.inventory import Host
 
 __all__ = ["ask", "command_for", "everywhere", "listening"]
 
@@ -35,12 +35,12 @@ def command_for(host: Host, verb: str, arguments: Sequence[str] = ()) -> list[st
     --------
     >>> host = Host("gateway", "pi@10.0.0.7", "python3", "~/fleet", ("-p", "2222"))
     >>> command_for(host, "status")[-3:]
-    ['--', 'pi@10.0.0.7', 'exec python3 -m p2pclust.fleet.host status "$HOME"/fleet']
+    ['--', 'pi@10.0.0.7', 'exec python3 -m p2pclust.fleet.hosts.host status "$HOME"/fleet']
     """
     if host.ssh is None:
-        return [host.python, "-m", "p2pclust.fleet.host", verb, host.state_dir, *arguments]
+        return [host.python, "-m", "p2pclust.fleet.hosts.host", verb, host.state_dir, *arguments]
     settings = [f"{name}={value}" for name, value in host.environment.items()]
-    words = [*map(_quoted, [host.python, "-m", "p2pclust.fleet.host", verb, host.state_dir, *arguments])]
+    words = [*map(_quoted, [host.python, "-m", "p2pclust.fleet.hosts.host", verb, host.state_dir, *arguments])]
     line = " ".join(["exec", *(["env", *map(shlex.quote, settings)] if settings else []), *words])
     base = ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_S}", "-T"]
     return [*base, *host.ssh_options, "--", host.ssh, line]
@@ -66,7 +66,7 @@ def ask(
     ----------
     host : Host
     verb : str
-        One of those that `p2pclust.fleet.host` knows, apart from ``logs``.
+        One of those that `p2pclust.fleet.hosts.host` knows, apart from ``logs``.
     arguments : sequence of str
     send : callable, optional
         Writes what the host is sent.

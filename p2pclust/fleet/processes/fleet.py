@@ -15,16 +15,16 @@ from typing import Any
 import msgpack
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet import folders
-from p2pclust.fleet.children import Child, ReservedPorts
 from p2pclust.fleet.faults import joins
-from p2pclust.fleet.forking import ForkServer
-from p2pclust.fleet.loads import Loads
-from p2pclust.fleet.misfortunes import Misfortunes
-from p2pclust.fleet.process_devices import ProcessDevices
+from p2pclust.fleet.processes import folders
+from p2pclust.fleet.processes.children import Child, ReservedPorts
+from p2pclust.fleet.processes.counters import Loads
+from p2pclust.fleet.processes.devices import ProcessDevices
+from p2pclust.fleet.processes.faults import Misfortunes
+from p2pclust.fleet.processes.forking import ForkServer
 from p2pclust.fleet.record import JobRecord, Record, needs
+from p2pclust.fleet.run_async import run_to_the_end
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
-from p2pclust.fleet.to_the_end import run_to_the_end
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays

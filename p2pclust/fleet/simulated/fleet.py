@@ -11,9 +11,9 @@ import numpy as np
 from p2pclust.errors import FleetError
 from p2pclust.fleet.faults import joins
 from p2pclust.fleet.record import JobRecord, Record, needs
+from p2pclust.fleet.simulated.devices import VirtualDevices
+from p2pclust.fleet.simulated.faults import VirtualMisfortunes
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
-from p2pclust.fleet.virtual_devices import VirtualDevices
-from p2pclust.fleet.virtual_misfortunes import VirtualMisfortunes
 from p2pclust.peer.core.effects import Effect, Report
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.timing import Limits, preset

@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.fleet.processes import ProcessFleet
+from p2pclust.fleet.processes.fleet import ProcessFleet
+from p2pclust.fleet.run_async import run_to_the_end
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent, PeerSpec
-from p2pclust.fleet.to_the_end import run_to_the_end
 
 __all__ = ["DeviceNetwork", "carry_out", "remove_leftovers", "require"]
 

@@ -12,9 +12,9 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from p2pclust.fleet.children import Child
 from p2pclust.fleet.devices import LOOK_S, Devices, Hands
 from p2pclust.fleet.power import Use
+from p2pclust.fleet.processes.children import Child
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec, PeerSpec
 

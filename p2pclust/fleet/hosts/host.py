@@ -1,4 +1,4 @@
-"""What `p2pclust fleet` does on one host: ``python -m p2pclust.fleet.host VERB FOLDER [NAME...]``.
+"""What `p2pclust fleet` does on one host: ``python -m p2pclust.fleet.hosts.host VERB FOLDER [NAME...]``.
 
 `p2pclust fleet` runs this as a process of its own, here or through SSH. It brings the folder to the plan that comes on
 standard input, makes sure that one supervisor keeps it, and prints one JSON object. Light like the supervisor: standard
@@ -23,9 +23,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
-from p2pclust.fleet.kept import ORDERS
-from p2pclust.fleet.log_files import added, tail
-from p2pclust.fleet.supervisor import ASK, LOCK, LOG, PLAN, STATE
+from p2pclust.fleet.hosts.log_files import added, tail
+from p2pclust.fleet.hosts.restarts import ORDERS
+from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
 
 __all__ = ["main"]
 
@@ -246,7 +246,7 @@ def _start_supervisor() -> None:
     with Path(LOG).open("ab") as log:
         began = log.seek(0, os.SEEK_END)
         process = subprocess.Popen(
-            [sys.executable, "-m", "p2pclust.fleet.supervisor", str(Path.cwd())],
+            [sys.executable, "-m", "p2pclust.fleet.hosts.supervisor", str(Path.cwd())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             env={name: value for name, value in os.environ.items() if name != _PASSPHRASE},
         )  # fmt: skip
@@ -299,7 +299,7 @@ def _tell_roster(names: Sequence[str]) -> dict[str, Any]:
     """
     if not names or not Path("roster.json").exists():
         return {}
-    from p2pclust.fleet.asking import Door  # noqa: PLC0415 - not everybody has somebody to tell
+    from p2pclust.fleet.hosts.client import Door  # noqa: PLC0415 - not everybody has somebody to tell
 
     why = ""
     for name in names:
@@ -317,7 +317,7 @@ def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         return {}
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no peer, nobody to ask
 
-    from p2pclust.fleet.asking import Door  # noqa: PLC0415
+    from p2pclust.fleet.hosts.client import Door  # noqa: PLC0415
 
     def ask(name: str) -> dict[str, Any]:
         try:
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m p2pclust.fleet.host")
+    parser = argparse.ArgumentParser(prog="python -m p2pclust.fleet.hosts.host")
     parser.add_argument("verb", choices=("up", "status", "down", "logs", *ORDERS))
     parser.add_argument("folder")
     parser.add_argument("names", nargs="*")

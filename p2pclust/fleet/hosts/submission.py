@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.fleet.asking import Door
+from p2pclust.fleet.hosts.client import Door
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p2pclust import LosslessCMeans
-from p2pclust.fleet.to_the_end import run_to_the_end
+from p2pclust.fleet.run_async import run_to_the_end
 
 
 async def one() -> str:

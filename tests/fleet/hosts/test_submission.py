@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.handing_in import fetch, result_of, submit
+from p2pclust.fleet.hosts.submission import fetch, result_of, submit
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

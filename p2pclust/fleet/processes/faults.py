@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.fleet.children import Child
 from p2pclust.fleet.faults import PAIR, Cuts, Damage, Fault, comes, damage_of, goes_on, heals, late, reaches, unfired
+from p2pclust.fleet.processes.children import Child
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.core.timing import preset

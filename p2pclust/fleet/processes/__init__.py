@@ -1,0 +1,1 @@
+"""A fleet of real peer processes on this machine."""
