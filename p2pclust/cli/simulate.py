@@ -122,7 +122,7 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
     if mutant is None:
         return
-    from p2pclust.simulation.mutants import (  # noqa: PLC0415
+    from p2pclust.simulation.swarms.mutants import (  # noqa: PLC0415
         CANCEL_MUTANTS,
         DESK_MUTANTS,
         LASTING_MUTANTS,

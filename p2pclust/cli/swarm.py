@@ -50,19 +50,19 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(2))]
     ['', '']
     """
-    from p2pclust.simulation import (  # noqa: PLC0415 - NumPy and all of the agent
-        cancel_swarm,
-        fedcref_swarm,
-        lasting_swarm,
-        leaderless_swarm,
-        series_swarm,
+    from p2pclust.simulation.swarms import (  # noqa: PLC0415
+        cancel,
+        fedcref,
+        lasting,
+        leaderless,
+        series,
         swarm,
     )
-    from p2pclust.simulation.mutants import planted  # noqa: PLC0415
+    from p2pclust.simulation.swarms.mutants import planted  # noqa: PLC0415
 
     own = {
-        "fedcref": fedcref_swarm, "leaderless": leaderless_swarm, "cancel": cancel_swarm, "series": series_swarm,
-        "lasting": lasting_swarm,
+        "fedcref": fedcref, "leaderless": leaderless, "cancel": cancel, "series": series,
+        "lasting": lasting,
     }  # fmt: skip
     run = own[asked.protocol].run if asked.protocol in own else swarm.run
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():

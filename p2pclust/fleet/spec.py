@@ -19,7 +19,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import Desk
 from p2pclust.protocols.gossip.leaderless import unfit
-from p2pclust.simulation.traffic import LinkTraffic
+from p2pclust.simulation.world.traffic import LinkTraffic
 from p2pclust.topology.traces import LinkChange
 from p2pclust.transport.shaping import Shape
 

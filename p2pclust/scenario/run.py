@@ -32,7 +32,7 @@ from p2pclust.scenario.labels import write_labels
 from p2pclust.scenario.left_out import rows_left_out
 from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
 from p2pclust.scenario.schema import Scenario
-from p2pclust.simulation.traffic import summary
+from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 
 __all__ = ["Backend", "carry_out", "fleet_spec"]

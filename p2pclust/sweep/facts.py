@@ -11,10 +11,10 @@ from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 from p2pclust.sweep.cells import Cell
 from p2pclust.topology.matrices import hops
 from p2pclust.topology.overlay import Overlay

@@ -15,7 +15,7 @@ from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.evaluate import job_entry
 from p2pclust.scenario.load import load_data, make_job
 from p2pclust.scenario.run import fleet_spec
-from p2pclust.simulation.traffic import LinkTraffic
+from p2pclust.simulation.world.traffic import LinkTraffic
 from p2pclust.sweep.cells import Cell, scenario_of
 from p2pclust.sweep.columns import MEASURES
 from p2pclust.sweep.places import peer_at

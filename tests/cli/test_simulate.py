@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from p2pclust.cli.swarm import Finding
-from p2pclust.simulation.mutants import MUTANTS
+from p2pclust.simulation.swarms.mutants import MUTANTS
 
 from .conftest import Cli
 
@@ -61,7 +61,7 @@ def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyP
     def broken(seed: int, *, overlay: str | None) -> None:
         raise ZeroDivisionError("in the core")
 
-    monkeypatch.setattr("p2pclust.simulation.swarm.run", broken)
+    monkeypatch.setattr("p2pclust.simulation.swarms.swarm.run", broken)
     ended = cli("simulate", "--seeds", "7:8")
     assert ended.code == 1
     assert "ZeroDivisionError: in the core" in ended.out

@@ -65,8 +65,8 @@ from p2pclust.peer.core.rounds.job import Job
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits, Timing
 from p2pclust.protocols.engine.reasons import NOT_ASKED
-from p2pclust.simulation.disk import Disk
-from p2pclust.simulation.peer import read_paper
+from p2pclust.simulation.world.disk import Disk
+from p2pclust.simulation.world.peer import read_paper
 
 MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 FACTS = (FactDigest, FactDelta)

@@ -23,8 +23,8 @@ from p2pclust.peer.core.messages import Message
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.models.fedcref_peer import AtWork
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")

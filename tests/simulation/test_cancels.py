@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from p2pclust.simulation import cancel_swarm
-from p2pclust.simulation.mutants import CANCEL_MUTANTS, planted
+from p2pclust.simulation.swarms import cancel
+from p2pclust.simulation.swarms.mutants import CANCEL_MUTANTS, planted
 
 
 @pytest.mark.slow
@@ -15,7 +15,7 @@ from p2pclust.simulation.mutants import CANCEL_MUTANTS, planted
 def test_a_job_ends_once_cancelled_or_done(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(n_seeds):
-        outcome = cancel_swarm.run(seed, overlay=overlay)
+        outcome = cancel.run(seed, overlay=overlay)
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
         counts += outcome.counts
     assert counts["cancelled"] >= n_seeds // 2
@@ -27,14 +27,14 @@ def test_a_job_ends_once_cancelled_or_done(overlay: str | None, n_seeds: int) ->
 @pytest.mark.parametrize("seed", [1002, 1028, 1034])
 def test_a_candidate_that_caught_up_with_the_final_state_accepts_the_close(seed: int) -> None:
     """It was offered the final state after its vote was refused, and once held it as one that goes on, for ever."""
-    assert not cancel_swarm.run(seed).failure
+    assert not cancel.run(seed).failure
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1067, 1147])
 def test_a_restarted_peer_is_reminded_only_of_cancels_that_are_on_its_disk(seed: int) -> None:
     """The job had ended and the row of its cancel was deleted at the restart; then others reminded it of the fact."""
-    assert not cancel_swarm.run(seed).failure
+    assert not cancel.run(seed).failure
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_who_finishes_without_a_majority_is_found() -> None:
 
 def _fails(seed: int) -> bool:
     try:
-        return bool(cancel_swarm.run(seed).failure)
+        return bool(cancel.run(seed).failure)
     except AssertionError:
         return True
 
@@ -55,5 +55,5 @@ def _fails(seed: int) -> bool:
 @pytest.mark.parametrize("mutant", CANCEL_MUTANTS)
 def test_a_planted_bug_is_found(mutant: str) -> None:
     with planted(mutant):
-        assert cancel_swarm.run(0).failure.startswith("S6: ")
-    assert not cancel_swarm.run(0).failure
+        assert cancel.run(0).failure.startswith("S6: ")
+    assert not cancel.run(0).failure

@@ -16,13 +16,13 @@ from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer, paper_roster
-from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
-from p2pclust.simulation.swarm import DEADLINE_S, Swarm
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, Swarm
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer, paper_roster
+from p2pclust.simulation.world.world import World
 
 
 def planned(seed: int) -> Plan:

@@ -14,14 +14,14 @@ from p2pclust.peer.core.rounds.job import Job
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation import lasting_swarm
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.lasting_swarm import KINDS, LastingSwarm, core_plan
-from p2pclust.simulation.marks import Marks
-from p2pclust.simulation.mutants import LASTING_MUTANTS, planted
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.plan import draw
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms import lasting
+from p2pclust.simulation.swarms.lasting import KINDS, LastingSwarm, core_plan
+from p2pclust.simulation.swarms.marks import Marks
+from p2pclust.simulation.swarms.mutants import LASTING_MUTANTS, planted
+from p2pclust.simulation.swarms.plan import draw
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.world import World
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_seeds_in_which_the_core_alone_is_healed() -> None:
     """Three of them stood still for ever before aggregators handed over and busy peers were given up."""
     met = 0
     for seed in (3, 4, 5, 12, 13, 16, 18, 19, 20, 25):
-        outcome = lasting_swarm.run(seed)
+        outcome = lasting.run(seed)
         assert not outcome.failure, f"p2pclust simulate --seeds {seed}:{seed + 1} --protocol lasting: {outcome.failure}"
         met += outcome.counts["under way when the core heals"]
     assert met >= 8
@@ -127,4 +127,4 @@ def test_seeds_in_which_the_core_alone_is_healed() -> None:
 @pytest.mark.parametrize("mutant", LASTING_MUTANTS)
 def test_a_planted_bug_is_found(mutant: str) -> None:
     with planted(mutant):
-        assert any("L3" in lasting_swarm.run(seed).failure for seed in range(40))
+        assert any("L3" in lasting.run(seed).failure for seed in range(40))

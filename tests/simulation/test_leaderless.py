@@ -19,12 +19,12 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import pooled
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.leaderless_swarm import run
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms.leaderless import run
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 pytestmark = pytest.mark.slow
 

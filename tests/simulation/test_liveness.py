@@ -12,10 +12,10 @@ from p2pclust.peer.core.rounds.job import Job
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.marks import Marks
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms.marks import Marks
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.world import World
 
 
 @pytest.mark.slow

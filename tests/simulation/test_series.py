@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from p2pclust.simulation import series_swarm
+from p2pclust.simulation.swarms import series
 
 
 @pytest.mark.slow
@@ -14,7 +14,7 @@ from p2pclust.simulation import series_swarm
 def test_turns_follow_each_other(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(n_seeds):
-        outcome = series_swarm.run(seed, overlay=overlay)
+        outcome = series.run(seed, overlay=overlay)
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
         counts += outcome.counts
     assert counts["warm start"] >= 2 * n_seeds

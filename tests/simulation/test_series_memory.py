@@ -17,14 +17,14 @@ from p2pclust.peer.core.messages import FactDelta, Message
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation import series_swarm
-from p2pclust.simulation.endings import Endings
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.mutants import SERIES_MUTANTS, planted
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.endings import Endings
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms import series
+from p2pclust.simulation.swarms.mutants import SERIES_MUTANTS, planted
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 
 class Turns(Observer):
@@ -152,5 +152,5 @@ def test_the_named_aggregator_of_a_forgotten_turn_does_not_begin_its_term_again(
 @pytest.mark.parametrize("mutant", SERIES_MUTANTS)
 def test_the_swarm_finds_a_store_that_forgets_what_it_may_not_begin_again(mutant: str) -> None:
     with planted(mutant):
-        failures = [series_swarm.run(seed).failure for seed in range(1)]
+        failures = [series.run(seed).failure for seed in range(1)]
     assert any(failure.startswith("S9") for failure in failures)

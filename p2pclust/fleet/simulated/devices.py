@@ -14,9 +14,9 @@ from p2pclust.fleet.power import Use, modelled_cpu_s
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.core.effects import Compute, Effect
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 __all__ = ["VirtualDevices"]
 

@@ -24,8 +24,8 @@ from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.core.effects import Effect, Report
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.core.timing import preset
-from p2pclust.simulation.peer import Peer, paper_roster
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.peer import Peer, paper_roster
+from p2pclust.simulation.world.world import World
 from p2pclust.topology.traces import LinkChange
 
 __all__ = ["VirtualMisfortunes"]

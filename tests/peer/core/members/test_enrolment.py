@@ -22,7 +22,7 @@ from p2pclust.peer.core.messages import (
     RosterRequest,
     VoteReply,
 )  # fmt: skip
-from p2pclust.simulation.peer import paper_roster, read_paper
+from p2pclust.simulation.world.peer import paper_roster, read_paper
 
 FIRST = ("p1", "p2", "p3")
 ALL = ("p1", "p2", "p3", "p4", "p5")

@@ -13,7 +13,7 @@ from harness import Net, toy
 
 from p2pclust.peer.core.messages import Gossip, HeartbeatReply, PreVote, Reminder, StaleTerm, Update
 from p2pclust.peer.shell.store import Store
-from p2pclust.simulation.disk import Disk
+from p2pclust.simulation.world.disk import Disk
 
 FRAME = 4096 + 24
 

@@ -8,11 +8,11 @@ import pytest
 from p2pclust.peer.core.effects import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.lines import Lines, Parcel
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.lines import Lines, Parcel
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 from p2pclust.transport.shaping import Shape
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from p2pclust.peer.core.timing import Limits, Timing, preset
-from p2pclust.simulation.network import Conditions
+from p2pclust.simulation.world.network import Conditions
 
 __all__ = ["FAULTS_UNTIL_S", "Plan", "draw"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p2pclust.simulation.network import Network
+from p2pclust.simulation.world.network import Network
 from p2pclust.transport.links import Lane
 from p2pclust.transport.shaping import Line, Shape, pair_of_lines
 

@@ -19,13 +19,13 @@ from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
-from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Swarm
-from p2pclust.simulation.world import World
+from p2pclust.simulation.swarms.leaderless import LeaderlessSwarm, paced
+from p2pclust.simulation.swarms.overlays import laid_out
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, Outcome, Swarm
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 __all__ = ["LeaderlessSeriesSwarm", "SeriesSwarm", "run"]
 

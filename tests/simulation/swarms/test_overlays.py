@@ -21,8 +21,8 @@ from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.scenario.load import load_data, make_job
 from p2pclust.scenario.run import fleet_spec
 from p2pclust.scenario.schema import Scenario
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.world import World
 from p2pclust.topology import make_overlay
 from p2pclust.topology.kinds import KINDS
 

@@ -11,7 +11,7 @@ from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.events import Event, RosterRead
 from p2pclust.peer.work.tasks import Memories
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.disk import Disk
+from p2pclust.simulation.world.disk import Disk
 
 __all__ = ["Peer", "paper_roster", "read_paper"]
 

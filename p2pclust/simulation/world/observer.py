@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from p2pclust.peer.core.effects import Compute, Effect
-from p2pclust.simulation.peer import Peer
+from p2pclust.simulation.world.peer import Peer
 
 if TYPE_CHECKING:
-    from p2pclust.simulation.world import World
+    from p2pclust.simulation.world.world import World
 
 __all__ = ["Observer"]
 

@@ -29,10 +29,10 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 ONE, TWO = b"1" * 32, b"2" * 32
 

@@ -1,4 +1,4 @@
-"""Swarm tests of jobs within jobs; see `p2pclust.simulation.fedcref_swarm`."""
+"""Swarm tests of jobs within jobs; see `p2pclust.simulation.swarms.fedcref`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from p2pclust.simulation import fedcref_swarm, plan
-from p2pclust.simulation.mutants import DESK_MUTANTS, planted
+from p2pclust.simulation.swarms import fedcref, plan
+from p2pclust.simulation.swarms.mutants import DESK_MUTANTS, planted
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 
@@ -39,7 +39,7 @@ def replay_command(seed: int, mutant: str = "") -> str:
 def check(seeds: range) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
-        outcome = fedcref_swarm.run(seed)
+        outcome = fedcref.run(seed)
         assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay it: {replay_command(seed)}"
         counts += outcome.counts
     return counts
@@ -66,9 +66,9 @@ def test_many_seeds_break_no_promise_and_meet_every_misfortune() -> None:
 def test_a_planted_bug_is_found_and_said(mutant: str) -> None:
     seed, name = FOUND_BY[mutant]
     with planted(mutant):
-        failure = fedcref_swarm.run(seed).failure
+        failure = fedcref.run(seed).failure
     assert failure.startswith(f"{name}: "), f"{replay_command(seed, mutant)} finds: {failure.splitlines()[:1]}"
-    assert not fedcref_swarm.run(seed).failure, f"without the bug: {replay_command(seed)}"
+    assert not fedcref.run(seed).failure, f"without the bug: {replay_command(seed)}"
 
 
 def test_every_planted_bug_is_looked_for() -> None:
@@ -77,16 +77,16 @@ def test_every_planted_bug_is_looked_for() -> None:
 
 @pytest.mark.slow
 def test_a_seed_is_the_same_run_a_second_time() -> None:
-    once, again = fedcref_swarm.run(5), fedcref_swarm.run(5)
+    once, again = fedcref.run(5), fedcref.run(5)
     assert (once.trace, once.n_events, once.counts) == (again.trace, again.n_events, again.counts)
 
 
 def test_a_plan_is_a_function_of_the_seed_and_leaves_the_other_swarm_as_it_was() -> None:
-    assert fedcref_swarm.draw(8) == fedcref_swarm.draw(8)
+    assert fedcref.draw(8) == fedcref.draw(8)
     other = plan.draw(8)
     assert (other.protocol, other.blackouts, other.deadline_s) == ("llf-fcm", (), 2.0) or other.protocol == "llf-cm"
-    assert {fedcref_swarm.draw(seed).init for seed in range(20)} == {"refined", "paper"}
-    assert any(fedcref_swarm.draw(seed).blackouts for seed in range(40))
+    assert {fedcref.draw(seed).init for seed in range(20)} == {"refined", "paper"}
+    assert any(fedcref.draw(seed).blackouts for seed in range(40))
 
 
 @pytest.mark.slow

@@ -16,9 +16,9 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.gossip.push_sum import MIXINGS
-from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.plan import Plan, draw
-from p2pclust.simulation.swarm import Outcome, Swarm
+from p2pclust.simulation.swarms.overlays import laid_out
+from p2pclust.simulation.swarms.plan import Plan, draw
+from p2pclust.simulation.swarms.swarm import Outcome, Swarm
 
 __all__ = ["LeaderlessSwarm", "paced", "run"]
 

@@ -16,10 +16,10 @@ from p2pclust.peer.core.events import Cancel
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
-from p2pclust.simulation.leaderless_swarm import LeaderlessSwarm, paced
-from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
-from p2pclust.simulation.swarm import Outcome, Swarm
+from p2pclust.simulation.swarms.leaderless import LeaderlessSwarm, paced
+from p2pclust.simulation.swarms.overlays import laid_out
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.swarms.swarm import Outcome, Swarm
 
 __all__ = ["CancelSwarm", "LeaderlessCancelSwarm", "run"]
 

@@ -20,14 +20,14 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
-from p2pclust.simulation.endings import Endings
-from p2pclust.simulation.invariants import Invariants
-from p2pclust.simulation.marks import Marks, PhaseCrashes
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.overlays import EVERYBODY, laid_out
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan, draw
-from p2pclust.simulation.world import World
+from p2pclust.simulation.checks.endings import Endings
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
+from p2pclust.simulation.swarms.overlays import EVERYBODY, laid_out
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 __all__ = ["DEADLINE_S", "Outcome", "Swarm", "run"]
 

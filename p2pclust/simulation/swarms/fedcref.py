@@ -23,14 +23,14 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import Desk, digest_of
 from p2pclust.protocols.models.fedcref_agreed import Agreed
-from p2pclust.simulation import plan as plans
-from p2pclust.simulation.marks import Marks
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.plan import Plan
-from p2pclust.simulation.swarm import Outcome, Swarm
-from p2pclust.simulation.world import World
+from p2pclust.simulation.swarms import plan as plans
+from p2pclust.simulation.swarms.marks import Marks
+from p2pclust.simulation.swarms.overlays import laid_out
+from p2pclust.simulation.swarms.plan import Plan
+from p2pclust.simulation.swarms.swarm import Outcome, Swarm
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 __all__ = ["FedCRefSwarm", "draw", "run"]
 

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from p2pclust.peer.core.quorum import majority
-from p2pclust.simulation.network import Conditions
-from p2pclust.simulation.overlays import laid_out
-from p2pclust.simulation.plan import Plan, draw
-from p2pclust.simulation.swarm import DEADLINE_S, Outcome, Swarm
+from p2pclust.simulation.swarms.overlays import laid_out
+from p2pclust.simulation.swarms.plan import Plan, draw
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, Outcome, Swarm
+from p2pclust.simulation.world.network import Conditions
 
 __all__ = ["KINDS", "LastingSwarm", "core_plan", "run"]
 

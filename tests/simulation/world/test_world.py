@@ -12,10 +12,10 @@ from p2pclust.peer.core.messages import BlobMissing
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.network import Conditions, Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 WORD = BlobMissing(b"w" * 32)
 

@@ -42,9 +42,9 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import Job
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.world import World
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 __all__ = ["Invariants"]
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.simulation.plan import FAULTS_UNTIL_S, Plan
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan
 
 __all__ = ["EVERYBODY", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
 

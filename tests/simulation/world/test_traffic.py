@@ -13,7 +13,7 @@ from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.messages import Adopted, Heartbeat, Message, Relay
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.simulation.traffic import LinkTraffic, Traffic, summary
+from p2pclust.simulation.world.traffic import LinkTraffic, Traffic, summary
 from p2pclust.transport.wire import kind_of, pack
 
 N = 7

@@ -6,10 +6,10 @@ from collections import Counter
 
 from p2pclust.peer.core.effects import Effect, Report, Send
 from p2pclust.peer.core.messages import Relay
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer
-from p2pclust.simulation.plan import Plan
-from p2pclust.simulation.world import World
+from p2pclust.simulation.swarms.plan import Plan
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.world import World
 
 __all__ = ["Marks", "PhaseCrashes"]
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pytest
 
-from p2pclust.simulation import plan, swarm
-from p2pclust.simulation.mutants import MUTANTS, planted
+from p2pclust.simulation.swarms import plan, swarm
+from p2pclust.simulation.swarms.mutants import MUTANTS, planted
 
 SEEDS = range(300)
 

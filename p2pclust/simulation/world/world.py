@@ -39,13 +39,13 @@ from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, 
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.work.tasks import Memories, perform, settle
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.disk import Disk
-from p2pclust.simulation.lines import Lines, Parcel
-from p2pclust.simulation.live_overlay import LiveOverlay
-from p2pclust.simulation.network import Network
-from p2pclust.simulation.observer import Observer
-from p2pclust.simulation.peer import Peer, read_paper
-from p2pclust.simulation.traffic import Traffic
+from p2pclust.simulation.world.disk import Disk
+from p2pclust.simulation.world.lines import Lines, Parcel
+from p2pclust.simulation.world.live_overlay import LiveOverlay
+from p2pclust.simulation.world.network import Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer, read_paper
+from p2pclust.simulation.world.traffic import Traffic
 from p2pclust.transport.links import Lane
 
 __all__ = ["World"]

@@ -1,0 +1,1 @@
+"""What must always hold, watched from outside after every step."""

@@ -1,0 +1,1 @@
+"""Random runs: what a seed draws, the kinds of runs, and planted bugs."""

@@ -1,0 +1,1 @@
+"""Virtual time: simulated peers, disks, links and networks."""
