@@ -1,4 +1,4 @@
-"""Jobs over peers that hold different columns: their data, and what came of them.
+"""What came of jobs over peers that hold different columns.
 
 Nobody in the fleet holds whole centers. A scenario has everybody's data, because it dealt them out, so it can measure the
 whole; what it writes are each peer's own columns.
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
-from p2pclust.errors import DataError
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import engine
@@ -21,50 +20,12 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import Later, clustering_stage, pooled, pooled_run, replay
 from p2pclust.scenario.evidence import Evidence
-from p2pclust.scenario.schema import Scenario
 
-__all__ = ["NOTE", "check_rows", "given_centers", "measured", "warnings_by_name"]
+__all__ = ["NOTE", "measured", "warnings_by_name"]
 
 Floats = NDArray[np.float64]
 
 NOTE = "nobody holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
-
-
-def check_rows(shares: Mapping[str, DataSet]) -> None:
-    """Refuse files that cannot hold the same rows; whether they are the same, the peers find out by their ids.
-
-    Raises
-    ------
-    DataError
-        For another number of rows than the first file has, or where other rows of a file were left out.
-    """
-    (first_name, first), *others = shares.items()
-    for name, share in others:
-        if share.n_rows != first.n_rows:
-            raise DataError(
-                f"{name}: {share.name}: {share.n_rows} rows, but {first.name} of {first_name} has {first.n_rows}: "
-                "peers that hold columns need the same rows"
-            )
-        apart = share.row_numbers != first.row_numbers
-        if (share.dropped or first.dropped) and apart.any():
-            one, other = (int(rows.row_numbers[apart.argmax()]) for rows in (first, share))
-            missing, where = (one, f"{name}: {share.name}") if one < other else (other, f"{first_name}: {first.name}")
-            raise DataError(
-                f"{where}: row {missing} of its rows (from 0) was left out for a missing value, and the other devices have "
-                "it: peers that hold columns need the same rows: leave it out of all files"
-            )
-
-
-def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str, Floats]:
-    """Return each peer's columns of the first centers that the scenario gives, or nothing if it gives none."""
-    given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
-    if not given:
-        return {}
-    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
-    for name, share in shares.items():
-        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
-        start += share.n_features
-    return parts
 
 
 def measured(

@@ -18,7 +18,7 @@ from p2pclust.scenario.toml_files import read_toml
 
 __all__ = ["SCENARIOS", "Example", "examples", "find_example", "needs"]
 
-SCENARIOS: Final = Path(__file__).parent / "shipped"
+SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
 _MODELS: Final = ("fedcref", "uifca")
 
 

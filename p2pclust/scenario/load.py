@@ -17,7 +17,7 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.availability import refuse_without_devices
-from p2pclust.scenario.by_columns import check_rows
+from p2pclust.scenario.column_data import check_rows
 from p2pclust.scenario.data_keys import PartitionSpec
 from p2pclust.scenario.explain import explain
 from p2pclust.scenario.fields import renamed, renamed_settings

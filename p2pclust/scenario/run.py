@@ -21,7 +21,7 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.scenario import report
 from p2pclust.scenario.availability import longest_sleep_s, make_rests
-from p2pclust.scenario.by_columns import given_centers
+from p2pclust.scenario.column_data import given_centers
 from p2pclust.scenario.communities import first_labels, own_numbers
 from p2pclust.scenario.evaluate import damage_in, empty_entry, job_entry
 from p2pclust.scenario.evidence import Evidence
