@@ -18,7 +18,7 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters
     from p2pclust.fleet.spec import Event, OnEvent
-    from p2pclust.scenario.schema import Scenario
+    from p2pclust.scenario.file.schema import Scenario
 
 __all__ = ["choose"]
 
@@ -68,8 +68,8 @@ def choose(
       p2pclust choose quickstart --clusters 2-12 --restarts 5 -o digits.png
     """
     from p2pclust.choose.plots import plot_refusal  # noqa: PLC0415
-    from p2pclust.scenario.examples import SCENARIOS, find_example  # noqa: PLC0415
-    from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
+    from p2pclust.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
+    from p2pclust.scenario.file.load import load_scenario  # noqa: PLC0415
 
     least, most = _range(clusters)
     refusal = "" if plot is None else plot_refusal(plot)
@@ -105,7 +105,7 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         usual_init,
     )
     from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
-    from p2pclust.scenario.load import check_backend, load_data, make_job  # noqa: PLC0415
+    from p2pclust.scenario.file.load import check_backend, load_data, make_job  # noqa: PLC0415
     from p2pclust.scenario.run import fleet_spec  # noqa: PLC0415
 
     first = scenario.jobs[0]
@@ -192,6 +192,6 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
 
 def _plain(value: dict[str, Any]) -> Any:
     """Return the result as JSON can hold it: an infinite measure is null."""
-    from p2pclust.scenario.report import plain  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
 
     return plain(value)

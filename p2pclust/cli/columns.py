@@ -48,7 +48,7 @@ def renamed_option(old: str, old_value: str | None, new: str, value: str | None)
         return value
     if value is not None:
         raise UsageError(f"{old} is the former name of {new}: say {new} only")
-    from p2pclust.scenario.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
+    from p2pclust.scenario.file.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
 
     warn_of_name("options", old, new)
     return old_value

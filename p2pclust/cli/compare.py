@@ -12,7 +12,7 @@ from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.scenario.compare import Line, Run
+    from p2pclust.scenario.outcome.compare import Line, Run
 
 __all__ = ["compare"]
 
@@ -37,8 +37,8 @@ def compare(
       p2pclust compare runs/one runs/other
       p2pclust compare runs/one runs/other/result.json --differing --out compared.html
     """
-    from p2pclust.scenario.compare import compare as compared  # noqa: PLC0415
-    from p2pclust.scenario.compare import read_runs  # noqa: PLC0415
+    from p2pclust.scenario.outcome.compare import compare as compared  # noqa: PLC0415
+    from p2pclust.scenario.outcome.compare import read_runs  # noqa: PLC0415
 
     runs = read_runs(results)
     lines = [line for line in compared(runs) if line.differs or not differing]
@@ -51,7 +51,7 @@ def compare(
 
 
 def _write(out: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
-    from p2pclust.scenario.compare_page import write_comparison  # noqa: PLC0415
+    from p2pclust.scenario.page.compare_page import write_comparison  # noqa: PLC0415
     from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
 
     try:
@@ -68,7 +68,7 @@ def _print(runs: Sequence[Run], lines: Sequence[Line]) -> None:
     from rich.table import Table  # noqa: PLC0415 - half of what --help would otherwise have to import
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.scenario.compare import mark, shown  # noqa: PLC0415
+    from p2pclust.scenario.outcome.compare import mark, shown  # noqa: PLC0415
 
     console = stdout()
     made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")

@@ -13,7 +13,7 @@ from p2pclust.cli.columns import column, renamed_option
 from p2pclust.cli.columns import columns as columns_of
 from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
-from p2pclust.scenario.toml_files import toml_value
+from p2pclust.scenario.file.toml_files import toml_value
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,7 +24,7 @@ def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> No
     as_json : bool
     """
     from p2pclust.cli.live import table  # noqa: PLC0415
-    from p2pclust.scenario.examples import examples  # noqa: PLC0415
+    from p2pclust.scenario.file.examples import examples  # noqa: PLC0415
 
     found = examples(folder)
     if as_json:

@@ -17,9 +17,9 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.device import fitness
-from p2pclust.scenario import fields
-from p2pclust.scenario.explain import explain
-from p2pclust.scenario.toml_files import apply_override, read_toml
+from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.explain import explain
+from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 

@@ -8,7 +8,7 @@ from typing import Any
 from p2pclust.data.sources import FORMATS
 from p2pclust.data.table import Choice
 from p2pclust.errors import DataError, UsageError
-from p2pclust.scenario.fields import wrong_value
+from p2pclust.scenario.file.fields import wrong_value
 
 __all__ = ["address", "local_address", "missing_rule", "neighbour", "reachable", "source"]
 

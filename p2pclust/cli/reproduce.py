@@ -91,7 +91,7 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
     """Measure tables, save and show what was found, and sum it up."""
     from p2pclust.reproduce.frame import measure  # noqa: PLC0415
     from p2pclust.reproduce.report import plain  # noqa: PLC0415
-    from p2pclust.scenario.report import default_directory, prepare  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
 
     # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
     directory = out or default_directory("reproduce", datetime.now())

@@ -71,7 +71,7 @@ def _told(found: Finished) -> dict[str, Any]:
     from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
-    from p2pclust.scenario.report import plain  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
 
     state = found.state
     rounds = [record for record in state.log if record.stage == found.job.main]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from p2pclust.cli.live import Watch
     from p2pclust.fleet.spec import Event, FleetSpec
-    from p2pclust.scenario.schema import Scenario
+    from p2pclust.scenario.file.schema import Scenario
 
 __all__ = ["Backend", "ended_like_ctrl_c", "run"]
 
@@ -77,9 +77,9 @@ def run(
       p2pclust run mine.toml --out runs/mine
     """
     from p2pclust.cli.examples import list_examples  # noqa: PLC0415
-    from p2pclust.scenario.examples import SCENARIOS, find_example  # noqa: PLC0415
-    from p2pclust.scenario.load import load_scenario  # noqa: PLC0415
-    from p2pclust.scenario.report import default_directory, left_by_a_run  # noqa: PLC0415
+    from p2pclust.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
+    from p2pclust.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import default_directory, left_by_a_run  # noqa: PLC0415
 
     if scenario is None:
         list_examples(SCENARIOS, "scenario", "p2pclust run", as_json=as_json)

@@ -78,7 +78,7 @@ def submit(
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
     from p2pclust.fleet.hosts import submission  # noqa: PLC0415
-    from p2pclust.scenario.submission import request_from  # noqa: PLC0415
+    from p2pclust.scenario.file.submission import request_from  # noqa: PLC0415
 
     options = {
         "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience, "deadline_s": deadline,
@@ -122,7 +122,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
     >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
     {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
     """
-    from p2pclust.scenario.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.scenario.file.toml_files import toml_value  # noqa: PLC0415
 
     given: dict[str, Any] = {}
     left = list(words)

@@ -62,7 +62,7 @@ def sweep(
       p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
     from p2pclust.cli.examples import list_examples  # noqa: PLC0415
-    from p2pclust.scenario.examples import find_example  # noqa: PLC0415
+    from p2pclust.scenario.file.examples import find_example  # noqa: PLC0415
     from p2pclust.sweep.cells import check  # noqa: PLC0415 - the whole agent
     from p2pclust.sweep.spec import SWEEPS, load_sweep  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ import typer
 from p2pclust.cli.output import put_json, stderr, stdout
 from p2pclust.cli.sweep import sweep
 from p2pclust.errors import UsageError
-from p2pclust.scenario.toml_files import toml_value
+from p2pclust.scenario.file.toml_files import toml_value
 from p2pclust.topology.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:

@@ -19,19 +19,19 @@ from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.extras import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
-from p2pclust.scenario import report
-from p2pclust.scenario.availability import longest_sleep_s, make_rests
-from p2pclust.scenario.column_data import given_centers
-from p2pclust.scenario.communities import first_labels, own_numbers
-from p2pclust.scenario.evaluate import damage_in, empty_entry, job_entry
-from p2pclust.scenario.evidence import Evidence
-from p2pclust.scenario.expectations import check
-from p2pclust.scenario.faults import away_s, planned
-from p2pclust.scenario.fleet_keys import Device
-from p2pclust.scenario.labels import write_labels
-from p2pclust.scenario.left_out import rows_left_out
-from p2pclust.scenario.load import check_backend, load_data, make_job, make_links, make_moves
-from p2pclust.scenario.schema import Scenario
+from p2pclust.scenario.file.availability import longest_sleep_s, make_rests
+from p2pclust.scenario.file.column_data import given_centers
+from p2pclust.scenario.file.faults import away_s, planned
+from p2pclust.scenario.file.fleet_keys import Device
+from p2pclust.scenario.file.load import check_backend, load_data, make_job, make_links, make_moves
+from p2pclust.scenario.file.schema import Scenario
+from p2pclust.scenario.outcome import folder
+from p2pclust.scenario.outcome.communities import first_labels, own_numbers
+from p2pclust.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
+from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.expectations import check
+from p2pclust.scenario.outcome.labels import write_labels
+from p2pclust.scenario.outcome.left_out import rows_left_out
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 
@@ -98,13 +98,13 @@ def carry_out(
     require_extras(jobs)
     given = given_centers(scenario, shares)
     spec = fleet_spec(scenario, shares, jobs, given)
-    report.prepare(out)
-    report.clear(out)
+    folder.prepare(out)
+    folder.clear(out)
     if on_ready is not None:
         on_ready(spec)
     began = time.monotonic()
     events: list[Event] = []
-    with report.EventLog(out / "events.jsonl") as log:
+    with folder.EventLog(out / "events.jsonl") as log:
 
         def tell(event: Event) -> None:
             events.append(event)
@@ -124,17 +124,17 @@ def carry_out(
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["left_out"] = [one.to_dict() for one in left_out]
-    result["expectations"] = [item.to_dict() for item in check(scenario.expect, report.plain(result))]
+    result["expectations"] = [item.to_dict() for item in check(scenario.expect, folder.plain(result))]
     if scenario.faults:
         # A run in which a planned fault never struck has not shown what it was meant to show.
         missed = result["unfired_faults"]
         struck = {"what": "every planned fault struck", "held": not missed, "value": not missed}
         result["expectations"].append(struck)
     owned = [job.pop("own_centers", {}) for job in result["jobs"]]
-    result = {key: report.plain(result[key]) for key in _ORDER}
-    report.write_result(out, result)
-    report.write_centers(out, next(iter(shares.values())).feature_names, result)
-    report.write_own_centers(out, owned)
+    result = {key: folder.plain(result[key]) for key in _ORDER}
+    folder.write_result(out, result)
+    folder.write_centers(out, next(iter(shares.values())).feature_names, result)
+    folder.write_own_centers(out, owned)
     write_labels(out, jobs, found.jobs, shares)
     _write_page(out, scenario, result, jobs, found, shares, evidence, events)
     return result
@@ -146,8 +146,8 @@ def _write_page(
 ) -> None:  # fmt: skip
     """Write ``report.html``."""
     # Heavy, and a scenario can be checked without it.
-    from p2pclust.scenario.load import starting_overlay  # noqa: PLC0415
-    from p2pclust.scenario.run_pages import RunStory, write_run_page  # noqa: PLC0415
+    from p2pclust.scenario.file.load import starting_overlay  # noqa: PLC0415
+    from p2pclust.scenario.page.run_pages import RunStory, write_run_page  # noqa: PLC0415
 
     groups = {device.name: device.group for device in scenario.fleet.members}
     strangers = [device.name for device in scenario.fleet.members if not device.enrolled]

@@ -21,9 +21,9 @@ from p2pclust.data.registry import is_file
 from p2pclust.data.shares import peer_names
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import random_streams
-from p2pclust.scenario.explain import explain
-from p2pclust.scenario.load import load_data, make_job
-from p2pclust.scenario.schema import Scenario
+from p2pclust.scenario.file.explain import explain
+from p2pclust.scenario.file.load import load_data, make_job
+from p2pclust.scenario.file.schema import Scenario
 from p2pclust.sweep.columns import AXES, MEASURES
 from p2pclust.sweep.spec import OverlayChoice, Sweep
 from p2pclust.topology.generate import make_overlay

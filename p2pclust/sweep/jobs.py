@@ -12,8 +12,8 @@ from p2pclust.fleet.spec import Fault, FleetResult, JobResult
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.runner import labelling_stage
-from p2pclust.scenario.evaluate import job_entry
-from p2pclust.scenario.load import load_data, make_job
+from p2pclust.scenario.file.load import load_data, make_job
+from p2pclust.scenario.outcome.evaluate import job_entry
 from p2pclust.scenario.run import fleet_spec
 from p2pclust.simulation.world.traffic import LinkTraffic
 from p2pclust.sweep.cells import Cell, scenario_of

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from p2pclust.scenario.report import prepare
+from p2pclust.scenario.outcome.folder import prepare
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.pools import Finished, Pool
 from p2pclust.sweep.store import Store

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from p2pclust.scenario.report import write_text
+from p2pclust.scenario.outcome.folder import write_text
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.columns import columns_of
 

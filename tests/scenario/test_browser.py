@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from p2pclust.protocols.models.association import Association, Clusters
-from p2pclust.scenario.load import load_scenario
-from p2pclust.scenario.page import Picture, Section, write_page
+from p2pclust.scenario.file.load import load_scenario
+from p2pclust.scenario.page.page import Picture, Section, write_page
 from p2pclust.scenario.pictures.graph import association_figure
 from p2pclust.scenario.pictures.inline import inline_svg
 from p2pclust.scenario.run import carry_out

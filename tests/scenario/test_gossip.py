@@ -11,7 +11,7 @@ import pytest
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.scenario.load import load_scenario
+from p2pclust.scenario.file.load import load_scenario
 from p2pclust.scenario.run import carry_out
 
 pytestmark = pytest.mark.slow

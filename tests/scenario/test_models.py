@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.load import load_scenario
+from p2pclust.scenario.file.load import load_scenario
 from p2pclust.scenario.run import carry_out
 
 Write = Callable[..., str]

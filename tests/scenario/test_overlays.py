@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.load import check_backend, load_scenario, make_links, make_moves
+from p2pclust.scenario.file.load import check_backend, load_scenario, make_links, make_moves
 from p2pclust.topology import LinkChange
 
 TEXT = """

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.choose import plots
-from p2pclust.scenario.page_style import STYLE
+from p2pclust.scenario.page.page_style import STYLE
 from p2pclust.scenario.pictures.palette import (
     ALONE,
     CLASSES,

@@ -15,7 +15,7 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, Link, 
 from p2pclust.metrics import adjusted_rand_index
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, RoundRecord
-from p2pclust.scenario.load import load_data, load_scenario, make_job
+from p2pclust.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.scenario.run import carry_out, fleet_spec
 
 Write = Callable[..., str]

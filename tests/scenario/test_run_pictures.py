@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.scenario.chronicle import Chronicle
+from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import CLASSES, CLUSTERS

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import P2PClustError
-from p2pclust.scenario.load import load_data, load_scenario, make_job
+from p2pclust.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.scenario.run import carry_out
 
 BASE = """

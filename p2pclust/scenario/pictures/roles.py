@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import (
     CROWN,

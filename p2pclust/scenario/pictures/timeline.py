@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 

@@ -18,9 +18,9 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.scenario.load import load_data, make_job
+from p2pclust.scenario.file.load import load_data, make_job
+from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.run import fleet_spec
-from p2pclust.scenario.schema import Scenario
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.world import World
 from p2pclust.topology import make_overlay

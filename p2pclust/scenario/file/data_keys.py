@@ -1,0 +1,105 @@
+"""``[data]`` of a scenario: where the rows come from, and which peer holds which of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
+
+from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.fields import Bounds, Centers, wrong_table
+from p2pclust.scenario.file.job_parameters import Table
+
+__all__ = ["DataSpec", "PartitionSpec"]
+
+
+class PartitionSpec(Table):
+    """``[data.partition]``: which peer holds which rows."""
+
+    scheme: Literal[
+        "iid", "dirichlet", "labels", "distance", "by-group", "by-file", "by-class", "vertical", "files"
+    ] = "iid"
+    #: For dirichlet and distance: the smaller, the more the peers differ.
+    beta: Annotated[float, Field(gt=0)] | None = None
+    #: For labels: every peer holds exactly so many classes.
+    labels_per_peer: Annotated[int, Field(ge=1)] | None = None
+    #: For distance: where each peer stands, in raw units; by default drawn from the seed, in the box of the rows.
+    locations: Annotated[Centers, PlainValidator(fields.locations)] | None = None
+    #: For by-class: so many rows of each class that a peer sees, how many classes it sees (from, to), and which share of
+    #: the rows of a class all of its peers have in common.
+    rows_per_class: Annotated[int, Field(ge=1)] | None = None
+    classes_per_peer: Annotated[tuple[int, int], Field(strict=False)] | None = None
+    overlap: Annotated[float, Field(ge=0, le=1)] | None = None
+    #: For vertical: how many columns each device gets, in the order of the devices; by default as equal as can be.
+    widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
+
+    @model_validator(mode="after")
+    def _options_fit_scheme(self) -> PartitionSpec:
+        problems = []
+        for option, schemes in (("beta", ("dirichlet", "distance")), ("labels_per_peer", ("labels",))):
+            given = getattr(self, option) is not None
+            if given and self.scheme not in schemes:
+                problems.append(f"{option} is for scheme = {' or '.join(map(repr, schemes))}, not {self.scheme!r}")
+            elif not given and self.scheme in schemes:
+                problems.append(f"scheme = {self.scheme!r} needs {option}")
+        if self.scheme == "by-class" and self.rows_per_class is None:
+            problems.append("scheme = 'by-class' needs rows_per_class")
+        problems += [
+            f"{option} is for scheme = 'by-class', not {self.scheme!r}"
+            for option in ("rows_per_class", "classes_per_peer", "overlap")
+            if getattr(self, option) is not None and self.scheme != "by-class"
+        ]
+        if self.locations is not None and self.scheme != "distance":
+            problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
+        if self.widths is not None and self.scheme != "vertical":
+            problems.append(f"widths is for scheme = 'vertical', not {self.scheme!r}")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+
+class DataSpec(Table):
+    """``[data]``: where the rows come from, and how the federated protocol scales them."""
+
+    #: A registered data set, or one file or folder of files, which is split among the peers.
+    source: Annotated[str, Field(min_length=1)] | None = None
+    #: One file per device, in the order of the devices: nothing is split.
+    files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
+    #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all others.
+    label_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    #: For the same files: the column with what each row is called where labels are written; no feature.
+    id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    #: For files: refuse a missing value, or leave its row out.
+    missing_values: Literal["error", "drop"] = "error"
+    #: For generated data sets: their own options, such as noise.
+    options: Annotated[dict[str, Any], PlainValidator(fields.options)] | None = None
+    scaling: Literal["none", "minmax", "zscore"] = "none"
+    #: Declared range of each feature in raw units: spares the round that finds it out. One pair stands for all.
+    bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
+    partition: PartitionSpec | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The partition's scheme; files are taken as they are, a source is dealt out at random."""
+        if self.partition is not None:
+            return self.partition.scheme
+        return "iid" if self.files is None else "files"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, document: Any) -> Any:
+        return fields.renamed(document, "missing", "missing_values", "[data]")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSpec:
+        if (self.source is None) == (self.files is None):
+            raise wrong_table(["expected either source, or files with one file per device"])
+        if self.files is not None and self.scheme != "files":
+            raise wrong_table([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+        if self.files is not None and self.options is not None:
+            raise wrong_table(["options are for generated data sets: they need source"])
+        if self.source is not None and self.scheme == "files":
+            raise wrong_table(["partition.scheme = 'files' needs files, one per device, instead of source"])
+        return self

@@ -1,0 +1,126 @@
+"""The scenarios and sweeps that are installed with the package, found by name: ``p2pclust run quickstart``.
+
+In a checkout ``p2pclust/scenario/shipped`` is a link to ``scenarios/`` and ``p2pclust/sweep/shipped`` one to ``topology/``;
+a wheel has copies of the files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.errors import UsageError
+from p2pclust.scenario.file.toml_files import read_toml
+
+__all__ = ["SCENARIOS", "Example", "examples", "find_example", "needs"]
+
+SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
+_MODELS: Final = ("fedcref", "uifca")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One file that is installed with the package.
+
+    Parameters
+    ----------
+    name : str
+        Its file's name without the ending.
+    title : str
+    needs : str
+        The command that brings what it needs and is not here; empty if it runs as it is.
+    """
+
+    name: str
+    title: str
+    needs: str
+
+
+def examples(folder: Path) -> tuple[Example, ...]:
+    """Return the files of a folder: first those that run here as they are, each group by name.
+
+    Examples
+    --------
+    >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
+    'Eight peers, none with every digit; the aggregator is killed at round 10'
+    """
+    found = []
+    for file in folder.glob("*.toml"):
+        document = read_toml(file)
+        found.append(Example(file.stem, str(document.get("title", "")), needs(document)))
+    return tuple(sorted(found, key=lambda example: (example.needs != "", example.name)))
+
+
+def find_example(given: Path, folder: Path, command: str) -> Path:
+    """Return the file that was meant: one of the caller's, or by its name one that is installed with the package.
+
+    Parameters
+    ----------
+    given : Path
+        What stands on the command line. A name with an ending or a folder is a file of the caller's.
+    folder : Path
+        Of the installed files.
+    command : str
+        Takes such a name, and lists all if it gets none.
+
+    Raises
+    ------
+    UsageError
+        If there is neither such a file nor such a name; or an installed file is looked for in a folder that has none.
+
+    Examples
+    --------
+    >>> find_example(Path("quickstart"), SCENARIOS, "p2pclust run").name
+    'quickstart.toml'
+    """
+    if given.exists() and not given.is_dir():
+        return given
+    installed = folder / f"{given.stem}.toml"
+    if given.suffix or len(given.parts) > 1:
+        if given.suffix == ".toml" and not given.exists() and installed.is_file():
+            raise UsageError(
+                f"{given}: no such file; the one that is installed with p2pclust runs by its name: {command} {given.stem}"
+            )
+        return given
+    if installed.is_file():
+        return installed
+    names = sorted(file.stem for file in folder.glob("*.toml"))
+    near = difflib.get_close_matches(given.name, names, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise UsageError(
+        f"{given}: no such file, and none of that name is installed with p2pclust ({meant}{command} lists them)"
+    )
+
+
+def needs(document: Mapping[str, Any]) -> str:
+    """Return the command that brings what a scenario or a sweep needs and is not here; empty if nothing is missing.
+
+    Parameters
+    ----------
+    document : mapping
+        What its file says.
+    """
+    from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - NumPy, which reading a file's name needs not
+    from p2pclust.data.registry import BUILT_IN, cached  # noqa: PLC0415
+
+    source = document.get("data", {}).get("source", "")
+    if source and canonical(source) not in BUILT_IN:
+        try:
+            cached(source)
+        except UsageError:
+            return f"p2pclust data fetch {canonical(source)}"
+    if any(name in _MODELS for name in _protocols(document)) and importlib.util.find_spec("torch") is None:
+        return "pip install 'p2pclust[models]'"
+    return ""
+
+
+def _protocols(document: Mapping[str, Any]) -> Iterator[str]:
+    """Of a scenario's jobs, or of a sweep's grid."""
+    for job in document.get("jobs", ()):
+        yield job["protocol"]
+    named = document.get("grid", {}).get("protocol", ())
+    yield from (named,) if isinstance(named, str) else named

@@ -1,0 +1,111 @@
+"""``[[jobs]]`` of a scenario: one clustering job of the whole fleet."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
+
+from p2pclust.peer.core.document import LEAST_PATIENCE_S
+from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.fields import Centers, wrong_table
+from p2pclust.scenario.file.job_parameters import OwnParameters, Table
+
+__all__ = ["JobSpec"]
+
+
+class _JobKeys(Table):
+    """What every job may say."""
+
+    protocol: Annotated[str, AfterValidator(fields.known_protocol)]
+    #: How many; left out for a protocol that finds the number itself.
+    clusters: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    #: First centers: proposed by one peer, or an explicit list in raw units.
+    #: Left out, as the protocol's paper has it.
+    init: Annotated[str | Centers | None, PlainValidator(fields.init)] = None
+    #: Ends when the centers move less than this in one round (Frobenius norm, scaled units; 0: never), or at max_rounds.
+    #: Left out, the protocol's defaults hold.
+    tol: Annotated[float, Field(ge=0)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    #: Share of the peers drawn for each round.
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    #: What happens to a peer that stays silent: the round waits for all, waits patiently, or goes on at a deadline.
+    missing: Literal["all", "wait", "drop"] = "wait"
+    #: For missing = "wait", in place of the timing preset's.
+    patience_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
+    #: For missing = "drop": how long a round may take.
+    deadline_s: Annotated[float, Field(gt=0)] | None = None
+    #: How contributions reach the aggregator: each by itself, or added up on the way. Left out: by itself on a full mesh.
+    #: Or without an aggregator: every peer talks with its neighbours until all have the same sums.
+    collect: Literal["star", "tree", "gossip"] | None = None
+    #: Above 64 devices: let each send its models to all others, where the protocol exchanges models.
+    all_to_all: bool = False
+    #: For collect = "gossip": how closely all peers' estimates of a sum agree before anybody takes one, in terms of the
+    #: sum of absolute values (default 1e-9), and what part of its numbers a peer gives to a neighbour (default push-sum).
+    gossip_tolerance: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    mixing: Literal["push-sum", "metropolis-hastings"] | None = None
+    #: And after how many ticks of a round each peer goes on from its own mixture, where the protocol allows that.
+    ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
+
+
+class JobSpec(OwnParameters, _JobKeys):
+    """``[[jobs]]``: one clustering job of the whole fleet; several are done one after another."""
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the protocol wants peers that hold different columns of the same rows."""
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+
+        return protocol_class(self.protocol).by_columns
+
+    @model_validator(mode="after")
+    def _keys_fit_together(self) -> JobSpec:
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+
+        kind = protocol_class(self.protocol)
+        known: list[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        problems = [f"protocol {self.protocol!r} has no {name}" for name in self.parameters() if name not in known]
+        if "n_clusters" in known and self.clusters is None:
+            problems.append(f"protocol {self.protocol!r} needs clusters")
+        if "n_clusters" not in known and self.clusters is not None:
+            problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
+        if kind.by_columns and "missing" not in self.model_fields_set:
+            self.__dict__["missing"] = "all"  # the only way there is, so nobody has to write it
+        if kind.by_columns and self.missing != "all":
+            problems.append(f"protocol {self.protocol!r} needs every peer in every round: expected missing = 'all'")
+        if kind.by_columns and self.participation != 1.0:
+            problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
+        problems += self._gossip_problems()
+        if self.patience_s is not None and self.missing == "drop":
+            problems.append("patience_s is for missing = 'wait' or 'all', not 'drop'")
+        if self.deadline_s is not None and self.missing != "drop":
+            problems.append(f"deadline_s is for missing = 'drop', not {self.missing!r}")
+        if self.deadline_s is None and self.missing == "drop":
+            problems.append("missing = 'drop' needs deadline_s")
+        problems += [
+            f"protocol {self.protocol!r} has no {name}"
+            for name in ("tol", "max_rounds")
+            if getattr(self, name) is not None and name not in known
+        ]
+        if isinstance(self.init, tuple) and len(self.init) != self.clusters:
+            problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+    def _gossip_problems(self) -> list[str]:
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415
+        from p2pclust.protocols.gossip.leaderless import needs_aggregator  # noqa: PLC0415 - as in fields.known_protocol
+
+        if self.collect != "gossip":
+            own = {"gossip_tolerance": self.gossip_tolerance, "mixing": self.mixing, "ticks": self.ticks}
+            return [f"{name} is for collect = 'gossip'" for name, value in own.items() if value is not None]
+        problems = []
+        if self.missing == "drop" or self.patience_s is not None:
+            problems.append(
+                "collect = 'gossip' has no aggregator to lose patience: leave missing = 'drop' and patience_s out"
+            )
+        if needs := needs_aggregator(protocol_class(self.protocol)):
+            problems.append(f"protocol {self.protocol!r} works on peers' {needs}: collect = 'gossip' cannot do that")
+        return problems

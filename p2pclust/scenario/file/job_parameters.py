@@ -1,0 +1,76 @@
+"""What protocols take of their own, as a scenario's ``[[jobs]]`` may say it; whether one has a parameter, it tells."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from p2pclust.scenario.file import fields
+
+__all__ = ["OwnParameters", "Table"]
+
+
+class Table(BaseModel):
+    """A table of the file: unknown keys are refused, values are not converted, nothing changes afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class OwnParameters(Table):
+    """The protocols' own parameters; left out, the protocol's defaults hold."""
+
+    fuzzifier: Annotated[float, Field(gt=1)] | None = None
+    privacy_gate: bool | None = None
+    suppress_singletons: bool | None = None
+    accelerate: bool | None = None
+    averaging: Literal["weighted", "kmeans"] | None = None
+    support: Literal["u^m", "u"] | None = None
+    local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    min_cluster_size: Annotated[int, Field(ge=1)] | None = None
+    n_init: Annotated[int, Field(ge=1)] | None = None
+    n_local_clusters: Annotated[int | str, PlainValidator(fields.local_clusters)] | None = None
+    transfer: Literal["float64", "float32"] | None = None
+    n_batches: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
+    #: Of FedCRef. ``n_local_clusters = "classes"``: as many as a device's rows have labels; for experiments.
+    mode: Literal["refined", "paper"] | None = None
+    initial: Literal["mixture", "kmeans", "dec", "given"] | None = None
+    #: For initial = "given": from the labels, of which such a share is moved to a wrong cluster of the device.
+    dirtiness: Annotated[float, Field(ge=0, le=1)] | None = None
+    alpha: Annotated[float, Field(gt=0, le=100)] | None = None
+    theta: Annotated[float, Field(ge=0)] | None = None
+    tau: Annotated[float, Field(ge=0)] | None = None
+    normalisation: str | None = None
+    max_iterations: Annotated[int, Field(ge=1)] | None = None
+    max_refinements: Annotated[int, Field(ge=1)] | None = None
+    settled: Annotated[float, Field(ge=0)] | None = None
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
+    output: Literal["sigmoid", "linear", "relu"] | None = None
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    batch: Annotated[int, Field(ge=1)] | None = None
+    rounds: Annotated[int, Field(ge=1)] | None = None
+    local_epochs: Annotated[int, Field(ge=1)] | None = None
+    federated_rate: Annotated[float, Field(gt=0)] | None = None
+    encoding: Literal["float32", "float16", "int8"] | None = None
+    min_rows: Annotated[int, Field(ge=1)] | None = None
+    most_local_clusters: Annotated[int, Field(ge=2)] | None = None
+    device: str | None = None
+    #: Of UIFCA, beside hidden, batch, learning_rate, min_cluster_size and device.
+    cluster_rounds: Annotated[int, Field(ge=1)] | None = None
+    communication_rounds: Annotated[int, Field(ge=1)] | None = None
+    local_steps: Annotated[int, Field(ge=1)] | None = None
+    couplings: Annotated[int, Field(ge=1)] | None = None
+    image_width: Annotated[int, Field(ge=1)] | None = None
+    decay: Annotated[float, Field(ge=0)] | None = None
+    start: Literal["random", "peers"] | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the protocol's own parameters that the file sets, by name."""
+        own = {name: getattr(self, name) for name in OwnParameters.model_fields if name != "dirtiness"}
+        if own["n_local_clusters"] == "classes":
+            own["n_local_clusters"] = None  # what each device is given
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in own.items() if value is not None
+        }

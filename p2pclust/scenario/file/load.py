@@ -1,0 +1,324 @@
+"""From a scenario file to a checked `Scenario`, and from there to the rows of each peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from p2pclust.data import DataSet, deal, load
+from p2pclust.data.by_class import Drawn, draw_by_class
+from p2pclust.data.registry import is_file
+from p2pclust.data.vertical import split_columns
+from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.scenario.file.availability import refuse_without_devices
+from p2pclust.scenario.file.column_data import check_rows
+from p2pclust.scenario.file.data_keys import PartitionSpec
+from p2pclust.scenario.file.explain import explain
+from p2pclust.scenario.file.fields import renamed, renamed_settings
+from p2pclust.scenario.file.schema import Scenario
+from p2pclust.scenario.file.toml_files import apply_override, read_toml
+from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
+
+__all__ = [
+    "apply_override",
+    "check_backend",
+    "load_data",
+    "load_scenario",
+    "make_job",
+    "make_links",
+    "make_moves",
+    "read_toml",
+]
+
+
+def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
+    """Read a scenario file and check all of it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file. Data files that it names are looked for beside it.
+    overrides : sequence of str
+        ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value as TOML
+        writes it; what is no TOML value is text (``fleet.timing=wan``). They replace what the file says.
+    seed : int, optional
+        Replaces the scenario's seed, also an overridden one.
+
+    Returns
+    -------
+    Scenario
+
+    Raises
+    ------
+    UsageError
+        If the file is missing, is no TOML, or says something that cannot be meant; one line for each of the first
+        few errors, with the file, the table and the key.
+    """
+    file = Path(path)
+    document = read_toml(file)
+    if "data" in document:
+        document["data"] = renamed(document["data"], "missing", "missing_values", f"{file}: [data]")
+    for override in renamed_settings(overrides, "data.missing", "data.missing_values"):
+        apply_override(document, override)
+    if seed is not None:
+        document["seed"] = seed
+    _anchor_files(document, file.parent)
+    try:
+        return Scenario.model_validate(document)
+    except ValidationError as error:
+        raise UsageError(explain(str(path), error, Scenario)) from error
+
+
+def load_data(scenario: Scenario) -> dict[str, DataSet]:
+    """Load the rows of every device.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its seed decides the partition, and nothing else does.
+
+    Returns
+    -------
+    dict of str to DataSet
+        By device name, in the order of the file.
+
+    Raises
+    ------
+    UsageError
+        If the data set is absent, or there are too few rows, labels or groups to share out.
+    DataError
+        If a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do
+        not fit the data.
+    """
+    spec = scenario.data
+    names = [device.name for device in scenario.fleet.members]
+    how: dict[str, Any] = {
+        "label_column": spec.label_column,
+        "group_column": spec.group_column,
+        "columns": spec.columns,
+        "missing_values": spec.missing_values,
+        "id_column": spec.id_column,
+    }
+    if spec.files is not None:
+        shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
+    else:
+        assert spec.source is not None
+        shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
+    if scenario.jobs[0].by_columns:
+        by_name = dict(zip(names, shares, strict=True))
+        check_rows(by_name)
+        _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
+        return by_name
+    _check_columns(names, shares)
+    _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
+    return dict(zip(names, shares, strict=True))
+
+
+def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
+    """Load the file of a device, whose name begins what is said of it."""
+    try:
+        return load(file, **how)
+    except UsageError as error:  # a DataError too
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _check_columns(names: Sequence[str], shares: Sequence[DataSet]) -> None:
+    first = shares[0]
+    for name, share in zip(names[1:], shares[1:], strict=True):
+        if share.n_features != first.n_features:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_features} features, but {first.name} of {names[0]} has {first.n_features}: "
+                "every peer's data need the same columns"
+            )
+        if share.feature_names != first.feature_names:
+            raise DataError(
+                f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {names[0]} has "
+                f"{', '.join(first.feature_names[:8])}: every peer's data need the same columns in the same order"
+            )
+
+
+def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
+    """Return each device's neighbours at the start, by name; None on a full mesh that stays one.
+
+    Raises
+    ------
+    UsageError
+        If there can be no such overlay of these devices, or its file cannot be used.
+    """
+    overlay = starting_overlay(scenario)
+    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
+
+
+def starting_overlay(scenario: Scenario) -> Overlay | None:
+    """Return who is linked to whom at the start, with places where the kind has them; None on a full mesh that stays one.
+
+    Raises
+    ------
+    UsageError
+        If there can be no such overlay of these devices, or its file cannot be used.
+    """
+    spec = scenario.fleet.overlay
+    return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
+
+
+def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
+    """Return the links that appear and vanish, in the order of time.
+
+    Raises
+    ------
+    UsageError
+        If the trace cannot be used, or there can be no such overlay.
+    """
+    spec = scenario.fleet.overlay
+    if spec.trace is not None:
+        return read_trace(spec.trace, _overlay(scenario))
+    names = [device.name for device in scenario.fleet.members]
+    return make_trace(spec.kind, names, random_streams.linking(scenario.seed), **spec.options)
+
+
+def _overlay(scenario: Scenario) -> Overlay:
+    spec = scenario.fleet.overlay
+    names = [device.name for device in scenario.fleet.members]
+    return make_overlay(spec.kind, names, random_streams.linking(scenario.seed), **spec.options)
+
+
+def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
+    """Return the job document of one of the scenario's jobs.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    index : int
+        Of the job, from 0.
+    n_features : int
+        Of the data: one declared pair of bounds stands for so many.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    UsageError
+        If the protocol refuses a parameter.
+    """
+    spec, data = scenario.jobs[index], scenario.data
+    bounds = None
+    if data.bounds is not None:
+        pairs = data.bounds * n_features if len(data.bounds) == 1 else data.bounds
+        bounds = ([low for low, _ in pairs], [high for _, high in pairs])
+    return cluster_job(
+        spec.protocol,
+        n_clusters=spec.clusters,
+        scaling=data.scaling,
+        bounds=bounds,
+        init=spec.init,
+        tol=spec.tol,
+        max_rounds=spec.max_rounds,
+        participation=spec.participation,
+        seed=scenario.seed,
+        **spec.parameters(),
+    )
+
+
+def check_backend(scenario: Scenario, backend: str) -> None:
+    """Refuse what a backend cannot do, rather than ignore it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    backend : {"processes", "namespaces", "simulated", "in-process"}
+
+    Raises
+    ------
+    UsageError
+        For links, faults and whatever else devices have where there are no peers; for namespaces that cannot be made here.
+    """
+    if backend == "in-process":
+        refuse_without_devices(scenario.fleet)
+    if backend == "namespaces":
+        from p2pclust.fleet.processes.namespaces import require  # noqa: PLC0415
+
+        require()
+    overlay = scenario.fleet.overlay
+    if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
+        raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
+    if scenario.faults and backend == "in-process":
+        raise UsageError(
+            "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"
+        )
+
+
+def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
+    spec = scenario.data.partition
+    if scenario.data.scheme == "vertical":
+        widths = None if spec is None else spec.widths
+        return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, widths)]
+    if spec is not None and spec.scheme == "by-class":
+        return [data.take(drawn.rows) for drawn in _drawn(data, spec, scenario.seed, n_peers)]
+    rows = deal(
+        data,
+        n_peers,
+        scenario.data.scheme,
+        random_streams.splitting(scenario.seed),
+        beta=None if spec is None else spec.beta,
+        labels_per_peer=None if spec is None else spec.labels_per_peer,
+        locations=None if spec is None else spec.locations,
+    )
+    return [data.take(share) for share in rows]
+
+
+def _drawn(data: DataSet, spec: PartitionSpec, seed: int, n_peers: int) -> tuple[Drawn, ...]:
+    if data.y is None:
+        raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
+    assert spec.rows_per_class is not None
+    return draw_by_class(
+        data.y, n_peers, random_streams.splitting(seed), rows_per_class=spec.rows_per_class,
+        classes_per_peer=spec.classes_per_peer, overlap=spec.overlap or 0.0,
+    )  # fmt: skip
+
+
+def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
+    """Check what only the data can tell: sizes of bounds and of first centers, and clusters against rows."""
+    bounds = scenario.data.bounds
+    if bounds is not None and len(bounds) not in (1, n_features):
+        raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
+    for index, job in enumerate(scenario.jobs):
+        if job.clusters is not None and job.clusters > n_rows:
+            raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
+        if isinstance(job.init, tuple) and len(job.init[0]) != n_features:
+            raise DataError(
+                f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
+                "one for each feature"
+            )
+
+
+def _anchor_files(document: dict[str, Any], folder: Path) -> None:
+    """Let relative data files start beside the scenario, whatever folder it is run from."""
+    fleet = document.get("fleet")
+    overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
+    if isinstance(overlay, dict):
+        for key in ("path", "trace"):
+            if isinstance(overlay.get(key), str):
+                overlay[key] = _anchored(folder, overlay[key])
+    if isinstance(fleet, dict) and isinstance(fleet.get("availability"), str):
+        fleet["availability"] = _anchored(folder, fleet["availability"])
+    data = document.get("data")
+    if not isinstance(data, dict):
+        return
+    source, files = data.get("source"), data.get("files")
+    if isinstance(source, str) and is_file(source, folder):
+        data["source"] = _anchored(folder, source)
+    if isinstance(files, list):
+        data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]
+
+
+def _anchored(folder: Path, name: str) -> str:
+    # A path forgets the "/" at its end, by which a folder is told from a data set of that name.
+    return str(folder / Path(name).expanduser()) + ("/" if name.endswith("/") else "")

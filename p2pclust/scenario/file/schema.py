@@ -1,0 +1,165 @@
+"""What a scenario file may say, and nothing more: every key has a meaning, every other key is refused.
+
+The models are frozen and strict: text is never taken for a number. What one field alone decides is checked at that
+field, what several decide together at the table that holds them. `p2pclust.scenario.file.load` turns the errors into
+lines for people; its messages rely on the two kinds of custom errors made in `p2pclust.scenario.file.fields`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.data_keys import DataSpec
+from p2pclust.scenario.file.expect_keys import ExpectSpec
+from p2pclust.scenario.file.fault_keys import FaultSpec
+from p2pclust.scenario.file.fields import RandomVictims, wrong_table
+from p2pclust.scenario.file.fleet_keys import FleetSpec
+from p2pclust.scenario.file.job_keys import JobSpec
+from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.result_paths import wrong_path
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Scenario"]
+
+
+class Scenario(Table):
+    """A whole scenario file."""
+
+    title: str = ""
+    #: Of all chance: partition, first centers, participation, random victims, and the simulated network.
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    data: Annotated[DataSpec, Field(examples=['a table [data] with source = "iris"'])]
+    fleet: Annotated[FleetSpec, Field(examples=["a table [fleet] with peers = 3"])]
+    jobs: Annotated[
+        tuple[JobSpec, ...],
+        Field(strict=False, examples=['a table [[jobs]] with protocol = "llf-fcm" and clusters = 3']),
+        AfterValidator(fields.not_empty),
+    ]
+    faults: Annotated[tuple[FaultSpec, ...], Field(strict=False)] = ()
+    expect: ExpectSpec = ExpectSpec()
+
+    def victims(self, fault: FaultSpec, rng: np.random.Generator) -> tuple[str, ...]:
+        """Return the devices that a fault meets, in the order of the file.
+
+        Parameters
+        ----------
+        fault : FaultSpec
+            One of this scenario's.
+        rng : numpy.random.Generator
+            Draws the victims of ``{ random = k }``; not used otherwise.
+
+        Returns
+        -------
+        tuple of str
+            Empty for "aggregator": who that is shows only while the fleet runs.
+        """
+        if isinstance(fault.who, RandomVictims):
+            members = self.fleet.members
+            drawn = rng.choice(len(members), size=fault.who.random, replace=False)
+            return tuple(members[index].name for index in sorted(drawn))
+        return () if fault.who == "aggregator" else self.called(_listed(fault.who))
+
+    def called(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the devices of those names, and all devices of the groups of those names, in the order of the file."""
+        members = self.fleet.members
+        return tuple(d.name for d in members if "all" in names or d.name in names or d.group in names)
+
+    @model_validator(mode="after")
+    def _tables_fit_together(self) -> Scenario:
+        n_peers = len(self.fleet.members)
+        problems = []
+        if self.data.files is not None and len(self.data.files) != n_peers:
+            problems.append(f"[data]: {len(self.data.files)} files for {n_peers} devices: expected one file per device")
+        problems += self._partition_problems()
+        for index, fault in enumerate(self.faults):
+            problems += [f"[faults.{index}]: {problem}" for problem in self._fault_problems(fault, n_peers)]
+        problems += self._latecomers()
+        for key in ("finished_at_least", "lost_at_most"):
+            wanted = getattr(self.expect, key)
+            if wanted is not None and wanted > n_peers:
+                problems.append(f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet")
+        problems += self._expectation_problems()
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+    def _expectation_problems(self) -> list[str]:
+        """Say which expectations are of something that no result holds."""
+        devices = [device.name for device in self.fleet.members]
+        left_out = self.expect.left_out or ()
+        problems = [f"[expect]: left_out = {name!r}: no such device" for name in left_out if name not in devices]
+        for index, value in enumerate(self.expect.values):
+            if why := wrong_path(value.what, devices, len(self.jobs)):
+                problems.append(f"[expect.values.{index}]: what = {value.what!r}: {why}")
+        return problems
+
+    def _partition_problems(self) -> list[str]:
+        """Say which jobs want rows dealt out where columns are, or the other way round."""
+        columns = self.data.scheme == "vertical"
+        with_files = self.data.files is not None
+        problems = []
+        for index, job in enumerate(self.jobs):
+            if job.by_columns and not columns and not with_files:
+                problems.append(
+                    f"[jobs.{index}]: protocol {job.protocol!r} is for peers that hold different columns: expected "
+                    "[data.partition] scheme = 'vertical'"
+                )
+            elif not job.by_columns and (columns or (with_files and self.jobs[0].by_columns)):
+                problems.append(
+                    f"[jobs.{index}]: protocol {job.protocol!r} is for peers that hold different rows, and here they "
+                    "hold columns"
+                )
+        if any(job.by_columns for job in self.jobs) and self.data.bounds is not None:
+            problems.append("[data]: bounds: every peer scales its own columns by itself: leave bounds out")
+        if len({job.init for job in self.jobs if job.by_columns and isinstance(job.init, tuple)}) > 1:
+            problems.append("[jobs]: peers are given their columns of one init only: expected the same in every job")
+        return problems
+
+    def _fault_problems(self, fault: FaultSpec, n_peers: int) -> list[str]:
+        problems = []
+        if fault.at.job is not None and fault.at.job >= len(self.jobs):
+            there = f"the scenario has {len(self.jobs)} jobs, counted from 0"
+            problems.append(f"at = {{ job = {fault.at.job} }}: {there}")
+        if isinstance(fault.who, RandomVictims):
+            if fault.who.random > n_peers:
+                problems.append(f"who = {{ random = {fault.who.random} }}: the fleet has {n_peers} devices")
+        elif fault.who != "aggregator":
+            who, others = _listed(fault.who), fault.apart_from or ("all",)
+            unknown = [self._unknown("who", name) for name in who if not self.called((name,))]
+            unknown += [self._unknown("from", name) for name in others if not self.called((name,))]
+            if fault.do == "cut" and not unknown and not set(self.called(others)) - set(self.called(who)):
+                problems.append("nobody is on the other side of the cut: expected who and from to be different devices")
+            problems += unknown
+        return problems
+
+    def _unknown(self, key: str, name: str) -> str:
+        groups = dict.fromkeys(device.group for device in self.fleet.members)
+        known = [*groups, *(device.name for device in self.fleet.members), "aggregator", "all"]
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        return f"{key} = {name!r}: no such device or group; {meant}groups are {', '.join(groups)}"
+
+    def _latecomers(self) -> list[str]:
+        """Say so if the fleet could not begin, for too many of it join late."""
+        first: dict[str, str] = {}
+        for fault in self.faults:
+            fixed = () if isinstance(fault.who, RandomVictims) or fault.who == "aggregator" else _listed(fault.who)
+            for name in self.called(fixed) if fault.do in ("join", "leave", "kill", "drain") else ():
+                first.setdefault(name, fault.do)
+        n_late, n_peers = sum(do == "join" for do in first.values()), len(self.fleet.members)
+        if 2 * n_late < n_peers:
+            return []
+        return [
+            f"[[faults]]: {n_late} of {n_peers} devices join late: expected that a majority is there from the beginning"
+        ]
+
+
+def _listed(who: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (who,) if isinstance(who, str) else who

@@ -1,0 +1,116 @@
+"""A job made from the words of a command line: the keys of a scenario's ``[[jobs]]``, with the same checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+
+from p2pclust.errors import UsageError
+from p2pclust.fleet.spec import JobRequest
+from p2pclust.peer.core.document import every_flaw
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.explain import explain
+from p2pclust.scenario.file.fields import Bounds, wrong_value
+from p2pclust.scenario.file.job_keys import JobSpec
+
+__all__ = ["Submission", "duration", "request_from"]
+
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a duration such as ``90s``, ``15m``, ``1h`` or ``1d``.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+
+    Examples
+    --------
+    >>> duration("1h"), duration("1.5m"), duration("90s")
+    (3600.0, 90.0, 90.0)
+    """
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)", text.strip())
+    if match is not None and not match[2]:
+        raise UsageError(f"{text.strip()!r} has no unit: write {match[1]}s, {match[1]}m, {match[1]}h or {match[1]}d")
+    if match is None or match[2] not in _UNITS:
+        raise UsageError(f"{text!r} is not a duration: write it like 90s, 15m, 1h or 1d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _every(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = duration(value)
+        except UsageError as error:
+            raise wrong_value(str(error)) from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_value("expected a duration, such as 1h")
+    if flaw := every_flaw(value):
+        raise wrong_value(flaw)
+    return float(value)
+
+
+class Submission(JobSpec):
+    """What a person may say of a job that a fleet of running peers is to do."""
+
+    scaling: Literal["none", "minmax", "zscore"] = "none"
+    #: Declared range of each feature in raw units.
+    bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    #: Who takes part; left out, whoever is alive.
+    roster: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
+    #: Of the first term; left out, elected.
+    aggregator: str | None = None
+    #: Again so long after each end.
+    every: Annotated[float, PlainValidator(_every)] | None = None
+
+
+def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
+    """Check what a person says of a job, and return it as a fleet takes it.
+
+    Parameters
+    ----------
+    given : mapping
+        ``protocol`` and the keys of `Submission`.
+    where : str
+        Begins each line about what is wrong.
+
+    Raises
+    ------
+    UsageError
+        One line for each of the first few errors.
+
+    Examples
+    --------
+    >>> request, _ = request_from({"protocol": "llf-cm", "clusters": 3, "tol": 0.0})
+    >>> request.job.stages[request.job.main].protocol, request.missing
+    ('llf-cm', 'wait')
+    """
+    try:
+        spec = Submission.model_validate(dict(given))
+    except ValidationError as error:
+        raise UsageError(explain(where, error, Submission)) from error
+    if spec.n_local_clusters == "classes" or spec.dirtiness is not None or spec.initial == "given":
+        raise UsageError(f"{where}: labels are for experiments: peers beside their devices have none")
+    if spec.by_columns and isinstance(spec.init, tuple):
+        raise UsageError(
+            f"{where}: init: every peer would have to be given its own columns of the first centers: name a way"
+        )
+    bounds = None
+    if spec.bounds is not None:
+        bounds = ([low for low, _ in spec.bounds], [high for _, high in spec.bounds])
+    job = cluster_job(
+        spec.protocol, n_clusters=spec.clusters, scaling=spec.scaling, bounds=bounds, init=spec.init, tol=spec.tol,
+        max_rounds=spec.max_rounds, participation=spec.participation, seed=spec.seed, **spec.parameters(),
+    )  # fmt: skip
+    request = JobRequest(
+        job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, spec.aggregator or "", spec.collect or "",
+        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, all_to_all=spec.all_to_all,
+    )  # fmt: skip
+    return request, spec

@@ -1,0 +1,1 @@
+"""What came of a run: measured, compared and judged by what was expected."""

@@ -1,0 +1,179 @@
+"""What a scenario does for protocols in which every peer has clusters of its own: where they start, and how they are judged.
+
+All rows, and their true labels, are in one place here, which no peer could do: only the draw of the peers, the dirty start
+and the measures look at labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering.local_starts import dirty_labels
+from p2pclust.data import DataSet
+from p2pclust.errors import UsageError
+from p2pclust.fleet.spec import JobResult
+from p2pclust.metrics import accuracy
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.random_streams import dirt
+from p2pclust.protocols.models.association import Association
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
+from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
+from p2pclust.scenario.file.job_keys import JobSpec
+
+__all__ = [
+    "cluster_classes",
+    "ends_of_peers",
+    "first_labels",
+    "labels_of_peers",
+    "measured_communities",
+    "own_numbers",
+    "wrong_links",
+]
+
+Ints = NDArray[np.int64]
+
+
+def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
+    """Return each peer's labels to start from, where the job asks for given ones: true ones, some of them made wrong.
+
+    Raises
+    ------
+    UsageError
+        If the data have no labels.
+    """
+    if spec.initial != "given":
+        return {}
+    _labelled("initial = 'given'", shares)
+    return {
+        name: dirty_labels(share.y, spec.dirtiness or 0.0, dirt(seed, number))  # type: ignore[arg-type]
+        for number, (name, share) in enumerate(sorted(shares.items()))
+    }
+
+
+def own_numbers(spec: JobSpec, shares: Mapping[str, DataSet]) -> dict[str, int]:
+    """Return each peer's number of clusters, where the job says that its labels tell it.
+
+    Raises
+    ------
+    UsageError
+        If the data have no labels.
+    """
+    if spec.n_local_clusters != "classes":
+        return {}
+    _labelled("n_local_clusters = 'classes'", shares)
+    return {name: len(np.unique(share.y)) for name, share in shares.items() if share.y is not None}
+
+
+def _labelled(what: str, shares: Mapping[str, DataSet]) -> None:
+    for name, share in shares.items():
+        if share.y is None:
+            raise UsageError(f"{what} needs labels, and {name} has none: choose data with labels, or leave it out")
+
+
+def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
+    """Return what the communities are, and how good the peers' labels are where true ones are known.
+
+    Parameters
+    ----------
+    job : Job
+    found : JobResult
+        With a last state.
+    shares : mapping of str to DataSet
+        Every peer's rows, by name.
+
+    Returns
+    -------
+    dict
+        ``communities``: for each its members as [peer, cluster]; ``isolated`` likewise; ``own_clusters``: what each label
+        behind the communities' is, as [peer, cluster]; ``refinements``: their history; ``metrics``: mean ``accuracy`` over
+        peers, and ``wrong_links``, the share of links between clusters of different classes.
+    """
+    assert found.state is not None
+    agreed = Agreed.of(found.state.arrays)
+    association = agreed.association
+    called = [[found.roster[peer], cluster] for peer, cluster in association.clusters.nodes]
+    truth = {name: share.y for name, share in shares.items() if share.y is not None and name in found.digests}
+    metrics: dict[str, float] = {}
+    ends, alive = ends_of_peers(job, found, shares), agreed.alive.tolist()
+    all_own = [(one.label, name, one.cluster) for name, end in ends.items() for one in own_clusters_of(end)]
+    own = sorted(one for one in all_own if one[0] >= len(alive))
+    if truth:
+        metrics["accuracy"] = float(np.mean([accuracy(y, ends[name]["labels"]) for name, y in truth.items()]))
+        metrics["wrong_links"] = wrong_links(association, cluster_classes(association, found, truth))
+    return {
+        "communities": [[called[m] for m in association.groups[group]] for group in alive],
+        "isolated": [called[m] for m in association.isolated],
+        "own_clusters": [[name, cluster] for _, name, cluster in own],
+        "links": len(association.links),
+        "refinements": [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history],
+        "n_rows": sum(shares[name].n_rows for name in found.digests),
+        "metrics": metrics,
+        "note": "a community is found by its members' models; nobody holds centers",
+    }
+
+
+def labels_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
+    """Return what the peers that finished call their rows, shape (n,) each, by name; see :func:`ends_of_peers`."""
+    return {name: end["labels"] for name, end in ends_of_peers(job, found, shares).items()}
+
+
+def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Arrays]:
+    """Return what each peer that finished has in the end, by name; labels count 0, 1, 2, ... over all of them."""
+    assert found.state is not None
+    names = sorted(found.digests)
+    ends = [engine.conclude(job, found.state, Local(shares[name].X), found.desk(name)) for name in names]
+    if not isinstance(job.protocols[-1], FedCRefProtocol):
+        return dict(zip(names, ends, strict=True))
+    return dict(zip(names, without_gaps(len(Agreed.of(found.state.arrays).alive), ends), strict=True))
+
+
+def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:
+    """Return what most rows of each cluster of the last exchange are, shape (M,); None where nobody can tell.
+
+    Parameters
+    ----------
+    association : Association
+        Of the last exchange.
+    found : JobResult
+    truth : mapping of str to array
+        True labels by peer, of peers that finished.
+    """
+    names = [found.roster[peer] for peer, _ in association.clusters.nodes]
+    return [
+        _most(truth[name], found.notes[name]["entered"] == cluster) if name in truth and name in found.notes else None
+        for name, (_, cluster) in zip(names, association.clusters.nodes, strict=True)
+    ]
+
+
+def _most(y: NDArray[Any], rows: NDArray[np.bool_]) -> Any:
+    """What most of these rows are."""
+    names, counts = np.unique(y[rows], return_counts=True)
+    return names[counts.argmax()] if names.size else None
+
+
+def wrong_links(association: Association, classes: Sequence[Any]) -> float:
+    """Return the share of links that join clusters of different classes, of those whose classes are known; 0 of none.
+
+    Parameters
+    ----------
+    association : Association
+    classes : sequence, length M
+        What most rows of each cluster are; None where nobody can tell.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.models.association import Clusters
+    >>> wrong_links(Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)]), ["a", "a", "b"])
+    0.5
+    """
+    pairs = [(classes[a], classes[b]) for a, b in association.links.tolist()]
+    known = [one != other for one, other in pairs if one is not None and other is not None]
+    return float(np.mean(known)) if known else 0.0

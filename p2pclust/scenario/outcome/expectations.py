@@ -1,0 +1,309 @@
+"""Whether a run did what its scenario expects, judged by `result.json` alone.
+
+So a result can be judged again later, and by anybody. What the result does not tell counts as not held: a run that
+failed before it measured something must not pass for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from p2pclust.protocols.engine.reasons import NOT_DRAWN
+from p2pclust.scenario.file.expect_keys import ExpectSpec, ValueSpec
+from p2pclust.scenario.file.result_paths import look_up
+
+__all__ = ["Expectation", "check"]
+
+Result = Mapping[str, Any]
+Value = float | bool | str | None
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One expectation: what was expected, whether it held, what was found, and why nothing was."""
+
+    what: str
+    held: bool
+    value: Value
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as `result.json` holds it."""
+        told = {"what": self.what, "held": self.held, "value": self.value}
+        return told | ({"why": self.why} if self.why else {})
+
+
+def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
+    """Judge a result.
+
+    Parameters
+    ----------
+    expect : ExpectSpec
+        Only what it asks for is judged.
+    result : mapping
+        As in `result.json`: ``peers`` by name, each with ``finished``; ``jobs``, each with ``rounds``, ``terms``,
+        ``metrics``, ``pooled``, ``gap`` and ``digests`` (by name, the digest of the centers that a peer finished with);
+        ``wall_seconds`` and ``virtual_seconds``.
+
+    Returns
+    -------
+    list of Expectation
+        In the order of the schema. With several jobs the worst one decides, but `terms_at_least` asks for one job
+        only: an election happens in the job that a fault meets. ``value`` is None if the result does not tell.
+
+    Examples
+    --------
+    >>> from p2pclust.scenario.file.expect_keys import ExpectSpec
+    >>> check(ExpectSpec(finished_at_least=1), {"peers": {"a": {"finished": True}, "b": {"finished": False}}})
+    [Expectation(what='at least 1 peers finished', held=True, value=1, why='')]
+    """
+    found = []
+    for key, (words, measure, holds) in _RULES.items():
+        wanted = getattr(expect, key)
+        if wanted is not None:
+            value = measure(result)
+            shown = "" if wanted is True else "not " if wanted is False else f"{wanted:g}"
+            found.append(Expectation(words.format(shown), value is not None and holds(value, wanted), value))
+    if expect.left_out is not None:
+        found.append(_left_out(expect.left_out, result))
+    return found + [_judged(spec, result) for spec in expect.values]
+
+
+# -- named expectations ---------------------------------------------------------------------------------------------
+
+
+def _finished(result: Result) -> int | None:
+    peers = result.get("peers")
+    return None if peers is None else sum(bool(peer.get("finished")) for peer in peers.values())
+
+
+def _lost(result: Result) -> int | None:
+    finished = _finished(result)
+    return None if finished is None else len(result["peers"]) - finished
+
+
+def _identical(result: Result) -> bool | None:
+    """Whether all peers that finished a job hold the same bits, in every job; two empty hands are not identical."""
+    digests = [job.get("digests") for job in result.get("jobs", ())]
+    if not digests or not all(digests):
+        return None
+    return all(len(set(of_job.values())) == 1 for of_job in digests)
+
+
+def _over_jobs(
+    worst: Callable[[list[float]], float], get: Callable[[Result], float | None]
+) -> Callable[[Result], float | None]:
+    """Return a measure over all jobs: None if one does not tell, NaN if one is NaN (which satisfies nothing)."""
+
+    def measure(result: Result) -> float | None:
+        values = [get(job) for job in result.get("jobs", ())]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return None
+        return math.nan if any(math.isnan(value) for value in known) else worst(known)
+
+    return measure
+
+
+def _terms(job: Result) -> int | None:
+    terms = job.get("terms")
+    return len({entry["term"] for entry in terms}) if terms else None
+
+
+def _all_terms(job: Result) -> int | None:
+    """The same, where none is an answer too: nobody aggregates a job that gossips."""
+    return None if job.get("rounds") is None else _terms(job) or 0
+
+
+def _communities(job: Result) -> int | None:
+    communities = job.get("communities")
+    return None if communities is None else len(communities)
+
+
+def _seconds(result: Result) -> float | None:
+    """The fleet's own time: virtual where it was simulated, else by the clock on the wall."""
+    virtual: float | None = result.get("virtual_seconds")
+    return result.get("wall_seconds") if virtual is None else virtual
+
+
+def _bytes(result: Result) -> list[float] | None:
+    """What each device sent and received; None unless every device that finished tells it."""
+    peers = (result.get("peers") or {}).values()
+    told = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
+    if any((sent is None or received is None) and finished for sent, received, finished in told):
+        return None
+    return [sent + received for sent, received, _ in told if sent is not None and received is not None] or None
+
+
+def _most_bytes(result: Result) -> float | None:
+    counted = _bytes(result)
+    return None if counted is None else max(counted)
+
+
+def _mean_bytes(result: Result) -> float | None:
+    counted = _bytes(result)
+    return None if counted is None else sum(counted) / len(counted)
+
+
+def _energy(result: Result) -> float | None:
+    used = [peer.get("energy_j") for peer in (result.get("peers") or {}).values()]
+    return max((joules for joules in used if joules is not None), default=None)
+
+
+def _left_out(wanted: Sequence[str], result: Result) -> Expectation:
+    """Judge who is named as left out or abstaining, in the record of any round of any job."""
+    what = f"left out by name: {', '.join(wanted) or 'nobody'}"
+    records = [job.get("abstained") for job in result.get("jobs", ())]
+    if not any(records):
+        return Expectation(what, False, None, "no job has a record of its rounds")
+    named = {name for rounds in records for who in rounds or () for name, why in who.items() if why != NOT_DRAWN}
+    held = named >= set(wanted) if wanted else not named
+    return Expectation(what, held, ", ".join(sorted(named)) or "nobody")
+
+
+def _at_least(value: float, wanted: float) -> bool:
+    return value >= wanted
+
+
+def _at_most(value: float, wanted: float) -> bool:
+    return value <= wanted
+
+
+def _above(value: float, wanted: float) -> bool:
+    return value > wanted
+
+
+def _below(value: float, wanted: float) -> bool:
+    return value < wanted
+
+
+def _equals(value: object, wanted: object) -> bool:
+    # A truth value is no number here: `finished` never equals 1.
+    return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
+
+
+_RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[float, float], bool]]] = {
+    "finished_at_least": ("at least {} peers finished", _finished, _at_least),
+    "lost_at_most": ("at most {} peers were lost", _lost, _at_most),
+    "identical_centers": ("results are {}identical on all peers that finished", _identical, _equals),
+    "pooled_relative_difference_below": (
+        "relative difference to the pooled algorithm is below {}",
+        _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),
+        _below,
+    ),
+    "gap_below": (
+        "the centers' distance to what pooling finds is below {} of the features' ranges",
+        _over_jobs(max, lambda job: (job.get("gap") or {}).get("center_distance")),
+        _below,
+    ),
+    "replay_identical": (
+        "the in-process replay of each job's record has {}the same bits",
+        _over_jobs(min, lambda job: job.get("replay_identical")),
+        _equals,
+    ),
+    "ari_at_least": (
+        "adjusted Rand index is at least {}",
+        _over_jobs(min, lambda job: (job.get("metrics") or {}).get("ari")),
+        _at_least,
+    ),
+    "accuracy_at_least": (
+        "accuracy is at least {}",
+        _over_jobs(min, lambda job: (job.get("metrics") or {}).get("accuracy")),
+        _at_least,
+    ),
+    "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), _at_least),
+    "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), _at_most),
+    "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), _at_least),
+    "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), _at_most),
+    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, lambda job: job.get("rounds")), _at_least),
+    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, lambda job: job.get("rounds")), _at_most),
+    "seconds_at_most": ("at most {} seconds in all", _seconds, _at_most),
+    "wall_seconds_at_most": ("at most {} seconds by the clock", lambda result: result.get("wall_seconds"), _at_most),
+    "virtual_seconds_at_most": (
+        "at most {} seconds of virtual time",
+        lambda result: result.get("virtual_seconds"),
+        _at_most,
+    ),
+    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, _at_most),
+    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, _at_most),
+    "energy_per_device_at_most": ("each device uses at most {} joules", _energy, _at_most),
+}
+
+
+# -- anything else --------------------------------------------------------------------------------------------------
+
+_HOLDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "at_least": ("at least", _at_least),
+    "at_most": ("at most", _at_most),
+    "above": ("above", _above),
+    "below": ("below", _below),
+    "equals": ("equal to", _equals),
+}
+_REDUCED: dict[str, Callable[[Sequence[float]], float]] = {
+    "max": max,
+    "min": min,
+    "mean": lambda values: sum(values) / len(values),
+}
+
+
+def _judged(spec: ValueSpec, result: Result) -> Expectation:
+    words = " and ".join(f"{_HOLDS[name][0]} {_shown(wanted)}" for name, wanted in spec.comparisons)
+    found = look_up(result, spec.what)
+    several = len(found.values) > 1 or "*" in spec.what or "?" in spec.what
+    over = spec.over or ("all" if several else "")
+    what = f"{over + ' of ' if over else ''}{spec.what} {'are' if over == 'all' else 'is'} {words}"
+    if found.why:
+        if over == "count":  # nothing is there, and so many are
+            return Expectation(what, _all_hold(spec, 0), 0, found.why)
+        return Expectation(what, False, None, found.why)
+    if over in _REDUCED:
+        return _reduced(spec, over, what, found.values)
+    if over == "count":
+        count = sum(value not in (None, False) for value in found.values)
+        return Expectation(what, _all_hold(spec, count), count)
+    holding = [_all_hold(spec, value) for value in found.values]
+    if not several:
+        value = found.values[0]
+        why = "" if holding[0] else _incomparable(spec, value)
+        return Expectation(what, holding[0], value if isinstance(value, bool | int | float | str) else None, why)
+    held = any(holding) if over == "any" else all(holding)
+    return Expectation(what, held, f"{sum(holding)} of {len(holding)}")
+
+
+def _reduced(spec: ValueSpec, over: str, what: str, values: Sequence[Any]) -> Expectation:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) < len(values):
+        missing = len(values) - len(numbers)
+        return Expectation(what, False, None, f"{missing} of {len(values)} values are no numbers")
+    value = math.nan if any(math.isnan(number) for number in numbers) else _REDUCED[over](numbers)
+    return Expectation(what, _all_hold(spec, value), value)
+
+
+def _all_hold(spec: ValueSpec, value: Any) -> bool:
+    return all(_holds(name, value, wanted) for name, wanted in spec.comparisons)
+
+
+def _holds(name: str, value: Any, wanted: Any) -> bool:
+    if name != "equals" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        return False
+    return _HOLDS[name][1](value, wanted)
+
+
+def _incomparable(spec: ValueSpec, value: Any) -> str:
+    """Say why a value could not be compared at all, or return an empty string."""
+    if value is None:
+        return "this run does not tell it"
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, bool | int | float | str):
+        return f"there are {len(value)} of them: name one, or compare all with * or over = 'count'"
+    asked = [name for name, _ in spec.comparisons if name != "equals"]
+    return "" if number or not asked else f"it is no number: expected equals instead of {asked[0]}"
+
+
+def _shown(wanted: object) -> str:
+    if isinstance(wanted, bool):
+        return "true" if wanted else "false"
+    return f"{wanted:g}" if isinstance(wanted, int | float) else repr(wanted)

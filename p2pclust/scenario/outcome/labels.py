@@ -1,0 +1,84 @@
+"""The labels that a run ends with, as a table: only a testbed has those of all devices."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data import DataSet
+from p2pclust.fleet.spec import JobResult
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import one_thread
+from p2pclust.scenario.outcome.communities import labels_of_peers
+from p2pclust.scenario.outcome.folder import write_text
+
+__all__ = ["write_labels"]
+
+_NUMBERS: Final = 200_000_000  # values of all rows, beyond which nobody waits for labels that may not be wanted
+
+
+def write_labels(
+    directory: Path, jobs: Sequence[Job], found: Sequence[JobResult], shares: Mapping[str, DataSet]
+) -> None:
+    """Write what the devices that finished call their rows: ``labels.csv``, of a second job ``labels-2.csv``, and so on.
+
+    Parameters
+    ----------
+    directory : Path
+    jobs, found : sequence
+        Each job, and what came of it.
+    shares : mapping of str to DataSet
+        Every device's rows, or columns, by name.
+
+    Notes
+    -----
+    The columns are ``device``, ``file`` where several files were read as one, ``row`` (its id where the data have one, else
+    its number in its own file, from 0, rows that were left out counted), ``label``, and ``class`` where the true one is
+    known. Where devices hold columns, the row is the same one on all of them.
+    """
+    if sum(share.X.size for share in shares.values()) > _NUMBERS:
+        return
+    for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
+        if came.state is None or came.state.status != "done":
+            continue
+        with one_thread():
+            labelled = list(_labelled(job, came, shares))
+        if labelled:
+            write_text(directory / ("labels.csv" if number == 1 else f"labels-{number}.csv"), _table(labelled))
+
+
+def _labelled(
+    job: Job, found: JobResult, shares: Mapping[str, DataSet]
+) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:  # fmt: skip
+    """Yield devices with their rows and the labels of these."""
+    assert found.state is not None
+    if job.at_desk:
+        yield from ((name, shares[name], own) for name, own in labels_of_peers(job, found, shares).items())
+        return
+    for name in sorted(found.digests)[: 1 if job.by_columns else None]:
+        share = shares[name]
+        own = engine.conclude(job, found.state, Local(share.X, ids=share.shared_ids)).get("labels")
+        if own is not None:
+            yield "all" if job.by_columns else name, share, np.asarray(own)
+
+
+def _table(labelled: Sequence[tuple[str, DataSet, NDArray[Any]]]) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    with_class = any(share.y is not None for _, share, _ in labelled)
+    with_file = any(share.file is not None for _, share, _ in labelled)
+    table.writerow(["device", *(["file"] * with_file), "row", "label", *(["class"] * with_class)])
+    for name, share, own in labelled:
+        files = share.file.tolist() if share.file is not None else [""] * share.n_rows
+        classes = share.y.tolist() if share.y is not None else [""] * share.n_rows
+        for file, row, label, kind in zip(files, share.row_names.tolist(), own.tolist(), classes, strict=True):
+            table.writerow([name, *([file] * with_file), row, label, *([kind] * with_class)])
+    return text.getvalue()

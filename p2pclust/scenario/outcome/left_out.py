@@ -1,0 +1,60 @@
+"""Rows that were left out because a value was missing: how many, of which file, and of which device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from p2pclust.data import DataSet
+from p2pclust.fleet.spec import Event
+from p2pclust.scenario.file.schema import Scenario
+
+__all__ = ["LeftOut", "rows_left_out"]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of one file, or folder, that no device holds.
+
+    Parameters
+    ----------
+    file : str
+        As the scenario names it.
+    device : str or None
+        Whose file it is; None where the rows of one source were dealt out.
+    rows : int
+        How many were left out.
+    """
+
+    file: str
+    device: str | None
+    rows: int
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """Return it as ``result.json`` has it."""
+        return {"file": self.file, "device": self.device, "rows": self.rows}
+
+    def to_event(self) -> Event:
+        """Return it as ``events.jsonl`` has it: before anything starts."""
+        return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
+
+
+def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[LeftOut]:
+    """Return what was left out of each file, in the order of the devices; nothing of files that are whole.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    shares : mapping of str to DataSet
+        Every device's rows, or columns, by name.
+    """
+    return list(_left_out(scenario, shares))
+
+
+def _left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> Iterator[LeftOut]:
+    for device, share in shares.items():
+        if share.dropped and scenario.data.files is not None:
+            yield LeftOut(share.name, device, share.dropped)
+        elif share.dropped:
+            yield LeftOut(share.name, None, share.dropped)  # every share says it of the whole source
+            return

@@ -1,0 +1,328 @@
+"""The part of ``report.html`` that shows a FedCRef job: what was found, how it went, what the models draw, what it cost.
+
+What peers keep for themselves, their partitions, is known here only as it was at the last exchange and at the end. So
+links are marked as right or wrong in the last iteration's graph only, and accuracy is shown where it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering.autoencoders import ModelStack
+from p2pclust.data import DataSet
+from p2pclust.fleet.spec import Event, JobResult
+from p2pclust.metrics import accuracy
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.models.association import Association, Clusters
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
+from p2pclust.scenario.outcome.communities import cluster_classes, labels_of_peers, wrong_links
+from p2pclust.scenario.page.page import Picture, Section
+from p2pclust.scenario.pictures.canvas import can_draw, data_address, width_in_pixels
+from p2pclust.scenario.pictures.curves import history_figures
+from p2pclust.scenario.pictures.graph import association_figure, names_of_groups
+from p2pclust.scenario.pictures.inline import inline_svg
+from p2pclust.scenario.pictures.models import reconstruction_figure
+from p2pclust.scenario.pictures.palette import cluster_hues
+from p2pclust.scenario.pictures.traffic import Cost, bytes_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Story", "sections", "short_names"]
+
+_MOST_ROWS: Final = 12
+_MOST_MODELS: Final = 14
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Story:
+    """A finished FedCRef job with everything that a picture is made from.
+
+    Parameters
+    ----------
+    job : Job
+    found : JobResult
+        With a last state.
+    shares : mapping of str to DataSet
+        Every peer's rows, by name.
+    events : sequence of Event
+        Of the run.
+    sent : int or None
+        All bytes that the peers sent; 0 if nobody counted them, None if a peer was lost with its counters.
+    hues : sequence of int
+        For each community that is left in the end the number of its colour in the pictures of rows, if there are any.
+    """
+
+    job: Job
+    found: JobResult
+    shares: Mapping[str, DataSet]
+    events: Sequence[Event]
+    sent: int | None = 0
+    hues: Sequence[int] = ()
+
+    @cached_property
+    def protocol(self) -> FedCRefProtocol:
+        """Of the job's last stage."""
+        protocol = self.job.protocols[-1]
+        assert isinstance(protocol, FedCRefProtocol), "the page is for such jobs only"
+        return protocol
+
+    @cached_property
+    def agreed(self) -> Agreed:
+        """The last state."""
+        assert self.found.state is not None, "a job that nobody finished has no page"
+        return Agreed.of(self.found.state.arrays)
+
+    @cached_property
+    def rounds(self) -> list[Event]:
+        """What was told of each round, in order; of a round that was repeated, the last."""
+        own = [e for e in self.events if e["verb"] == "combined" and e.get("job") == self.found.job_id and "phase" in e]
+        return [told for _, told in sorted({e["round"]: e for e in own if "within" not in e}.items())]
+
+    @cached_property
+    def exchanges(self) -> list[tuple[int, Association]]:
+        """The association graph of each iteration, the last one as the state has it."""
+        graphs = [
+            (int(e["iteration"]), Association(Clusters(tuple(e["clusters"])), e["links"]))
+            for e in self.rounds
+            if e["phase"] == "graph"
+        ]
+        return [(number, graph) for number, graph in graphs if number < self.agreed.iteration] + [
+            (self.agreed.iteration, self.agreed.association)
+        ]
+
+    @cached_property
+    def truth(self) -> dict[str, NDArray[Any]]:
+        """True labels of peers that finished, where there are any."""
+        known = {name: share.y for name, share in self.shares.items() if name in self.found.digests}
+        return {name: y for name, y in known.items() if y is not None}
+
+    @cached_property
+    def classes(self) -> list[Any]:
+        """What the clusters of the last exchange are."""
+        return cluster_classes(self.agreed.association, self.found, self.truth)
+
+    @property
+    def colours(self) -> list[int] | None:
+        """The number of each community's colour: the same as in the pictures of rows; those that were dropped come after."""
+        if not self.hues:
+            return None
+        left = dict(zip(self.agreed.alive.tolist(), self.hues, strict=True))
+        return cluster_hues([left.get(group) for group in range(self.agreed.n_groups)], max(self.hues) + 1)
+
+    @property
+    def gone(self) -> list[int]:
+        """The communities of the last exchange that were dropped, for no row belongs to them in the end."""
+        return sorted(set(range(self.agreed.n_groups)) - set(self.agreed.alive.tolist()))
+
+    @property
+    def names(self) -> list[str]:
+        """The letter of each community of the last exchange; those that are left have the first ones, as their labels."""
+        return names_of_groups(self.agreed.n_groups, self.gone)
+
+    @cached_property
+    def labels(self) -> dict[str, Ints]:
+        """What the peers that finished call their rows."""
+        return labels_of_peers(self.job, self.found, self.shares)
+
+    def label_of(self, group: int) -> int:
+        """Return what rows of a community that has a model are called in the end: those that were dropped do not count."""
+        return int(self.agreed.alive.tolist().index(group))
+
+    def score(self, labels: Mapping[str, Ints]) -> float:
+        """Return the mean accuracy over peers, or NaN where no true labels are known."""
+        scores = [accuracy(y, labels[name]) for name, y in self.truth.items() if name in labels]
+        return float(np.mean(scores)) if scores else float("nan")
+
+    @cached_property
+    def curves(self) -> dict[str, list[float]]:
+        """The curves of :data:`p2pclust.scenario.pictures.curves.PANELS`; the first value is before the first step."""
+        history, nan = self.agreed.history, float("nan")
+        column = {name: history[:, number].tolist() for number, name in enumerate(HISTORY)}
+        steps = len(history)
+        first = {number: graph.clusters.total for number, graph in self.exchanges}.get(1)
+        # The partition that an iteration began with is known of the last one only.
+        entered = {name: note["entered"] for name, note in self.found.notes.items() if name in self.truth}
+        began = self.score(entered) if self.agreed.iteration == 1 else nan
+        graph = self.agreed.association
+        wrong = 100 * wrong_links(graph, self.classes) if self.truth and len(graph.links) else nan
+        told = {
+            "communities": [nan, *column["groups"]],
+            "accuracy": [began, *[nan] * (steps - 1), self.score(self.labels)],
+            "wrong": [nan, *(wrong if number == self.agreed.iteration else nan for number in column["iteration"])],
+            "isolated": [nan if first is None else float(first), *column["isolated"]],
+            "active": [float(len(self.found.roster)), *column["active"]],
+        }
+        if self.protocol.mode == "refined":
+            # Everybody refines until all come to rest: what falls is how many rows change.
+            del told["active"]
+            told["changed"] = [nan, *(100 * history[:, 5] / np.maximum(history[:, 6], 1)).tolist()]
+        return told
+
+
+def sections(story: Story, name: str) -> list[Section]:
+    """Return the sections of one job; `name` tells jobs of one run apart, if there are several."""
+    if not can_draw():
+        return [
+            Section(f"{name}communities", "No pictures: matplotlib is not installed: pip install 'p2pclust[plots]'")
+        ]
+    made = [_graphs(story, name), _history(story, name), _models(story, name), _traffic(story, name)]
+    return [section for section in made if section is not None]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return names without what all of them begin with, at most three letters each; else their numbers.
+
+    Examples
+    --------
+    >>> short_names(["peer-01", "peer-02", "peer-10"]), short_names(["gateway", "meter-1", "meter-2"])
+    (['01', '02', '10'], ['0', '1', '2'])
+    """
+    low, high = min(names, default=""), max(names, default="")
+    same = next((number for number, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    common = len(low[:same].rstrip("0123456789"))
+    short = [name[common:] for name in names]
+    return short if all(1 <= len(text) <= 3 for text in short) else [str(number) for number in range(len(names))]
+
+
+def _graphs(story: Story, name: str) -> Section:
+    peers = short_names(story.found.roster)
+    told = (
+        "" if all(p == str(n) for n, p in enumerate(peers)) else f" Peers are called {story.found.roster[0]} and so on."
+    )
+    made = []
+    for number, graph in story.exchanges:
+        last = number == story.agreed.iteration
+        classes = story.classes if last and story.truth else None
+        caption = (
+            f"Iteration {number}. A dot is a cluster of the peer whose number it bears; linked clusters were found to "
+        )
+        caption += (
+            "hold the same kind of rows. The kinds were compared through models only: no row left its peer." + told
+        )
+        if story.truth and not last:
+            caption += " Which links are wrong is known of the last iteration only."
+        gone = story.gone if last else []
+        if gone and story.protocol.mode == "refined":
+            caption += (
+                " A kind of rows may begin as several communities; training leaves one of them, and the others are "
+            )
+            caption += "dropped when no row belongs to them any more."
+        figure = association_figure(graph, classes, peers=peers, gone=gone, hues=story.colours if last else None)
+        made.append(_picture(figure, caption, f"association graph of iteration {number}"))
+    return Section(f"{name}Which clusters are the same", steps=made, step="iteration")
+
+
+def _history(story: Story, name: str) -> Section:
+    step = "iteration" if story.protocol.mode == "paper" else "refinement"
+    known = {y for share in story.shares.values() if share.y is not None for y in share.y.tolist()}
+    wanted = {"communities": float(len(known))} if known else {}
+    caption = "Communities are groups of linked clusters; before the first step every cluster is isolated."
+    if known:
+        caption += (
+            f" The dashed line is the number of classes among these peers, {len(known)}. Accuracy is each peer's own, under "
+            "its best matching of labels to classes; a wrong association links clusters of different classes."
+        )
+    figures = history_figures(story.curves, step=step, wanted=wanted)
+    pictures = [_picture(figure, "", f"{figure.axes[0].get_title()} by {step}") for figure in figures]
+    return Section(f"{name}How the communities came about", caption, pictures)
+
+
+def _models(story: Story, name: str) -> Section | None:
+    agreed = story.agreed
+    there = [g for g in range(agreed.n_groups) if agreed.group_model(g) in story.found.blobs]
+    rows = [sum(int((labels == story.label_of(g)).sum()) for labels in story.labels.values()) for g in there]
+    shown = sorted(np.array(there, np.int64)[np.argsort(-np.array(rows), kind="stable")[:_MOST_MODELS]].tolist())
+    samples = _samples(story, shown)
+    if not shown or not samples:
+        return None
+    assert story.found.state is not None
+    data = [story.found.blobs[agreed.group_model(g)] for g in shown]
+    stack = ModelStack.decode(story.protocol.architecture(story.found.state.arrays), data, story.protocol.encoding)
+    from p2pclust.clustering.stacks import reconstructions  # noqa: PLC0415 - torch is an extra
+
+    X = np.stack([row for _, row in samples])
+    letters = story.names
+    headings = [letters[g] + _of_class(story, g) for g in shown]
+    figure = reconstruction_figure(X, [text for text, _ in samples], reconstructions(stack, X), headings)
+    what = "class" if story.truth else "community"
+    caption = (
+        f"Left a row of each {what}, to the right how each community's model reconstructs it, and the mean squared error. "
+        "The best is outlined: a model is good at rows of the kind that it has learned, and at no others."
+    )
+    if story.truth:
+        caption += " In brackets what most rows of a community are."
+    if len(there) > len(shown):
+        caption += f" Of {len(there)} models, those of the most rows."
+    picture = _picture(figure, caption, "rows and their reconstructions by each community's model", "png")
+    return Section(f"{name}What each community's model draws", pictures=[picture])
+
+
+def _of_class(story: Story, group: int) -> str:
+    own = [y[story.labels[name] == story.label_of(group)] for name, y in story.truth.items()]
+    known = np.concatenate(own) if own else np.empty(0)
+    if not known.size:
+        return ""
+    names, counts = np.unique(known, return_counts=True)
+    return f"\n({str(names[counts.argmax()])[:9]})"
+
+
+def _samples(story: Story, shown: Sequence[int]) -> list[tuple[str, NDArray[np.float64]]]:
+    """Return rows in working coordinates, and what each is: one of each class, or of each community."""
+    assert story.found.state is not None
+    found: dict[Any, NDArray[np.float64]] = {}
+    numbers = {story.label_of(group): group for group in shown}
+    # Where some peers have true labels, rows of these peers are shown.
+    for name, kinds in (story.truth or story.labels).items():
+        X = story.shares[name].X
+        for kind in np.unique(kinds).tolist():
+            if kind not in found and (story.truth or kind in numbers):
+                found[kind] = X[int(np.flatnonzero(kinds == kind)[0])]
+    arrays, letters = story.found.state.arrays, story.names
+    working = {kind: (row - arrays["origin"]) / arrays["scale"] for kind, row in found.items()}
+    ordered = sorted(working.items(), key=lambda item: str(item[0]).zfill(9))[:_MOST_ROWS]
+    return [(f"class {str(kind)[:12]}" if story.truth else letters[numbers[kind]], row) for kind, row in ordered]
+
+
+def _traffic(story: Story, name: str) -> Section | None:
+    refined = story.protocol.mode == "refined"
+    costs = []
+    for told in story.rounds:
+        if "model_bytes" in told:
+            step = str(told["iteration"])
+            if refined:
+                step = str(told.get("refinement", 0) + 1)  # the exchange is what the first one works with
+            costs.append(Cost(told["phase"], step, int(told["model_bytes"])))
+    if not any(cost.model_bytes for cost in costs):
+        return None
+    by = "refinement" if refined else "iteration"
+    caption = (
+        f"Models as they are sent ({story.protocol.encoding}), by {by}. Counted is "
+        "what follows from the agreed states: each model once for each peer that needs it. "
+    )
+    if story.sent:
+        caption += (
+            "All that the peers sent is what they counted themselves: also agreement, membership, headers, and what "
+        )
+        caption += "was sent again."
+    elif story.sent is None:
+        caption += "How much the peers sent in all is not known: a peer was lost, and its counters with it."
+    else:
+        caption += "Nobody counted what was really sent."
+    figure = bytes_figure(costs, len(story.found.roster), story.sent or 0, by)
+    return Section(f"{name}What was sent", pictures=[_picture(figure, caption, "bytes of models by phase")])
+
+
+def _picture(figure: Figure, caption: str, alt: str, kind: str = "svg") -> Picture:
+    # Rows as pictures are smaller as one image; all else takes its colours from the page.
+    source = inline_svg(figure, alt) if kind == "svg" else data_address(figure, kind)
+    return Picture(source, caption, alt, width_in_pixels(figure))

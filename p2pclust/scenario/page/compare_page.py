@@ -1,0 +1,144 @@
+"""The page that shows runs side by side: small charts of what differs, and the whole table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
+from p2pclust.scenario.outcome.folder import write_text
+from p2pclust.scenario.page.job_story import picture_of
+from p2pclust.scenario.page.page import Picture, Section, page_text
+from p2pclust.scenario.pictures import canvas
+from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["write_comparison"]
+
+_CHARTS: Final = 12
+_UNITS: Final = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))}
+
+
+def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    file : Path
+    runs : sequence of Run
+    lines : sequence of Line
+    """
+    numbered = [f"{number}: {run.name}" for number, run in enumerate(runs, start=1)]
+    sections: list[Section] = []
+    if canvas.can_draw():
+        bars = [line for line in lines if line.differs and _drawable(line)][:_CHARTS]
+        drawn = [picture_of(_bars(line, [run.name for run in runs]), line.what, "") for line in bars]
+        sections.append(Section("What differs", "" if drawn else "No number differs.", drawn))
+        curves = _curves(runs)
+        if curves:
+            sections.append(Section("How they went", pictures=curves))
+    table = [["", *(run.name for run in runs), "differs"]]
+    table += [
+        [f"{line.part}: {line.what}", *(shown(v, line.unit) for v in line.values), mark(line)]
+        for line in lines
+        if line.differs
+    ]
+    same = [["", "in all runs"]]
+    same += [[f"{line.part}: {line.what}", shown(line.values[0], line.unit)] for line in lines if not line.differs]
+    sections.append(Section("What differs, as a table", table=table, folded_table=same, fold="what is the same in all"))
+    text = page_text(f"{len(runs)} runs side by side", ", ".join(numbered), sections)
+    write_text(file, text)
+
+
+def _drawable(line: Line) -> bool:
+    numbers = [value for value in line.values if isinstance(value, int | float) and not isinstance(value, bool)]
+    asked = line.part == "expected" or line.part.endswith("as asked for") or line.what == "seed"
+    return not asked and len(numbers) > 1
+
+
+def _bars(line: Line, names: Sequence[str]) -> Drawing:
+    drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75)
+    axes = drawing.figure.add_subplot()
+    known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
+    scale, unit = next(((f, u) for f, u in _UNITS.get(line.unit, ()) if max(known) >= f), (1.0, line.unit))
+    for lane, (value, name) in enumerate(zip(known, names, strict=True)):
+        (bar,) = axes.barh([lane], [value / scale], 0.7, color=series_colour(lane))
+        drawing.mark(bar, peer=name, tip=f"{name}: {shown(line.values[lane], line.unit)}")
+        told = "–" if line.values[lane] is None else f"{value / scale:.3g}"
+        axes.annotate(f" {told}", (value / scale, lane), va="center", fontsize=8, color=INK)
+    axes.set_yticks(range(len(names)), [name if len(name) <= 16 else f"…{name[-15:]}" for name in names], fontsize=8)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(0, 1.2 * max(known) / scale if max(known) > 0 else 1)
+    axes.set_title(f"{line.what}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
+    axes.set_xticks([])
+    _plain(axes, "bottom")
+    return drawing
+
+
+def _curves(runs: Sequence[Run]) -> list[Picture]:
+    """How far the centers moved, and what each peer sent, one line for each run."""
+    pictures = []
+    n_jobs = max(len(run.result["jobs"]) for run in runs)
+    for number in range(n_jobs):
+        series = [_moved(run, number) for run in runs]
+        if sum(len(of_run) > 1 for of_run in series) > 1:
+            what = "how far the centers moved" + (f", job {number + 1}" if n_jobs > 1 else "")
+            drawing = _lines(runs, [list(of_run) for of_run in series], what, "round of clustering", log=True)
+            zeros = [run.name for run in runs if _rests(run, number)]
+            said = f"Left out, because a logarithmic axis has no 0: rounds of {', '.join(zeros)} that moved nothing."
+            pictures.append(picture_of(drawing, what, said if zeros else ""))
+    sent = [sorted(_sent(run), reverse=True) for run in runs]
+    if sum(any(of_run) for of_run in sent) > 1:
+        ranked = [[(float(place), value / 1000) for place, value in enumerate(of_run, start=1)] for of_run in sent]
+        drawing = _lines(runs, ranked, "what each peer sent (kB), the busiest first", "peer")
+        pictures.append(picture_of(drawing, "bytes sent by each peer", ""))
+    return pictures
+
+
+def _moved(run: Run, number: int) -> list[tuple[float, float]]:
+    jobs = run.result["jobs"]
+    history = (jobs[number].get("history") or []) if number < len(jobs) else []
+    return [(float(place), float(shift)) for place, shift in enumerate(history, start=1) if shift]
+
+
+def _rests(run: Run, number: int) -> bool:
+    """Whether a round of a job moved the centers by 0."""
+    jobs = run.result["jobs"]
+    return number < len(jobs) and 0.0 in (jobs[number].get("history") or [])
+
+
+def _sent(run: Run) -> list[float]:
+    return [float(peer["bytes_sent"]) for peer in run.result["peers"].values() if peer.get("bytes_sent") is not None]
+
+
+def _lines(
+    runs: Sequence[Run], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str, *, log: bool = False
+) -> Drawing:  # fmt: skip
+    drawing = Drawing.new(5.4, 3.1)
+    axes = drawing.figure.add_subplot()
+    for number, (run, points) in enumerate(zip(runs, series, strict=True)):
+        if points:
+            marker = "o" if len(points) <= 60 else ""
+            colour = series_colour(number)
+            (line,) = axes.plot(*zip(*points, strict=True), marker=marker, markersize=3.5, color=colour, label=run.name)
+            drawing.mark(line, kind="curve", peer=run.name, tip=run.name)
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_title(title, fontsize=10, color=INK, loc="left")
+    axes.set_xlabel(across, fontsize=9, color=INK)
+    axes.tick_params(labelsize=8)
+    axes.grid(color=LINK, alpha=0.25)
+    axes.legend(fontsize=8, frameon=False)
+    _plain(axes)
+    return drawing
+
+
+def _plain(axes: Axes, *more: str) -> None:
+    for side in ("top", "right", *more):
+        axes.spines[side].set_visible(False)

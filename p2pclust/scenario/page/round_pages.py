@@ -1,0 +1,109 @@
+"""The part of ``report.html`` that shows how a job went round by round: how far the centers moved, and who contributed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from p2pclust.protocols.engine.runner import labelling_stage
+from p2pclust.scenario.page.job_story import LANES, NARROW, JobStory, picture_of
+from p2pclust.scenario.page.page import Picture, Section
+from p2pclust.scenario.page.rows import worth_of
+from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
+
+__all__ = ["rounds_section"]
+
+
+def rounds_section(story: JobStory, name: str) -> Section | None:
+    """Return the section, or None if no round was closed; `name` tells jobs of one run apart."""
+    entry = story.entry
+    if not entry["stages"]:
+        return None
+    end = f"ended because {entry['stops']}" if entry["converged"] else "it did not come to rest"
+    made = [_movement(story), _objective(story), _attendance(story)]
+    pictures = [picture for picture in made if picture is not None]
+    return Section(f"{name}How it went, round by round", f"{entry['rounds']} rounds; {end}.", pictures)
+
+
+def _movement(story: JobStory) -> Picture | None:
+    moved = story.entry["history"]
+    if len([shift for shift in moved if shift is not None]) < 2:
+        return None
+    stage, protocol = labelling_stage(story.job)
+    told = zip(story.entry["stages"], story.entry["contributors"], strict=True)
+    rounds = [n for n, (name, who) in enumerate(told) if name == story.job.stages[stage].protocol and who]
+    # A round that made no step, as the first one over columns, has no number in the history.
+    rounds = rounds[len(rounds) - len(moved) :] if len(rounds) >= len(moved) else list(range(1, len(moved) + 1))
+    what = "distances" if story.job.by_columns else "centers"
+    tol = float(getattr(protocol, "tol", 0.0) or 0.0)
+    caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
+    terms = _terms(story)
+    if terms:
+        caption += " Orange: another peer took over."
+    unknown = [str(number) for number, shift in zip(rounds, moved, strict=True) if shift is None]
+    if unknown:
+        caption += f" Not known in round {', '.join(unknown[:8])}{' and others' if len(unknown) > 8 else ''}."
+    if any(shift == 0 for shift in moved):
+        caption += " Triangles at the lower edge: moved by 0, which a logarithmic axis cannot show."
+    drawing = movement_drawing(rounds, moved, tol, terms, what=what)
+    return picture_of(drawing, f"how far the {what} moved", caption)
+
+
+def _terms(story: JobStory) -> list[tuple[int, str]]:
+    """In which round each term after the first began."""
+    job = None if story.found is None else story.found.job_id
+    elected = [event for event in story.events if event["verb"] == "elected" and event["job"] == job]
+    return [(int(event.get("round", 0)), f"term {event['term']}") for event in elected[1:]]
+
+
+def _objective(story: JobStory) -> Picture | None:
+    steps = list(story.evidence.trail)
+    if len(steps) < 2 or story.rows is None or story.found is None or story.found.state is None:
+        return None
+    last, centers = story.found.state.round, story.evidence.centers
+    if centers is not None and steps[-1][0] < last:
+        steps.append((last, centers))
+    worth = worth_of(story.job, story.found, story.rows, [those for _, those in steps])
+    if not np.isfinite(worth).all():
+        return None
+    drawn, whole = len(story.rows.drawn), len(story.rows.labels)
+    over = (
+        f"{drawn} of {whole} rows"
+        if drawn < whole
+        else f"the {whole} rows that took part"
+        if story.absent
+        else "all rows"
+    )
+    caption = f"What the algorithm minimises, over {over}, for the centers that each round began with."
+    took_part = [sorted(who) for number, who in enumerate(story.entry["contributors"]) if number >= steps[0][0]]
+    if any(who != took_part[0] for who in took_part):
+        caption += " Some rounds were without some peers, whose rows count here all the same: so the line may rise."
+    return picture_of(objective_drawing([number for number, _ in steps], worth, "objective"), "objective", caption)
+
+
+def _attendance(story: JobStory) -> Picture | None:
+    entry = story.entry
+    everybody, lanes = _lanes(story.names, entry["contributors"], entry["abstained"])
+    if not lanes:
+        return None
+    told = (entry["contributors"], entry["abstained"], lanes, story.groups, entry["stages"])
+    drawing, narrow = attendance_drawing(*told), attendance_drawing(*told, width=NARROW)
+    caption = "Who contributed to each round."
+    if any(len(who) == 1 for who in entry["contributors"]) and len(everybody) > 1:
+        caption += " First centers are asked of one peer."
+    if len(lanes) < len(everybody):
+        caption += f" {len(lanes)} of {len(everybody)} peers: first of all those that missed a round."
+    return picture_of(drawing, "who contributed to each round", caption, narrow)
+
+
+def _lanes(
+    names: Sequence[str], contributors: Sequence[Sequence[str]], abstained: Sequence[Sequence[str]]
+) -> tuple[list[str], list[str]]:
+    """Return whoever took part, and whom of them there is room for."""
+    missed = {name: None for of_round in abstained for name in of_round}
+    there = missed | {name: None for of_round in contributors for name in of_round}
+    everybody = [name for name in names if name in there]
+    first = [name for name in everybody if name in missed] + [name for name in everybody if name not in missed]
+    kept = dict.fromkeys(first[:LANES])
+    return everybody, [name for name in everybody if name in kept]

@@ -1,0 +1,257 @@
+"""The rows of a finished job with all that is known of them: whose they are, their cluster, their class, how sure they are.
+
+Only a testbed can have this: it dealt the rows out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points
+from p2pclust.clustering.fcm import memberships, objective
+from p2pclust.data import DataSet
+from p2pclust.fleet.spec import JobResult
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import labelling_stage, one_thread
+from p2pclust.scenario.outcome.communities import labels_of_peers
+from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.pictures.palette import cluster_hues
+
+__all__ = ["DRAWN", "JobRows", "rows_of", "worth_of"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: So many rows are drawn at most; what is counted, is counted over all.
+DRAWN: Final = 2400
+_NUMBERS: Final = 200_000_000  # values of all rows, beyond which only the rows that are drawn are labelled
+
+
+@dataclass(frozen=True, eq=False)
+class JobRows:
+    """Rows of one job.
+
+    Attributes
+    ----------
+    names : tuple of str, length P
+        The peers that contributed, or for a job without centers those that finished.
+    peer, labels : int array, shape (n,)
+        Of each row: whose it is, and its cluster; negative for none.
+    y : array, shape (n,), or None
+        True labels, where every one of these peers has them.
+    X : float64 array, shape (s, F)
+        Of the rows that are drawn, in the data's own units.
+    drawn : int array, shape (s,)
+        Which of the n rows these are.
+    features : tuple of str, length F
+    clusters : tuple of str
+        What the clusters are called.
+    sure : float64 array, shape (s,), or None
+        The greatest membership of each row drawn, where memberships are fuzzy.
+    """
+
+    names: tuple[str, ...]
+    peer: Ints
+    labels: Ints
+    y: NDArray[Any] | None
+    X: Floats
+    drawn: Ints
+    features: tuple[str, ...]
+    clusters: tuple[str, ...]
+    sure: Floats | None = None
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """The names of the true classes, in order."""
+        return [] if self.y is None else [str(kind) for kind in np.unique(self.y).tolist()]
+
+    @cached_property
+    def kinds(self) -> Ints:
+        """The place of each row's true class in `classes`, shape (n,)."""
+        assert self.y is not None
+        return np.unique(self.y, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def hues(self) -> list[int]:
+        """The number of each cluster's colour: that of the class which most of its rows are of, if it fits that best."""
+        n_clusters = len(self.clusters)
+        if self.y is None or not n_clusters:
+            return cluster_hues([None] * n_clusters)
+        counts = self.confusion[:, :n_clusters]
+        mostly = 2 * counts > counts.sum(axis=0)
+        alike: list[int | None] = [None] * n_clusters
+        for kind in np.flatnonzero(mostly.any(axis=1)).tolist():
+            # Of several clusters of one class the one with the most of its rows.
+            alike[int(np.argmax(np.where(mostly[kind], counts[kind], -1)))] = kind
+        return cluster_hues(alike, len(self.classes))
+
+    @property
+    def held(self) -> Ints:
+        """How many rows of each cluster each peer has, shape (P, C + 1); the last column has those in none."""
+        numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
+        return _counted(self.peer, numbers, len(self.names), len(self.clusters) + 1)
+
+    @property
+    def dealt(self) -> Ints:
+        """How many rows of each class each peer has, shape (P, K)."""
+        return _counted(self.peer, self.kinds, len(self.names), len(self.classes))
+
+    @property
+    def confusion(self) -> Ints:
+        """How many rows of each class came into each cluster, shape (K, C + 1); the last column has those in none."""
+        numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
+        return _counted(self.kinds, numbers, len(self.classes), len(self.clusters) + 1)
+
+
+def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
+    counts: Ints = np.bincount(rows * n_columns + columns, minlength=n_rows * n_columns).reshape(n_rows, n_columns)
+    return counts
+
+
+def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
+    """Return the rows of a job that is done; None where peers conclude no labels.
+
+    Parameters
+    ----------
+    job : Job
+    found : JobResult
+        With a last state.
+    shares : mapping of str to DataSet
+        Every peer's rows, or columns, by name.
+    evidence : Evidence
+    """
+    assert found.state is not None
+    if job.by_columns:
+        return _of_columns(job, found, shares, evidence)
+    if job.at_desk:
+        return _of_desks(job, found, shares)
+    stage, protocol = labelling_stage(job)
+    contributed = {peer for record in found.state.log if record.stage == stage for peer in record.contributors}
+    held = {found.roster[peer]: shares[found.roster[peer]] for peer in sorted(contributed)}
+    drawn = _spread(sum(share.n_rows for share in held.values()))
+    if sum(share.X.size for share in held.values()) > _NUMBERS:
+        held = _thinned(held, drawn)
+        drawn = _spread(sum(share.n_rows for share in held.values()))
+    with one_thread():
+        labels = [engine.conclude(job, found.state, Local(share.X)).get("labels") for share in held.values()]
+    known = [own for own in labels if own is not None]
+    if not known or len(known) < len(labels):
+        return None
+    n_clusters = int(getattr(protocol, "n_clusters", 1 + max(int(own.max()) for own in known)))
+    return _gathered(held, known, drawn, tuple(map(str, range(n_clusters))), _sure(job, found, held, drawn))
+
+
+def worth_of(job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats]) -> list[float]:
+    """Return what the algorithm minimises, over the rows that are drawn, for each of these centers.
+
+    Parameters
+    ----------
+    job : Job
+    found : JobResult
+    rows : JobRows
+    centers : sequence of float64 arrays, shape (C, F)
+        In the data's own units.
+    """
+    assert found.state is not None
+    origin, scale = found.state.arrays["origin"], found.state.arrays["scale"]
+    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
+    with one_thread(), np.errstate(all="ignore"):
+        points = Points((rows.X - origin) / scale)
+        return [objective(points, (those - origin) / scale, fuzzifier) for those in centers]
+
+
+def _spread(n_rows: int) -> Ints:
+    """Return which rows are drawn: evenly over all, so that each peer has its share."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, DRAWN)).round().astype(np.int64))
+
+
+def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
+    """Return only the rows that are drawn."""
+    thin, start = {}, 0
+    for name, share in held.items():
+        own = drawn[(drawn >= start) & (drawn < start + share.n_rows)] - start
+        start += share.n_rows
+        if own.size:
+            thin[name] = share.take(own)
+    return thin
+
+
+def _gathered(
+    held: Mapping[str, DataSet], labels: Sequence[Ints], drawn: Ints, clusters: tuple[str, ...], sure: Floats | None
+) -> JobRows:
+    known = [share.y for share in held.values()]
+    labelled = all(y is not None for y in known)
+    first = next(iter(held.values()))
+    whole = _taken([share.X for share in held.values()], drawn)
+    return JobRows(
+        tuple(held), np.repeat(np.arange(len(held)), [share.n_rows for share in held.values()]),
+        np.concatenate(labels).astype(np.int64), np.concatenate(known) if labelled else None, whole, drawn,  # type: ignore[arg-type]
+        first.feature_names, clusters, sure,
+    )  # fmt: skip
+
+
+def _taken(parts: Sequence[Floats], drawn: Ints) -> Floats:
+    """Return these rows of all parts together, without putting the parts together."""
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    return np.concatenate(
+        [
+            part[drawn[(drawn >= start) & (drawn < end)] - start]
+            for part, start, end in zip(parts, starts, starts[1:], strict=False)
+        ]
+    )
+
+
+def _sure(job: Job, found: JobResult, held: Mapping[str, DataSet], drawn: Ints) -> Floats | None:
+    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
+    assert found.state is not None
+    if fuzzifier is None or "centers" not in found.state.arrays:
+        return None
+    points = Local(_taken([share.X for share in held.values()], drawn)).points(found.state.arrays)
+    with one_thread(), np.errstate(all="ignore"):
+        greatest: Floats = memberships(points, found.state.arrays["centers"], fuzzifier).max(axis=1)
+    return greatest
+
+
+def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
+    """Every peer has some columns of all rows: nobody's row is anybody's."""
+    assert found.state is not None
+    held = [shares[name] for name in found.roster]
+    concluded = engine.conclude(job, found.state, Local(held[0].X, ids=held[0].shared_ids))
+    if "labels" not in concluded:
+        return None
+    labels = np.asarray(concluded["labels"], dtype=np.int64)
+    drawn = _spread(held[0].n_rows)
+    arrays = found.state.arrays
+    sure = np.asarray(arrays["memberships"], np.float64)[drawn].max(axis=1) if "memberships" in arrays else None
+    n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", labels.max() + 1))
+    features = tuple(name for share in held for name in share.feature_names)
+    return JobRows(
+        ("all",), np.zeros(len(labels), np.int64), labels, held[0].y,
+        np.concatenate([share.X[drawn] for share in held], axis=1),
+        drawn, features, tuple(map(str, range(n_clusters))), sure,
+    )  # fmt: skip
+
+
+def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
+    """Rows of no community are in none, whatever their own peer calls them."""
+    from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
+    from p2pclust.scenario.pictures.graph import community_names  # noqa: PLC0415
+
+    assert found.state is not None
+    agreed = Agreed.of(found.state.arrays)
+    alive = agreed.alive.tolist()
+    own = labels_of_peers(job, found, shares)
+    if not own:
+        return None
+    held = {name: shares[name] for name in own}
+    labels = [np.where(of_peer < len(alive), of_peer, -1) for of_peer in own.values()]
+    drawn = _spread(sum(share.n_rows for share in held.values()))
+    return _gathered(held, labels, drawn, tuple(community_names(len(alive))), None)

@@ -1,0 +1,380 @@
+"""``report.html`` of a run: what it came to, the fleet and what befell it, every job, and what it cost.
+
+Everything comes from what the run left and from the rows that the scenario dealt out. No picture is worth a failed run:
+without matplotlib the page has its words and tables only, and says what to install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.data import DataSet
+from p2pclust.fleet.spec import Event, FleetResult
+from p2pclust.protocols.engine.job import Job
+from p2pclust.scenario.outcome.chronicle import Chronicle
+from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.page.job_pages import job_sections
+from p2pclust.scenario.page.job_story import NARROW, JobStory, picture_of
+from p2pclust.scenario.page.page import Picture, Section, Tile, write_page
+from p2pclust.scenario.pictures import canvas
+from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
+from p2pclust.scenario.pictures.palette import own_colours
+from p2pclust.scenario.pictures.roles import roles_drawing
+from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.topology import Overlay
+
+__all__ = ["RunStory", "write_run_page"]
+
+_ABOUT: Final = (
+    "This page shows one run of a scenario, with everything that the testbed knows: it dealt the rows out to the peers, so "
+    "it may look at all of them. In a real fleet nobody could draw it: no row leaves its device. Pointing at something "
+    "tells what it is; pointing at a peer shows it everywhere."
+)
+_DRAWN: Final = 300  # peers of an overlay that is drawn
+_EVENTS: Final = 400  # lines of the table of events
+
+
+@dataclass(frozen=True)
+class RunStory:
+    """A run with everything that its page is made from.
+
+    Parameters
+    ----------
+    result : mapping
+        What ``result.json`` holds.
+    jobs : sequence of Job
+    found : FleetResult
+    shares : mapping of str to DataSet
+        Every peer's rows, by name.
+    groups : mapping of str to str
+        Each peer's device class.
+    strangers : collection of str
+        Those of the peers that are on nobody's roster, and only try to get in.
+    overlay : Overlay or None
+        At the start; None for a full mesh.
+    evidence : sequence of Evidence
+        Of each job that was handed in.
+    events : sequence of Event
+        In order.
+    """
+
+    result: Mapping[str, Any]
+    jobs: Sequence[Job]
+    found: FleetResult
+    shares: Mapping[str, DataSet]
+    groups: Mapping[str, str]
+    strangers: Collection[str]
+    overlay: Overlay | None
+    evidence: Sequence[Evidence] = ()
+    events: Sequence[Event] = field(default=(), repr=False)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All peers, by class, then by name."""
+        order = {group: place for place, group in enumerate(dict.fromkeys(self.groups.values()))}
+        return sorted(self.shares, key=lambda name: (order[self.groups[name]], name))
+
+    @cached_property
+    def told(self) -> Chronicle:
+        """What was when."""
+        links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
+        return Chronicle(self.events, self.names, links, self.strangers)
+
+    @property
+    def linked(self) -> bool:
+        """Whether there were links at all; the in-process backend has none."""
+        return bool(self.result["backend"] != "in-process")
+
+
+def write_run_page(out: Path, story: RunStory) -> None:
+    """Write ``report.html`` into the output directory of a run."""
+    result = story.result
+    title = result["title"] or result["scenario"]
+    seconds = f"{result['wall_seconds']:.1f} s"
+    if result["virtual_seconds"] is not None:
+        seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
+    strangers = f" and {_counted(len(story.strangers), 'stranger')}" if story.strangers else ""
+    peers = f"{_counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
+    facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
+    sections = _sections(story)
+    # Without pictures the tables are all that there is.
+    write_page(
+        out, title, facts, sections, about=_ABOUT, tiles=_tiles(story), alarm=_alarm(story),
+        unfolded=not canvas.can_draw(),
+    )  # fmt: skip
+
+
+def _alarm(story: RunStory) -> str:
+    if story.result["failure"]:
+        return f"The fleet could not finish: {story.result['failure']}"
+    failed = [item for item in story.result["expectations"] if not item["held"]]
+    return f"{len(failed)} of {len(story.result['expectations'])} expectations did not hold" if failed else ""
+
+
+def _tiles(story: RunStory) -> list[Tile]:
+    result = story.result
+    peers = result["peers"].values()
+    members = [peer for name, peer in result["peers"].items() if name not in story.strangers]
+    finished = sum(bool(peer["finished"]) for peer in members)
+    held = [item["held"] for item in result["expectations"]]
+    tiles = [Tile(f"{finished} of {len(members)}", "peers finished", "" if finished else "bad")]
+    if story.strangers:
+        out = sum(not result["peers"][name]["finished"] for name in story.strangers)
+        all_out = out == len(story.strangers)
+        tiles.append(Tile(f"{out} of {len(story.strangers)}", "strangers kept out", "good" if all_out else "bad"))
+    if held:
+        tiles.append(Tile(f"{sum(held)} of {len(held)}", "expectations held", "good" if all(held) else "bad"))
+    for number, job in enumerate(result["jobs"], start=1):
+        of = f", job {number}" if len(result["jobs"]) > 1 else ""
+        if job["rounds"] is not None:
+            tiles.append(Tile(f"{job['rounds']}", f"rounds{of}"))
+        for name, words in (("ari", "adjusted Rand index"), ("accuracy", "accuracy")):
+            if job["metrics"].get(name) is not None:
+                tiles.append(Tile(f"{job['metrics'][name]:.3f}", words + of))
+                break
+        if job["pooled"] and job["pooled"]["relative_difference"] is not None:
+            apart = job["pooled"]["relative_difference"]
+            tiles.append(Tile(f"{apart:.0e}", f"from the pooled result{of}", "good" if apart < 1e-9 else ""))
+        elif job["gap"]:
+            tiles.append(Tile(f"{job['gap']['center_distance']:.2g}", f"gap to the pooled result{of}"))
+    terms = sum(len(job["terms"]) for job in result["jobs"])
+    if terms > len(result["jobs"]):
+        tiles.append(Tile(f"{terms}", "terms"))
+    sent = [peer.get("bytes_sent") for peer in peers]
+    if any(sent):
+        tiles.append(
+            Tile(
+                _size(sum(value or 0 for value in sent)),
+                "sent by the peers that could tell" if None in sent else "sent",
+            )
+        )
+    return tiles
+
+
+def _sections(story: RunStory) -> list[Section]:
+    result = story.result
+    drawn = canvas.can_draw()
+    sections = (
+        [] if drawn else [Section("No pictures", f"This page has {canvas.INSTALL}; then run the scenario again.")]
+    )
+    sections += [section for section in (_fleet(story, drawn=drawn), _expected(story)) if section is not None]
+    if drawn and (happened := _timeline(story)) is not None:
+        sections.append(happened)
+    for number, (job, entry) in enumerate(zip(story.jobs, result["jobs"], strict=True)):
+        done = story.found.jobs[number] if number < len(story.found.jobs) else None
+        evidence = story.evidence[number] if number < len(story.evidence) else Evidence()
+        name = f"Job {number + 1}: " if len(story.jobs) > 1 else ""
+        part = JobStory(job, entry, done, story.shares, story.groups, story.names, story.events, _sent(story), evidence)
+        sections += job_sections(part, name)
+    return [*sections, *_cost(story, drawn=drawn), *_left_out(story), *_details(story)]
+
+
+def _left_out(story: RunStory) -> list[Section]:
+    """How many rows no device holds, because a value is missing there."""
+    rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
+    text = "A value is missing in these rows, and the scenario says to leave such rows out: no count has them."
+    return [Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows])] if rows else []
+
+
+def _expected(story: RunStory) -> Section | None:
+    expectations = story.result["expectations"]
+    verdicts = [(bool(item["held"]), item["what"], _found(item)) for item in expectations]
+    return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
+
+
+def _sent(story: RunStory) -> int | None:
+    """All bytes that were sent; 0 where they are those of several jobs, None where a peer took its counters with it."""
+    if len(story.jobs) > 1:
+        return 0
+    sent = sum(int(peer.get("bytes_sent") or 0) for peer in story.found.peers.values())
+    return None if sent and not all(peer.get("finished") for peer in story.found.peers.values()) else sent
+
+
+# -- the fleet ----------------------------------------------------------------------------------------------------------
+
+
+def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
+    if not story.linked:
+        return None
+    if not drawn:
+        return Section("The fleet", _failed(story), half=True) if _failed(story) else None
+    if len(story.shares) > _DRAWN:
+        text = f"{len(story.shares)} peers are too many for a picture that shows anything: up to {_DRAWN} are drawn."
+        return Section("The fleet", text + " " + _failed(story))
+    names = tuple(name for name in story.names if name not in story.strangers)
+    overlay = story.overlay
+    if overlay is None:
+        pairs = [(a, b) for number, a in enumerate(names) for b in names[:number]]
+        overlay = Overlay(names, tuple(pairs), kind="full")
+    load: dict[tuple[str, str], int] = {}
+    for (a, b), traffic in story.found.links.items():
+        pair = (a, b) if a < b else (b, a)
+        load[pair] = load.get(pair, 0) + traffic.total_bytes
+    drawing = roles_drawing(overlay, story.groups, story.told, load=load, tips=_tips(story))
+    told = _changing(story.told)
+    caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
+    caption += f"Move the slider to see {told} at a moment. " if told else ""
+    if own_colours(story.groups):
+        caption += "Each peer has one colour, the same in all pictures of this page"
+        caption += ", and the shape of its device class." if len(set(story.groups.values())) > 1 else "."
+    else:
+        caption += "Peers have the colour of their device class in all pictures of this page."
+    end = story.told.end if told else 0.0
+    label = "the overlay with roles and failures"
+    picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
+    return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
+
+
+def _changing(told: Chronicle) -> str:
+    """Return what the slider shows; nothing where it would change nothing."""
+    terms = [term for term in told.terms if not term.within]
+    shown = ["who aggregated"] if len(terms) > 1 or (terms and told.away) else []
+    shown += ["who was away"] if told.away else []
+    steady = all(
+        len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= told.end for spans in told.linked.values()
+    )
+    shown += [] if steady else ["which links there were"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _failed(story: RunStory) -> str:
+    """Return in words what went wrong, and who was kept out."""
+    strikes = story.told.strikes
+    told = ", ".join(f"{strike.told} ({strike.t:.2f} s)" for strike in strikes[:8])
+    more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""
+    text = f"What went wrong: {told}{more}. " if strikes else ""
+    out = [name for name in sorted(story.strangers) if not story.result["peers"][name]["finished"]]
+    if out:
+        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.told.refusals.items())[:1])
+        others = len(story.told.refusals) - 1
+        refused += f" and {_counted(others, 'other')}" if others > 0 else ""
+        who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} on nobody's roster, and nobody let "
+        text += f"{who}{'it' if len(out) == 1 else 'them'} in{f': refused by {refused}' if refused else ''}."
+    return text.strip()
+
+
+def _tips(story: RunStory) -> dict[str, str]:
+    found = {}
+    for name, share in story.shares.items():
+        peer = story.result["peers"][name]
+        what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
+        if name in story.strangers and not peer["finished"]:
+            what = "a stranger, whom nobody let in"
+        sent = f", sent {_size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
+        found[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
+    return found
+
+
+def _timeline(story: RunStory) -> Section | None:
+    told = story.told
+    if not story.linked or not told.here or told.end <= 0:
+        return None
+    lanes = lanes_of(told, story.names)
+    drawing, narrow = (timeline_drawing(told, lanes, story.groups, width) for width in (11.0, NARROW))
+    clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
+    caption = f"A lane for each peer, over the {clock} of the run; above them a stroke for each round that was closed."
+    if len(lanes) < len(story.names):
+        caption += f" {len(lanes)} of {len(story.names)} peers: first of all those to whom something happened."
+    if any(term.within for term in told.terms):
+        caption += " The thin bars are aggregators of communities, while the communities' models are trained."
+    return Section("What happened when", pictures=[picture_of(drawing, "time line of all peers", caption, narrow)])
+
+
+# -- what it cost -------------------------------------------------------------------------------------------------------
+
+_MEASURES: Final = (
+    ("bytes sent", "B", "bytes_sent"), ("bytes received", "B", "bytes_received"),
+    ("messages sent", "", "messages_sent"),
+    ("energy", "J", "energy_j"), ("memory", "MB", "max_rss_mb"),
+)  # fmt: skip
+
+
+def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
+    peers = story.result["peers"]
+    known = [
+        Measure(
+            title,
+            unit,
+            {name: None if peers[name].get(key) is None else float(peers[name][key]) for name in story.names},
+        )
+        for title, unit, key in _MEASURES
+        if any(peer.get(key) for peer in peers.values())
+    ]
+    if not known:
+        return []
+    pictures: list[Picture] = []
+    text = ""
+    if drawn:
+        text = (
+            "A bar for each peer." if len(story.names) <= 40 else "A dot for each peer; the stroke is in their middle."
+        )
+        pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
+        kinds: dict[str, int] = {}
+        for traffic in story.found.links.values():
+            for kind, size in traffic.n_bytes.items():
+                kinds[kind] = kinds.get(kind, 0) + size
+        if kinds:
+            told = f"What kinds of messages the {_size(sum(kinds.values()))} on all links were."
+            pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", told))
+    table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
+    for name in story.names[:_EVENTS]:
+        values = [measure.values[name] for measure in known]
+        table.append([name, story.groups[name], *map(_number, values)])
+    fold = "the same as a table" if drawn else "a row for each peer"
+    return [Section("What it cost each device", text, pictures, folded_table=table, fold=fold)]
+
+
+# -- everything else ----------------------------------------------------------------------------------------------------
+
+
+def _details(story: RunStory) -> list[Section]:
+    told = [
+        event
+        for event in story.events
+        if event["verb"] in ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
+    ]
+    rows = [["seconds", "peer", "what"]]
+    rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in told[:_EVENTS]]
+    if len(told) > _EVENTS:
+        rows.append(["", "", f"and {len(told) - _EVENTS} more, in events.jsonl"])
+    return [
+        Section(
+            "The log, shortened", folded_table=rows, fold=f"{min(len(told), _EVENTS)} events of {len(story.events)}"
+        )
+    ]
+
+
+def _words(event: Event) -> str:
+    left = {"t", "peer", "verb", "job", "contributors", "asked", "clusters", "links", "roster"}
+    more = ", ".join(
+        f"{key} {value}" for key, value in event.items() if key not in left and not isinstance(value, list | dict)
+    )
+    return f"{event['verb']}: {more}" if more else str(event["verb"])
+
+
+def _found(item: Mapping[str, Any]) -> str:
+    value = item["value"]
+    if value is None:
+        return str(item.get("why") or "unknown")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
+
+
+def _size(n_bytes: float) -> str:
+    scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
+    return f"{n_bytes / scale:.3g} {unit}"

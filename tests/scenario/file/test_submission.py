@@ -1,0 +1,106 @@
+"""A job from the words of a command line: the keys, and the checks, of a scenario."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from p2pclust.cli.submit import parameters
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.scenario.file.submission import duration, request_from
+
+
+def test_it_is_the_job_that_a_scenario_would_make() -> None:
+    words = "--scaling minmax --fuzzifier 1.5 --max-rounds 7 --privacy-gate false --seed 3 --bounds [[0,1],[0,2]]"
+    request, spec = request_from({"protocol": "llf-fcm", "clusters": 3} | parameters(words.split()))
+    made = cluster_job(
+        "llf-fcm", n_clusters=3, scaling="minmax", bounds=([0, 0], [1, 2]), max_rounds=7, seed=3, fuzzifier=1.5,
+        privacy_gate=False,
+    )  # fmt: skip
+    assert request.job == made
+    assert (request.missing, request.collect, spec.roster) == ("wait", "", None)
+
+
+def test_several_starts() -> None:
+    request, _ = request_from({"protocol": "llf-cm", "clusters": 3} | parameters(["--n-init", "4"]))
+    assert [stage.parameters.get("n_init") for stage in request.job.stages[2:]] == [4, 4, 4]
+    with pytest.raises(UsageError, match="protocol 'ffcm' has no n_init"):
+        request_from({"protocol": "ffcm", "clusters": 3, "n_init": 4})
+
+
+def test_how_the_fleet_treats_it() -> None:
+    given = {
+        "protocol": "llf-cm",
+        "clusters": 2,
+        "missing": "drop",
+        "deadline_s": 2.5,
+        "roster": ["b", "a"],
+        "every": "1h",
+    }
+    request, spec = request_from(given)
+    assert (request.missing, request.deadline_s, spec.roster, spec.every) == ("drop", 2.5, ("b", "a"), 3600.0)
+    gossip, _ = request_from({"protocol": "llf-cm", "clusters": 2, "collect": "gossip", "mixing": "push-sum"})
+    assert (gossip.collect, gossip.tolerance, gossip.mixing) == ("gossip", 1e-9, "push-sum")
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"clusters": 3, "fuzifier": 2}, "submit: unknown key 'fuzifier' (did you mean 'fuzzifier'?)"),
+        ({"clusters": 3, "fuzzifier": 2}, "submit: protocol 'llf-cm' has no fuzzifier"),
+        ({}, "submit: protocol 'llf-cm' needs clusters"),
+        ({"clusters": 3, "missing": "drop"}, "submit: missing = 'drop' needs deadline_s"),
+        ({"clusters": 3, "tol": "small"}, 'submit: tol = "small": expected a number'),
+        (
+            {"clusters": 3, "every": "soon"},
+            "submit: every = \"soon\": 'soon' is not a duration: write it like 90s, 15m, 1h or 1d",
+        ),
+        (
+            {"clusters": 3, "every": "0.5s"},
+            'submit: every = "0.5s": expected at least 1 s, and less than 1e+09 s',
+        ),
+        ({"clusters": 3, "every": "1"}, "submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d"),
+        ({"clusters": 3, "every": 1e-9}, "submit: every = 1e-09: expected at least 1 s, and less than 1e+09 s"),
+        ({"clusters": 3, "patience_s": 1e-9}, "submit: patience_s = 1e-09: expected at least 0.1"),
+        ({"clusters": 3, "every": 1e9}, "submit: every = 1000000000.0: expected at least 1 s, and less than 1e+09 s"),
+        ({"clusters": 2, "init": [[1.0]]}, "submit: init has 1 centers: expected clusters = 2"),
+    ],
+)
+def test_what_is_wrong_is_said_as_of_a_scenario(given: dict[str, Any], line: str) -> None:
+    with pytest.raises(UsageError) as error:
+        request_from({"protocol": "llf-cm", **given})
+    assert str(error.value).splitlines()[0] == line
+
+
+@pytest.mark.parametrize(("name", "meant"), [("kmeans", "llf-cm"), ("k-means", "llf-cm"), ("fcm", "llf-fcm")])
+def test_algorithms_called_as_elsewhere_are_known(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"^submit: protocol = \"{name}\": unknown protocol; did you mean '{meant}'"):
+        request_from({"protocol": name, "clusters": 3})
+
+
+def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
+    request, _ = request_from({"protocol": "vertical-cm", "clusters": 2})
+    assert request.missing == "all"
+    with pytest.raises(UsageError, match="name a way"):
+        request_from({"protocol": "vertical-cm", "clusters": 1, "init": [[1.0]]})
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["fuzzifier", "2"], "expected --PARAMETER VALUE"),
+        (["--tol"], "--tol needs a value"),
+        (["--tol", "1", "--tol=2"], "--tol comes twice"),
+    ],
+)
+def test_words_that_are_no_parameters(words: list[str], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        parameters(words)
+
+
+@pytest.mark.parametrize("text", ["", "h", "1w", "-1h", "1h30m", "1e3s"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="not a duration"):
+        duration(text)
