@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.cli.inventory import InventoryFile, load_inventory
-from p2pclust.cli.peer_config import load_config
+from p2pclust.cli.fleet.inventory import InventoryFile, load_inventory
+from p2pclust.cli.fleet.peer_config import load_config
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 FOLDER = Path(__file__).parents[1] / "peers"
@@ -49,7 +49,7 @@ class TestInventory:
         for name, field in InventoryFile.model_fields.items():
             keys |= {field.alias or name}
         for table in ("SshTable", "HostTable", "ClassTable", "DeviceTable"):
-            from p2pclust.cli import inventory
+            from p2pclust.cli.fleet import inventory
 
             keys |= {field.alias or name for name, field in getattr(inventory, table).model_fields.items()}
         assert keys - said == set()

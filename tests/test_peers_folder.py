@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.cli.app import app
-from p2pclust.cli.peer_config import PeerConfig, load_config
+from p2pclust.cli.fleet.peer_config import PeerConfig, load_config
 from p2pclust.transport.keys import add_devices, init_fleet, load_bundle, newest_roster
 
 FOLDER = Path(__file__).parents[1] / "peers"

@@ -20,24 +20,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from p2pclust.cli import (
-    choose,
-    compare,
-    data,
-    doctor,
-    fleet,
-    keys,
-    operate,
-    peer,
-    protocols,
-    reproduce,
-    result,
-    run,
-    simulate,
-    submit,
-    topology,
-)
-from p2pclust.cli.output import complain, put_json
+from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
+from p2pclust.cli.lab import choose, compare, data, protocols, reproduce, run, simulate, topology
+from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError, RenamedWarning
 
 __all__ = ["app"]

@@ -98,7 +98,7 @@ def test_a_bug_shows_its_traceback_and_asks_to_be_reported(cli: Cli, monkeypatch
     def broken() -> list[Any]:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("p2pclust.cli.doctor.examine", broken)
+    monkeypatch.setattr("p2pclust.cli.fleet.doctor.examine", broken)
     ended = cli("doctor")
     assert (ended.code, ended.out) == (1, "")
     assert "Traceback" in ended.err
@@ -110,7 +110,7 @@ def test_an_interrupt_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted() -> list[Any]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("p2pclust.cli.doctor.examine", interrupted)
+    monkeypatch.setattr("p2pclust.cli.fleet.doctor.examine", interrupted)
     ended = cli("doctor", "--json")
     assert ended.code == 130
     assert json.loads(ended.out) == {"error": "interrupted", "exit_code": 130}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from files import JOB, MIXING, begun, dying, written
-from p2pclust.cli.sweep import _carry_out
+from p2pclust.cli.lab.sweep import _carry_out
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep import pools, work
 from p2pclust.sweep.cells import Cell, check

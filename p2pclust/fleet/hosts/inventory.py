@@ -1,6 +1,6 @@
 """The devices of a fleet as its inventory lists them, and what each host is sent: the plan and the files that changed.
 
-`p2pclust.cli.inventory` reads and checks the file; these are plain values.
+`p2pclust.cli.fleet.inventory` reads and checks the file; these are plain values.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pytest
 
-from p2pclust.cli.summary import _damaged
+from p2pclust.cli.show.summary import _damaged
 from p2pclust.data.damage import HOWS
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Do, Fault

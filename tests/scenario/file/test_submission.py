@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.cli.submit import parameters
+from p2pclust.cli.fleet.submit import parameters
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario.file.submission import duration, request_from

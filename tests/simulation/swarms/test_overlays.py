@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from p2pclust.cli.swarm import Asked, try_seeds
+from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec

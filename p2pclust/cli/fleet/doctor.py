@@ -1,0 +1,175 @@
+"""``p2pclust doctor``: whether this machine can run peers, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+
+from p2pclust.cli.show.output import put_json, stdout
+
+__all__ = ["Check", "doctor", "examine"]
+
+#: Two sockets' worth of descriptors per neighbour and lane, and some for files: enough for about 100 neighbours.
+_FILES = 1024
+#: A round syncs once at each peer; slower disks make rounds slow, and elections with them.
+_FSYNC_S = 0.05
+_PORTS = 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; `advice` is empty if it is in order."""
+
+    what: str
+    found: str
+    advice: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is in order."""
+        return not self.advice
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Check that this machine can run peers. Exits with 1 if something should be mended.
+
+    \b
+    Example:
+      p2pclust doctor
+    """
+    checks = examine()
+    if as_json:
+        put_json({"ok": all(check.ok for check in checks), "checks": [asdict(c) | {"ok": c.ok} for c in checks]})
+    else:
+        _show(checks)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def examine() -> list[Check]:
+    """Look at everything."""
+    looks: tuple[Callable[[], Check], ...] = (
+        _versions, _zmq, _curve, _loopback, _ports, _files, _blas, _fsync,
+    )  # fmt: skip
+    return [look() for look in looks]
+
+
+def _show(checks: list[Check]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = stdout()
+    shown = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
+    shown.add_column(no_wrap=True)
+    shown.add_column(no_wrap=True)
+    shown.add_column(overflow="fold")
+    for check in checks:
+        verdict = Text("ok", style="green") if check.ok else Text("warn", style="bold yellow")
+        shown.add_row(verdict, check.what, check.found + (f": {check.advice}" if check.advice else ""))
+    console.print(shown)
+
+
+def _versions() -> Check:
+    names = ("p2pclust", "numpy", "scipy", "scikit-learn", "pyzmq", "msgpack", "cryptography")
+    found, missing = [f"Python {platform.python_version()}"], []
+    for name in names:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    advice = f"{', '.join(missing)} missing: install again with pip install p2pclust" if missing else ""
+    return Check("versions", ", ".join(found), advice)
+
+
+def _zmq() -> Check:
+    import zmq  # noqa: PLC0415
+
+    old = zmq.zmq_version_info() < (4, 3)
+    return Check("libzmq", zmq.zmq_version(), "older than 4.3: install a newer pyzmq" if old else "")
+
+
+def _curve() -> Check:
+    import zmq  # noqa: PLC0415
+
+    if zmq.has("curve"):
+        return Check("CURVE", "available")
+    return Check("CURVE", "not available", "this libzmq was built without it: use the pyzmq wheels of PyPI")
+
+
+def _loopback() -> Check:
+    """Connect to ourselves, and send a byte through."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as near:
+            near.settimeout(2.0)
+            began = time.perf_counter()
+            near.connect(listener.getsockname())
+            far = listener.accept()[0]
+            with far:
+                far.sendall(b"x")
+                near.recv(1)
+            return Check("loopback", f"127.0.0.1 answers in {1e3 * (time.perf_counter() - began):.1f} ms")
+    except OSError as error:
+        return Check("loopback", f"127.0.0.1 does not answer ({error})", "bring the interface lo up: ip link set lo up")
+
+
+def _ports() -> Check:
+    held: list[socket.socket] = []
+    try:
+        for _ in range(_PORTS):
+            held.append(socket.create_server(("127.0.0.1", 0)))
+    except OSError as error:
+        advice = "end what holds ports, or widen net.ipv4.ip_local_port_range"
+        return Check("ports", f"only {len(held)} free ({error.strerror})", advice)
+    finally:
+        for listener in held:
+            listener.close()
+    return Check("ports", f"{_PORTS} free ones found")
+
+
+def _files() -> Check:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = soft == resource.RLIM_INFINITY
+    low = not unlimited and soft < _FILES
+    found = "no limit" if unlimited else f"{soft} at a time"
+    return Check("open files", found, f"raise it for larger fleets: ulimit -n {4 * _FILES}" if low else "")
+
+
+def _blas() -> Check:
+    import numpy as np  # noqa: F401, PLC0415 - loads its BLAS
+    from threadpoolctl import threadpool_info  # noqa: PLC0415
+
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    found = ", ".join(f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools)
+    return Check("BLAS", f"{found or 'none that could be told'} (a peer uses one, for the same bits everywhere)")
+
+
+def _fsync() -> Check:
+    folder = Path.cwd()
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".p2pclust-doctor-") as file:
+            taken = []
+            for _ in range(10):
+                began = time.perf_counter()
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fsync(file.fileno())
+                taken.append(time.perf_counter() - began)
+    except OSError as error:
+        advice = "run from a folder that can be written, or name one with --out"
+        return Check("disk", f"{folder} cannot be written ({error.strerror})", advice)
+    usual = median(taken)
+    slow = usual > _FSYNC_S
+    advice = "every round waits for it: keep the peers' state directories on a faster disk" if slow else ""
+    return Check("disk", f"{1e3 * usual:.2f} ms to sync 4 kB in {folder}", advice)

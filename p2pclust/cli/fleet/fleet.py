@@ -1,0 +1,290 @@
+"""``p2pclust fleet``: start the peers of an inventory, here or over SSH, keep them running, look at them, end them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.fleet import peers
+from p2pclust.cli.fleet.peers import AsJson, InventoryPath
+from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.fleet.hosts.inventory import Host, Inventory
+
+__all__ = ["app"]
+
+_RECORD = "hosts.json"
+#: Beyond its own deadline a host is given so long: to copy, to connect, to answer.
+_SLACK_S = 60.0
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def fleet(context: typer.Context) -> None:
+    """Start the peers of an inventory, on this machine or over SSH; keep them running; look at them; end them.
+
+    \b
+    Example:
+      p2pclust fleet up fleet.toml
+      p2pclust fleet status fleet.toml
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def up(
+    inventory: InventoryPath,
+    wait: Annotated[
+        float, typer.Option(metavar="S", min=0, help="How long peers may take to say that they are ready.")
+    ] = 20.0,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST", help="A host that is no longer in the inventory and gone for good; may be repeated."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the fleet to what the inventory says. A second time changes nothing.
+
+    Peers that are new are started, and the fleet's roster is given to those that run. One whose entry, keys or copied data
+    changed is started again, no other is. One that is no longer in the inventory is told to leave; its folder stays. One
+    that was given up is tried again; one that was stopped by its name stays down. On each host a small supervisor starts
+    again whatever ends, at longer and longer intervals, and gives up a peer that fails five times in a row within ten
+    seconds. Exits with 3 if a host cannot be reached or a peer does not run.
+
+    \b
+    Example:
+      p2pclust fleet up fleet.toml
+    """
+    from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
+    from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import everywhere  # noqa: PLC0415
+
+    loaded = load_inventory(inventory)
+    recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
+    for name in forget or ():
+        if name not in [host.name for host in recorded]:
+            raise UsageError(f"--forget {name}: no peers were left there: expected one of {_names(recorded)}")
+    gone = [host for host in recorded if host.name not in (forget or ())]
+    hosts = [*loaded.hosts.values(), *gone]
+    _record(loaded, hosts)  # before anything is started: whatever happens, `down` knows where to look
+    answers = everywhere(hosts, lambda host: _bring(host, loaded, wait))
+    _record(loaded, [host for host in hosts if host not in gone or isinstance(answers[host.name], FleetError)])
+    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    for host in gone:
+        if host.name in failed:
+            failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
+    told = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
+    down_ = [name for answer in told.values() for name, peer in answer["peers"].items() if is_down(peer)]
+    if as_json:
+        put_json({"well": not failed and not down_, "errors": failed, "hosts": told})
+    else:
+        _tell_changes(told, failed)
+    if failed or down_:
+        raise typer.Exit(3)
+
+
+@app.command()
+def down(
+    inventory: InventoryPath,
+    deadline: Annotated[
+        float, typer.Option(metavar="S", min=0, help="A peer that has not left by then is killed.")
+    ] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """End all peers of the fleet and their supervisors: politely, and by force after the deadline.
+
+    Their folders stay: the next `fleet up` goes on from the same stores.
+
+    \b
+    Example:
+      p2pclust fleet down fleet.toml
+    """
+    from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
+
+    loaded = load_inventory(inventory, to_start=False)
+    hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
+    answers = everywhere(
+        hosts, lambda host: ask(host, "down", ["--deadline", f"{deadline:g}"], timeout_s=deadline + _SLACK_S)
+    )
+    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    _record(loaded, [host for host in hosts if host.name in failed])
+    if as_json:
+        put_json({"well": not failed, "errors": failed})
+    else:
+        console = stdout()
+        for name, answer in answers.items():
+            if not isinstance(answer, FleetError):
+                console.print(f"{name}: {len(answer['peers'])} peers have left", soft_wrap=True)
+        _complain(failed)
+    if failed:
+        raise typer.Exit(3)
+
+
+@app.command()
+def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
+    """Show every peer: where it runs, since when, how often it was started again, whom it sees, how far its job is.
+
+    Exits with 0 if all are well. With 3 if a host cannot be reached, a peer does not run or is paused, or one is late:
+    not linked to everybody some time after its start, or behind the others by two rounds or more.
+
+    \b
+    Example:
+      p2pclust fleet status fleet.toml
+    """
+    from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
+    from p2pclust.cli.fleet.view import judge, show  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
+
+    loaded = load_inventory(inventory, to_start=False)
+    answers = everywhere(list(loaded.hosts.values()), lambda host: ask(host, "status"))
+    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    peers = judge(loaded, answers)
+    well = not failed and all(not peer["trouble"] for peer in peers.values())
+    if as_json:
+        put_json({"well": well, "errors": failed, "peers": peers})
+    else:
+        stdout().print(show(peers), soft_wrap=True)
+        _complain(failed)
+    if not well:
+        raise typer.Exit(3)
+
+
+@app.command()
+def logs(
+    inventory: InventoryPath,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of this peer; by default of all.")] = None,
+    lines: Annotated[int, typer.Option(metavar="N", min=0, help="So many of the last lines of each.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is added, until Ctrl-C.")] = False,
+) -> None:
+    """Print peers' logs; of all peers each line begins with its name, and the supervisors' logs come with them.
+
+    \b
+    Examples:
+      p2pclust fleet logs fleet.toml meter-01 --lines 50
+      p2pclust fleet logs fleet.toml --follow
+    """
+    from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import listening  # noqa: PLC0415
+
+    loaded = load_inventory(inventory, to_start=False)
+    names = [device.name for device in loaded.devices]
+    check_names(loaded, [] if name is None else [name])
+    hosts = {h: host for h, host in loaded.hosts.items() if name is None or any(d.name == name for d in loaded.on(h))}
+    options = ["--lines", f"{lines}", *(["--follow"] if follow else [])]
+    wanted = {host: [*options] if name is None else [name, *options] for host in hosts}
+
+    def put(host: str, line: str) -> None:
+        peer, _, text = line.partition("\t")
+        if name is None:
+            text = f"{peer if peer in names else f'{host} {peer}'} | {text}"
+        typer.echo(text)
+
+    with listening(hosts, wanted, put) as wait:
+        wait()
+
+
+app.command()(peers.restart)
+app.command()(peers.stop)
+app.command()(peers.fault)
+
+
+# -- what is done on each host ----------------------------------------------------------------------------------------
+
+
+def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
+    """Bring one host to its part of the inventory."""
+    from p2pclust.fleet.hosts import inventory as parts  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.fleet.hosts.supervisor import DOWN_S  # noqa: PLC0415
+
+    devices = inventory.on(host.name)
+    if not devices:  # no longer in the inventory
+        return {"changes": {"removed": sorted(ask(host, "status")["peers"])}} | ask(host, "down")
+    there = ask(host, "status")["peers"]
+    prints = {device.name: parts.print_of(device, host) for device in devices}
+    changed = [name for name, print_ in prints.items() if there.get(name, {}).get("print") != print_]
+    plan = parts.plan(devices, prints, DOWN_S)
+    return ask(
+        host, "up", ["--wait", f"{wait_s:g}"], lambda stream: parts.pack(stream, inventory, devices, changed, plan),
+        timeout_s=wait_s + _SLACK_S,
+    )  # fmt: skip
+
+
+def _recorded(inventory: Inventory) -> list[Host]:
+    """The hosts on which this inventory's peers were brought up, also those that it no longer names."""
+    from p2pclust.fleet.hosts.inventory import Host  # noqa: PLC0415
+
+    file = inventory.keys / _RECORD
+    if not file.exists():
+        return []
+    entries = json.loads(file.read_text(encoding="utf-8")).get(str(inventory.path.absolute()), [])
+    return [Host(**{**entry, "ssh_options": tuple(entry["ssh_options"])}) for entry in entries]
+
+
+def _names(hosts: Sequence[Host]) -> str:
+    return ", ".join(host.name for host in hosts) or "none"
+
+
+def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
+    from p2pclust.transport.key_files import exclusive, write  # noqa: PLC0415
+
+    file = inventory.keys / _RECORD
+    with exclusive(inventory.keys, create=False):
+        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        known[str(inventory.path.absolute())] = [dataclasses.asdict(host) for host in hosts]
+        kept = {path: entries for path, entries in known.items() if entries}
+        write(file, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
+
+
+# -- what people are told ---------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "new": "started",
+    "changed": "started again, its entry changed",
+    "again": "tried again",
+    "removed": "no longer in the inventory: told to leave",
+    "stopped": "stopped: `p2pclust fleet restart` starts it again",
+    "unchanged": "unchanged",
+}
+
+
+def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
+    from p2pclust.cli.fleet.view import how  # noqa: PLC0415
+
+    console = stdout()
+    for host, answer in told.items():
+        for change, names in answer["changes"].items():
+            for name in names:
+                peer = answer["peers"].get(name, {})
+                console.print(f"{name} on {host}: {_WORDS[change]}{how(peer)}", soft_wrap=True)
+        _tell_roster(console, host, answer.get("roster", {}))
+    _complain(failed)
+
+
+def _tell_roster(console: Console, host: str, roster: Mapping[str, Any]) -> None:
+    if roster.get("newer"):
+        console.print(
+            f"{roster['peer']} on {host}: has taken roster {roster['serial']}, and passes it on", soft_wrap=True
+        )
+    elif "error" in roster:
+        console.print(f"{host}: nobody there has taken the roster: {roster['error']}", soft_wrap=True)
+
+
+def _complain(failed: Mapping[str, str] | Sequence[str]) -> None:
+    from p2pclust.cli.show.output import complain  # noqa: PLC0415
+
+    for line in failed.values() if isinstance(failed, Mapping) else failed:
+        complain(line)

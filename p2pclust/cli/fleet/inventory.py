@@ -1,0 +1,306 @@
+"""The inventory of a fleet: a TOML file that says which devices there are and where; checked before anything is started.
+
+A device's own configuration is that of `p2pclust peer --config`: the inventory may say any of its keys, for all devices, for
+a class of them, or for one. What each peer is finally told is checked as that command would check it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+
+from p2pclust.cli.fleet.peer_config import PeerConfig
+from p2pclust.cli.fleet.peer_keys import source
+from p2pclust.errors import UsageError
+from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
+from p2pclust.scenario.file.explain import explain
+from p2pclust.scenario.file.fields import device_name, not_empty, renamed, wrong_table, wrong_value
+from p2pclust.scenario.file.fleet_keys import OverlaySpec
+from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.load import read_toml
+from p2pclust.topology import make_overlay
+from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster
+
+__all__ = ["InventoryFile", "check_names", "load_inventory"]
+
+LOCAL = "local"
+#: What the inventory itself decides of a peer's configuration.
+_DECIDED = ("name", "listen", "join", "roster", "bundle", "state_dir", "timing", "data", "links", "overlay", "class")
+
+
+def _environment(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise wrong_value('expected names of letters, digits and "_"')
+    return value
+
+
+def _settings(value: dict[str, Any]) -> dict[str, Any]:
+    keys = [field.alias or name for name, field in PeerConfig.model_fields.items()]
+    known = [key for key in keys if key not in _DECIDED]
+    value = renamed(value, "missing", "missing_values", "settings")
+    for key in value:
+        if key in _DECIDED:
+            raise wrong_value(f"{key} is no setting: the inventory says it in a place of its own")
+        if key not in known:
+            raise wrong_value(f"unknown key {key!r}: expected {', '.join(known)}")
+    return value
+
+
+def _class_name(value: str | None) -> str | None:
+    return None if value is None else device_name(value)
+
+
+Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
+
+
+class SshTable(Table):
+    """``[ssh]``: how hosts are reached, unless theirs says otherwise."""
+
+    #: A file as ~/.ssh/config is one.
+    config: Annotated[str, Field(min_length=1)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    #: Further options, each as `ssh -o` takes it.
+    options: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    #: One connection for all that a command does on a host, and for the next commands within a minute.
+    share_connections: bool = False
+
+
+class HostTable(Table):
+    """``[hosts.NAME]``: a machine; one that is not listed is reached by ``ssh NAME``."""
+
+    ssh: Annotated[str, Field(min_length=1)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    #: Where peers on it listen that say only a port.
+    address: Annotated[str, Field(min_length=1)] | None = None
+    python: Annotated[str, Field(min_length=1)] | None = None
+    state_dir: Annotated[str, Field(min_length=1)] | None = None
+    environment: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
+
+
+class ClassTable(Table):
+    """``[classes.NAME]``: what all devices of a class have in common."""
+
+    settings: Settings = Field(default_factory=dict)
+
+
+class DeviceTable(Table):
+    """``[[devices]]``: one peer."""
+
+    name: Annotated[str, AfterValidator(device_name)]
+    host: Annotated[str, Field(min_length=1)] = LOCAL
+    #: Where others reach it; a port alone is one of its host's address.
+    listen: Annotated[str, Field(min_length=1)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    #: A file or a folder on its host, or a table with a command that runs there.
+    data: Annotated[str | dict[str, Any], PlainValidator(source)]
+    #: Whether `data` is a file here that is copied to the host.
+    send: bool = False
+    group: Annotated[str | None, AfterValidator(_class_name), Field(alias="class")] = None
+    settings: Settings = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DeviceTable:
+        problems = []
+        if (self.listen is None) == (self.port is None):
+            problems.append("expected either listen = HOST:PORT or port")
+        if self.send and not isinstance(self.data, str):
+            problems.append("send is for a file; a command runs on the host, and its program has to be there")
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+
+class InventoryFile(Table):
+    """What the file may say."""
+
+    #: The fleet's directory, made by `p2pclust keys`: its roster and the bundles of the devices are in it.
+    keys: Annotated[str, Field(min_length=1)]
+    #: The folder of the fleet on each host: configurations, logs and stores.
+    state_dir: Annotated[str, Field(min_length=1)]
+    #: The Python that has p2pclust on other hosts.
+    python: Annotated[str, Field(min_length=1)] = "python3"
+    timing: Literal["default", "wan", "fast"] = "default"
+    overlay: OverlaySpec = OverlaySpec()
+    #: A peer that has not linked to its neighbours by then is late.
+    late_s: Annotated[float, Field(gt=0)] = 30.0
+    settings: Settings = Field(default_factory=dict)
+    ssh: SshTable = SshTable()
+    hosts: dict[str, HostTable] = Field(default_factory=dict)
+    classes: dict[str, ClassTable] = Field(default_factory=dict)
+    devices: Annotated[tuple[DeviceTable, ...], Field(strict=False), AfterValidator(not_empty)]
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> InventoryFile:
+        problems = [
+            f"[[devices]]: the name {name!r} comes {times} times"
+            for name, times in Counter(device.name for device in self.devices).items()
+            if times > 1
+        ]
+        known = ", ".join(self.classes)
+        problems += [
+            f"[[devices]]: {device.name}: there is no [classes.{device.group}]: expected one of {known}"
+            for device in self.devices
+            if self.classes and device.group is not None and device.group not in self.classes
+        ]
+        if problems:
+            raise wrong_table(problems)
+        return self
+
+
+def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
+    """Read an inventory, and check all that can be checked from here.
+
+    Parameters
+    ----------
+    path : Path
+        Relative files that it names start beside it.
+    to_start : bool
+        Whether peers are to be started: then keys and files that are copied have to be there.
+
+    Returns
+    -------
+    Inventory
+
+    Raises
+    ------
+    UsageError
+        If the file says something that cannot be meant, a device has no keys, two listen in one place, or a peer would
+        refuse its configuration.
+    """
+    try:
+        file = InventoryFile.model_validate(read_toml(path))
+    except ValidationError as error:
+        raise UsageError(explain(str(path), error, InventoryFile)) from error
+    keys = _beside(path, file.keys)
+    hosts = {name: _host(path, file, name) for name in dict.fromkeys(device.host for device in file.devices)}
+    listens = {device.name: _listen(path, file, device) for device in file.devices}
+    twice = [place for place, times in Counter(listens.values()).items() if times > 1]
+    if twice:
+        names = ", ".join(name for name, place in listens.items() if place == twice[0])
+        raise UsageError(f"{path}: {names} all listen on {twice[0]}: give each a port of its own")
+    links = _links(path, file)
+    devices = tuple(_device(path, file, device, listens, links, keys) for device in file.devices)
+    if to_start:
+        _check_files(path, devices, keys)
+    return Inventory(path, keys, keys / ROSTER, hosts, devices, file.late_s)
+
+
+def check_names(inventory: Inventory, names: Sequence[str]) -> None:
+    """Look whether an inventory has devices of these names.
+
+    Raises
+    ------
+    UsageError
+        If it has none of a name; with the name that may have been meant.
+    """
+    known = [device.name for device in inventory.devices]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            raise UsageError(f"{inventory.path}: there is no device {name!r}: {meant}")
+
+
+def _beside(path: Path, name: str) -> Path:
+    return (path.parent / Path(name).expanduser()).absolute()
+
+
+def _host(path: Path, file: InventoryFile, name: str) -> Host:
+    table = file.hosts.get(name, HostTable())
+    state_dir = table.state_dir or file.state_dir
+    if name == LOCAL:
+        if table.ssh is not None:
+            raise UsageError(f"{path}: [hosts.{LOCAL}]: ssh = {table.ssh!r}: {LOCAL} is this machine; use another name")
+        here = str(_beside(path, state_dir))
+        return Host(name, None, table.python or sys.executable, here, environment=table.environment)
+    target = table.ssh or name
+    if target.startswith("-"):
+        raise UsageError(f"{path}: [hosts.{name}]: ssh = {target!r}: expected USER@HOST")
+    options = [] if file.ssh.config is None else ["-F", str(_beside(path, file.ssh.config))]
+    port = table.port or file.ssh.port
+    options += [] if port is None else ["-p", str(port)]
+    if file.ssh.share_connections:
+        options += ["-o", "ControlMaster=auto", "-o", "ControlPath=~/.ssh/p2pclust-%C", "-o", "ControlPersist=60"]
+    options += [word for option in file.ssh.options for word in ("-o", option)]
+    return Host(name, target, table.python or file.python, state_dir, tuple(options), table.environment)
+
+
+def _listen(path: Path, file: InventoryFile, device: DeviceTable) -> str:
+    if device.listen is not None:
+        return device.listen
+    table = file.hosts.get(device.host, HostTable())
+    address = table.address or ("127.0.0.1" if device.host == LOCAL else device.host.rpartition("@")[2])
+    return f"{address}:{device.port}"
+
+
+def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | None:
+    """Who is linked to whom; None on a full mesh."""
+    if file.overlay.kind == "full":
+        return None
+    if file.overlay.trace is not None:
+        raise UsageError(
+            f"{path}: [overlay]: trace: links by a script are for scenarios; real ones come and go by themselves"
+        )
+    options = file.overlay.options
+    if file.overlay.path is not None:
+        options["path"] = str(_beside(path, file.overlay.path))
+    # The same overlay each time: whoever wants another random one says other options, or writes it into a file.
+    rng = np.random.Generator(np.random.PCG64(0))
+    overlay = make_overlay(file.overlay.kind, [device.name for device in file.devices], rng, **options)
+    return {name: tuple(overlay.neighbours(name)) for name in overlay.names}
+
+
+def _device(
+    path: Path, file: InventoryFile, device: DeviceTable, listens: Mapping[str, str],
+    links: Mapping[str, tuple[str, ...]] | None, keys: Path,
+) -> Device:  # fmt: skip
+    bundle = keys / f"{device.name}.bundle"
+    files = {bundle.name: bundle}
+    data = device.data
+    if isinstance(data, str):
+        if device.send:
+            here = _beside(path, data)
+            data = f"rows{''.join(here.suffixes[-1:])}"
+            files[data] = here
+        elif device.host == LOCAL:
+            data = str(_beside(path, data))
+        elif not data.startswith(("/", "~")):
+            raise UsageError(
+                f"{path}: {device.name}: data = {data!r}: expected its full path on {device.host}, or send = true"
+            )
+    near = [name for name in listens if name != device.name] if links is None else links[device.name]
+    join = tuple(f"{other}@{listens[other]}" for other in near)
+    common = file.classes.get(device.group or "", ClassTable())
+    config = file.settings | common.settings | device.settings
+    config |= {
+        "name": device.name, "listen": listens[device.name], "join": join, "roster": "../../roster.json",
+        "bundle": bundle.name, "data": data, "state_dir": "state", "timing": file.timing,
+    }  # fmt: skip
+    config |= {} if device.group is None else {"class": device.group}
+    config |= {"links": links[device.name]} if links and links[device.name] else {}
+    try:
+        PeerConfig.model_validate(config)
+    except ValidationError as error:
+        raise UsageError(explain(f"{path}: {device.name}", error, PeerConfig)) from error
+    return Device(device.name, device.host, device.group or "", config, files)
+
+
+def _check_files(path: Path, devices: Sequence[Device], keys: Path) -> None:
+    roster = None
+    for device in devices:
+        secret = load_bundle(device.files[device.config["bundle"]])
+        if roster is None:
+            roster = load_roster(keys / ROSTER, secret.fleet_public)
+        check_enrolled(secret, roster)
+        for name, file in device.files.items():
+            if not file.is_file():
+                raise UsageError(f"{path}: {device.name}: {file} is no file that could be copied as {name}")

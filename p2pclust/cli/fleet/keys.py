@@ -1,0 +1,257 @@
+"""``p2pclust keys``: who belongs to a fleet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, door_of
+from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.transport.roster import Roster
+
+__all__ = ["app"]
+
+_PASSPHRASE = "P2PCLUST_PASSPHRASE"
+
+app = typer.Typer(rich_markup_mode=None)
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The devices' names.")]
+Fleet = Annotated[Path, typer.Option("--fleet", metavar="DIR", help="The fleet's directory.")]
+Operator = Annotated[
+    bool, typer.Option("--operator", help="A machine from which people ask peers at their door; it is no peer itself.")
+]
+Expires = Annotated[
+    str, typer.Option(metavar="DAY", help="The last day on which the keys are good, like 2027-01-31 (UTC).")
+]
+
+
+@app.callback(invoke_without_command=True)
+def keys(context: typer.Context) -> None:
+    """Make a fleet's keys, enrol its devices and revoke them; peers talk only to peers on the fleet's signed roster.
+
+    \b
+    Example:
+      p2pclust keys init fleet
+      p2pclust keys device meter-01 meter-02 --fleet fleet
+      p2pclust keys revoke meter-02 --fleet fleet
+      p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory, to be made.")] = Path(
+        "fleet"
+    ),
+    no_passphrase: Annotated[
+        bool,
+        typer.Option("--no-passphrase", help="Leave the signing key as it is: who can read the file has the fleet."),
+    ] = False,
+) -> None:
+    """Make a fleet: its signing key (fleet.key) and an empty signed roster (roster.json).
+
+    The signing key is encrypted with a passphrase, which is asked for, or taken from $P2PCLUST_PASSPHRASE.
+
+    \b
+    Example:
+      p2pclust keys init fleet
+    """
+    from p2pclust.transport.keys import init_fleet  # noqa: PLC0415
+
+    public = init_fleet(directory, None if no_passphrase else _passphrase(confirm=True))
+    console = stderr()
+    console.print(f"made a fleet in {directory}: its public key is {public.hex()}", soft_wrap=True)
+    console.print(f"keep {directory / 'fleet.key'} off the devices: who holds it can enrol anybody", soft_wrap=True)
+
+
+@app.command()
+def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = False, expires: Expires = "") -> None:
+    """Enrol devices: write each one's secret bundle and sign the roster again.
+
+    \b
+    Examples:
+      p2pclust keys device meter-01 meter-02 --fleet fleet
+      p2pclust keys device laptop --operator --expires 2027-01-31 --fleet fleet
+    """
+    from p2pclust.transport.keys import add_devices  # noqa: PLC0415
+    from p2pclust.transport.roster import OPERATOR, PEER  # noqa: PLC0415
+
+    role = OPERATOR if operator else PEER
+    paths = add_devices(fleet, names, _unlock(fleet), role=role, expires=expires)
+    for name, bundle in zip(names, paths, strict=True):
+        stderr().print(f"enrolled {name}: copy {bundle} to it", soft_wrap=True)
+    _how_to_tell(fleet, len(names))
+
+
+@app.command()
+def request(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="This device's name.")],
+    fleet_key: Annotated[str, typer.Option(metavar="HEX", help="The fleet's public key, as `keys show` prints it.")],
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where both files go.")] = Path(),
+) -> None:
+    """On a device: make its keys here, so that its secret never leaves it, and a request for the administrator.
+
+    \b
+    Example:
+      p2pclust keys request meter-07 --fleet-key 5f0a6d...
+    """
+    from p2pclust.transport.keys import load_bundle, make_request  # noqa: PLC0415
+    from p2pclust.transport.roster import fingerprint  # noqa: PLC0415
+
+    bundle, asking = make_request(directory, name, fleet_key)
+    key = fingerprint(load_bundle(bundle).curve_public)
+    console = stderr()
+    console.print(f"made the keys of {name}, fingerprint {key}; {bundle} stays on this device", soft_wrap=True)
+    console.print(f"bring {asking} to the fleet's directory for `p2pclust keys enroll`, and its roster.json back")
+
+
+@app.command()
+def enroll(
+    requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="What `keys request` wrote on devices.")],
+    fleet: Fleet = Path("fleet"), operator: Operator = False, expires: Expires = "",
+) -> None:  # fmt: skip
+    """Enrol devices that made their own keys, and sign the roster again.
+
+    Compare the fingerprints with what the devices showed before you copy the roster to them.
+
+    \b
+    Example:
+      p2pclust keys enroll meter-07.request --fleet fleet
+    """
+    from p2pclust.transport.keys import enroll as sign_in  # noqa: PLC0415
+    from p2pclust.transport.roster import OPERATOR, PEER, fingerprint  # noqa: PLC0415
+
+    for peer in sign_in(fleet, requests, _unlock(fleet), role=OPERATOR if operator else PEER, expires=expires):
+        key = fingerprint(peer.curve_public)
+        stderr().print(f"enrolled {peer.name}, fingerprint {key}: copy {fleet / 'roster.json'} to it", soft_wrap=True)
+    _how_to_tell(fleet, len(requests))
+
+
+@app.command()
+def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
+    """Take devices off the roster: no peer that has the new one speaks with them any more.
+
+    \b
+    Example:
+      p2pclust keys revoke meter-02 --fleet fleet
+    """
+    from p2pclust.transport.keys import revoke as take_off  # noqa: PLC0415
+
+    roster = take_off(fleet, names, _unlock(fleet))
+    stderr().print(f"revoked {', '.join(names)}; roster {roster.serial} lists {len(roster.peers)}", soft_wrap=True)
+    _how_to_tell(fleet, len(names))
+
+
+@app.command()
+def rotate(
+    names: Names,
+    fleet: Fleet = Path("fleet"),
+    expires: Annotated[
+        str | None, typer.Option(metavar="DAY", help="The new keys' last day; by default, that of the old ones.")
+    ] = None,
+) -> None:
+    """Give devices new keys under the same names; the old ones are refused as if they were revoked.
+
+    \b
+    Example:
+      p2pclust keys rotate meter-01 --expires 2028-01-31 --fleet fleet
+    """
+    from p2pclust.transport.keys import rotate as renew  # noqa: PLC0415
+
+    paths = renew(fleet, names, _unlock(fleet), expires=expires)
+    for name, bundle in zip(dict.fromkeys(names), paths, strict=True):
+        stderr().print(f"new keys for {name}: copy {bundle} to it, and start its peer again", soft_wrap=True)
+    _how_to_tell(fleet, len(names))
+
+
+@app.command()
+def show(
+    fleet: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")] = Path("fleet"),
+    as_json: JsonOption = False,
+) -> None:
+    """Show who is on the roster: name, role, fingerprint, and the last day.
+
+    \b
+    Example:
+      p2pclust keys show fleet
+    """
+    from p2pclust.transport.keys import fleet_public, load_roster  # noqa: PLC0415
+    from p2pclust.transport.roster import fingerprint  # noqa: PLC0415
+
+    public = fleet_public(fleet, lambda: _unlock(fleet))
+    roster = load_roster(fleet / "roster.json", public)
+    rows = [
+        {"name": peer.name, "role": peer.role, "fingerprint": fingerprint(peer.curve_public), "expires": peer.expires}
+        for peer in roster.peers
+    ]
+    if as_json:
+        put_json({"fleet": roster.fleet_id, "public_key": public.hex(), "serial": roster.serial, "devices": rows})
+    else:
+        _print_roster(roster, public, rows)
+
+
+@app.command()
+def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: BundleOption = None) -> None:
+    """Give the roster to one peer that runs; from there it reaches all that can be reached.
+
+    \b
+    Examples:
+      p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
+      p2pclust keys publish --fleet fleet --peer meter-01@10.0.0.1:7400 --bundle laptop.bundle
+    """
+    from p2pclust.transport.key_files import read  # noqa: PLC0415
+
+    roster = read(fleet / "roster.json", "fleet roster")
+    with door_of(peer, bundle, fleet / "roster.json") as door:
+        told = door.ask("roster", data=roster)
+    what = "has taken" if told["newer"] else "had already, or a newer one:"
+    stderr().print(f"{told['peer']} {what} roster {told['serial']}", soft_wrap=True)
+
+
+def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
+    console, columns = stdout(), ("name", "role", "fingerprint", "expires")
+    console.print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
+    shown = [columns, *(tuple(row[column] or "never" for column in columns) for row in rows)]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
+    for row in shown:
+        console.print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _how_to_tell(fleet: Path, n_names: int) -> None:
+    """A fleet that runs has to hear of it, from any one of its peers."""
+    from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
+
+    if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first
+        stderr().print(
+            f"does the fleet run? `p2pclust keys publish --fleet {fleet} --peer ADDRESS` tells it, at any one peer",
+            soft_wrap=True,
+        )
+
+
+def _unlock(fleet: Path) -> str | None:
+    """The passphrase, if the fleet's signing key has one."""
+    from p2pclust.transport.key_files import read  # noqa: PLC0415
+    from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
+
+    return _passphrase(confirm=False) if b"ENCRYPTED" in read(fleet / FLEET_KEY, "fleet signing key") else None
+
+
+def _passphrase(*, confirm: bool) -> str:
+    """Take it from the environment, or ask: on a command line everybody on the machine could read it."""
+    given = os.environ.get(_PASSPHRASE)
+    if given:
+        return given
+    if not sys.stdin.isatty():
+        instead = ", or type --no-passphrase" if confirm else ""
+        raise UsageError(f"there is no terminal to ask for the passphrase: set {_PASSPHRASE}{instead}")
+    return str(typer.prompt("passphrase of the signing key", hide_input=True, confirmation_prompt=confirm, err=True))

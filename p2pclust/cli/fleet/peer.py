@@ -1,0 +1,148 @@
+"""``p2pclust peer``: check a peer's configuration, then become that peer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from p2pclust.cli.show.columns import column, renamed_option
+from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.data.dataset import DataSet
+
+__all__ = ["become", "peer"]
+
+_NAMED: Final = 8  # columns that --check names
+
+
+def peer(
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file with the keys below; options replace its values.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The peer's name on the fleet roster.")] = None,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where other peers reach it.")] = None,
+    join: Annotated[
+        list[str] | None, typer.Option(metavar="NAME@HOST:PORT", help="A peer to join; may be repeated.")
+    ] = None,
+    roster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A newer roster.json than the one in the bundle.")
+    ] = None,
+    bundle: Annotated[Path | None, typer.Option(metavar="FILE", help="This device's secret NAME.bundle.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its rows: CSV, ARFF, Parquet, NPY or NPZ, or a folder of these."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="The features, by names or numbers from 1; default all columns."),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of the rows' ids, which is not a feature.")
+    ] = None,
+    missing_values: Annotated[
+        str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
+    ] = None,
+    links: Annotated[
+        list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
+    ] = None,
+    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it keeps its store.")] = None,
+    door: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where operators may ask over the network; default nowhere.")
+    ] = None,
+    timing: Annotated[str | None, typer.Option(metavar="default|wan|fast", help="The same on all peers.")] = None,
+    fitness: Annotated[float | None, typer.Option(metavar="X", help="How well it would aggregate, 0 to 1.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the file, as TOML writes it; may be repeated."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Run without keys where others can reach it: nothing is protected.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the configuration, read the data, and count them.")
+    ] = False,
+) -> None:
+    """Run one peer beside this device's data, until SIGTERM or Ctrl-C makes it leave politely.
+
+    \b
+    Examples:
+      p2pclust peer --config peer.toml
+      p2pclust peer --config peer.toml --set log=json --set 'missing_values={fill=0}' --check
+      p2pclust peer --name meter-01 --listen 10.0.0.1:7000 --join meter-02@10.0.0.2:7000 --data rows.csv \\
+          --bundle fleet/meter-01.bundle --state-dir state
+    """
+    from p2pclust.cli.fleet.peer_config import load_config  # noqa: PLC0415
+
+    options = {
+        "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
+        "columns": columns_of(columns), "id_column": column(id_column), "state_dir": state_dir,
+        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values), "door": door,
+        "timing": timing, "fitness": fitness, "links": links,
+    }  # fmt: skip
+    given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
+    told = {key: value for key, value in given.items() if value is not None}
+    read: list[DataSet] = []
+    checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
+    if check:
+        rows = "".join(f"; {data.n_rows} rows of {_columns(data)}{_dropped(data.dropped)}" for data in read)
+        sys.stderr.write(f"{checked['name']}: the configuration is fine{rows}\n")
+    else:
+        become(checked)
+
+
+def _columns(data: DataSet) -> str:
+    """Count and name the features: this is where a number that only counts rows shows before it is clustered."""
+    names = data.feature_names
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
+
+
+def _dropped(n_rows: int) -> str:
+    return f", {n_rows} more left out, for a value is missing there" if n_rows else ""
+
+
+def _made_up_keys(config: Mapping[str, Any]) -> Path:
+    """Write the bundle of a peer without keys, so that it starts like any other."""
+    from p2pclust.transport.insecure import insecure_bundle  # noqa: PLC0415
+    from p2pclust.transport.key_files import write  # noqa: PLC0415
+
+    file = Path(config["state_dir"]) / "insecure.bundle"
+    write(file, insecure_bundle(config["name"], config["join"]).to_bytes(), 0o600)
+    return file
+
+
+def become(config: Mapping[str, Any]) -> None:
+    """Replace this process by the peer itself: what checked the configuration would stay in its memory as long as it lives.
+
+    The process keeps its id, so that whoever supervises it notices nothing.
+
+    Raises
+    ------
+    UsageError
+        If the state directory cannot be written.
+    """
+    file = Path(config["state_dir"]) / "peer.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Told here, because asking for it imports an e-mail parser, which a running peer would keep.
+        told = {**config, "version": version("p2pclust")}
+        if "bundle" not in told:
+            told |= {"bundle": str(_made_up_keys(config)), "insecure": True}
+        file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"state_dir {file.parent}: cannot be written ({error.strerror}): choose another") from None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "p2pclust.peer.main", str(file)])

@@ -1,0 +1,243 @@
+"""The configuration of one peer: a TOML file, options, or both; checked before the peer starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+
+from p2pclust.cli.fleet.peer_keys import address, local_address, missing_rule, neighbour, reachable, source
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.sources import read_source
+from p2pclust.errors import UsageError
+from p2pclust.peer.operate.device import fitness
+from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.explain import explain
+from p2pclust.scenario.file.toml_files import apply_override, read_toml
+from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
+from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
+
+__all__ = ["PeerConfig", "load_config"]
+
+_FILES = ("roster", "bundle", "state_dir", "overlay")
+#: What is known of a device from nobody.
+_USUAL_FITNESS = 0.5
+
+
+class PeerConfig(BaseModel):
+    """What a peer's file may say; `peers/device.toml` explains every key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    #: Its name on the fleet roster.
+    name: str
+    #: Where other peers reach it; it listens there and nowhere else.
+    listen: Annotated[str, AfterValidator(reachable)]
+    #: Peers that it tries first, each NAME@HOST:PORT; it hears of the others from them.
+    join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
+    #: Whether it announces itself on the local network, and tries whoever does.
+    mdns: bool = False
+    #: Its keys. Without any it listens on this device only, unless the option --insecure is typed.
+    bundle: Annotated[str, Field(min_length=1)] | None = None
+    #: A newer fleet roster than the one in the bundle, if there is one.
+    roster: Annotated[str, Field(min_length=1)] | None = None
+    #: A file, a folder, or a table with a command.
+    data: Annotated[str | dict[str, Any], PlainValidator(source)]
+    #: The column of the rows' ids: with these, labels are joined to the rows again.
+    id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    #: The features among the columns, and what is done where a value of them is missing.
+    columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
+    state_dir: Annotated[str, Field(min_length=1)]
+    #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
+    door: Annotated[str, AfterValidator(address)] | None = None
+    timing: Literal["default", "wan", "fast"] = "default"
+    #: Its neighbours, or a file with the overlay of the whole fleet; by default it is linked to everybody.
+    links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    overlay: Annotated[str, Field(min_length=1)] | None = None
+    #: What kind of device it is: told to whoever asks.
+    class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
+    #: From these follows how fit it is to aggregate, unless that is said.
+    mains: bool | None = None
+    cores: Annotated[int, Field(ge=1)] | None = None
+    up_mbit: Annotated[float, Field(gt=0)] | None = None
+    fitness: Annotated[float, Field(ge=0, le=1)] | None = None
+    #: What it may take of the device.
+    nice: Annotated[int, Field(ge=0, le=19)] = 0
+    cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
+    memory_mb: Annotated[float, Field(gt=0)] | None = None
+    #: How it logs to standard error.
+    log: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    #: Where it tells its figures to Prometheus and shows its status.
+    metrics: Annotated[str, AfterValidator(address)] | None = None
+    metrics_beyond_this_device: bool = False
+
+
+@dataclass(frozen=True)
+class _Where:
+    """Where a value was said: in the file, or by an option that replaced what the file says."""
+
+    file: str
+    said: Mapping[str, str]
+
+    @classmethod
+    def of(cls, file: Path | None, options: Mapping[str, Any], settings: Sequence[str]) -> _Where:
+        if file is None:
+            return cls("options", {})
+        flags = {key: "--link" if key == "links" else f"--{key.replace('_', '-')}" for key in options}
+        return cls(str(file), flags | {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings})
+
+    def __call__(self, *keys: str) -> str:
+        """Return where the first of these keys was said that an option said; the file if none did."""
+        return next((self.said[key] for key in keys if key in self.said), self.file)
+
+
+def load_config(
+    file: Path | None,
+    options: Mapping[str, Any],
+    settings: Sequence[str] = (),
+    *,
+    try_command: bool = False,
+    insecure: bool = False,
+    on_data: Callable[[DataSet], None] = lambda data: None,
+) -> dict[str, Any]:
+    """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
+
+    Parameters
+    ----------
+    file : Path or None
+        Relative files that it names start beside it, and a command that reads the data runs there.
+    options : mapping
+        Replace what the file says; relative files start in the current folder.
+    settings : sequence of str
+        ``KEY=VALUE`` each, for all keys; replace what file and options say.
+    try_command : bool
+        Whether a command that reads the data is run now, to see whether its output can be used. A peer runs it anyway
+        when it starts.
+    insecure : bool
+        Whether a peer without keys may listen where others can reach it.
+    on_data : callable
+        Gets the rows, if they are read.
+
+    Raises
+    ------
+    UsageError, DataError
+        If a value is wrong, a file cannot be used, or the device's key is not on the roster.
+    """
+    document: dict[str, Any] = {} if file is None else read_toml(file)
+    document = fields.renamed(document, "missing", "missing_values", str(file))
+    settings = fields.renamed_settings(settings, "missing", "missing_values")
+    folder = Path() if file is None else file.parent
+    for key in (*_FILES, "data"):
+        if isinstance(document.get(key), str):
+            document[key] = str(folder / Path(document[key]).expanduser())
+    document |= options
+    for setting in settings:
+        apply_override(document, setting)
+    where = _Where.of(file, options, settings)
+    try:
+        config = PeerConfig.model_validate(document)
+    except ValidationError as error:
+        raise UsageError(explain(where.file, error, PeerConfig, where.said)) from error
+    roster = _check_keys(config, where, insecure=insecure)
+    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
+    plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
+    _check_extras(config, where)
+    plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
+    plain["data"] = _data(config.data, folder)
+    if isinstance(config.data, str) or try_command:
+        on_data(read_source(plain | {"data": config.data if isinstance(config.data, str) else plain["data"]}))
+    return plain
+
+
+def _check_extras(config: PeerConfig, where: _Where) -> None:
+    """Look whether what the peer opted in for is installed, and told to nobody that should not hear it."""
+    if config.metrics is not None and not config.metrics_beyond_this_device:
+        local_address(config.metrics, where("metrics"))
+    for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
+        if wanted and importlib.util.find_spec(module) is None:
+            raise UsageError(f"{where(extra)}: {extra} needs {module}: pip install 'p2pclust[{extra}]'")
+
+
+def _joins(config: PeerConfig) -> dict[str, Any]:
+    return {"join": dict(entry.split("@", 1) for entry in config.join)}
+
+
+def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
+    """Return who is linked to whom, as far as this peer is told: by an overlay, by its own links, or both."""
+    overlay = None
+    if config.overlay is not None:
+        from p2pclust.topology.files import read_overlay  # noqa: PLC0415 - few peers have one
+
+        read = read_overlay(config.overlay, roster.names)
+        read.require_connected(config.overlay)
+        overlay = {name: list(read.neighbours(name)) for name in read.names}
+    if config.links is None:
+        return {} if overlay is None else {"overlay": overlay}
+    for name in config.links:
+        if name not in roster.names or name == config.name:
+            what = "is this peer itself" if name == config.name else f"is not on fleet roster {roster.serial}"
+            raise UsageError(f"{where('links')}: links: {name!r} {what}")
+    own = sorted(dict.fromkeys(config.links))
+    return {"overlay": {config.name: own} if overlay is None else overlay, "links": own}
+
+
+def _fitness(config: PeerConfig) -> float:
+    if config.fitness is not None:
+        return config.fitness
+    if config.mains is None and config.cores is None and config.up_mbit is None:
+        return _USUAL_FITNESS
+    return fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
+
+
+def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
+    """Return where the data come from, whatever folder the peer runs in."""
+    if isinstance(data, str):
+        return str(Path(data).absolute())
+    program, cwd = data["command"][0], folder.absolute()
+    found = cwd / program if "/" in program else shutil.which(program)
+    if found is None or shutil.which(str(found)) is None:
+        raise UsageError(f"data.command: {program!r}: no such program, or it may not be run: give its path")
+    return data | {"cwd": str(cwd)}
+
+
+def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
+    """Return the roster of a fleet without keys: whoever is named here. Nobody else is ever met, so all name all."""
+    if config.roster is not None:
+        raise UsageError(
+            f"{where('roster')}: roster = {config.roster!r}: without a bundle there is no fleet that signed it"
+        )
+    for key, place in (("listen", config.listen), ("door", config.door)):
+        if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
+            raise UsageError(
+                f"{where(key)}: {key} = {place!r}, and no bundle: everybody who reaches this address could read and change "
+                "everything. Make keys with `p2pclust keys`, or type --insecure"
+            )
+    roster = insecure_bundle(config.name, _joins(config)["join"]).roster
+    assert roster is not None, "it is made with one"
+    return roster
+
+
+def _check_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
+    if config.bundle is None:
+        return _without_keys(config, where, insecure=insecure)
+    if insecure:
+        raise UsageError(f"{where('bundle')}: bundle = {config.bundle!r}, and --insecure: choose one")
+    bundle = load_bundle(config.bundle)
+    roster = newest_roster(bundle, config.bundle, config.roster)
+    if bundle.name != config.name:
+        raise UsageError(
+            f"{where('name', 'bundle')}: name = {config.name!r}, but {config.bundle} is the bundle of {bundle.name!r}"
+        )
+    check_enrolled(bundle, roster)
+    joins = list(_joins(config)["join"])
+    if joins and not any(name in roster.names for name in joins):  # some may have been revoked since this was written
+        raise UsageError(f"{where('join')}: join: {joins[0]!r} is not on fleet roster {roster.serial}")
+    return roster

@@ -1,0 +1,227 @@
+"""``p2pclust result`` and ``assign``: what a fleet of running peers agreed on, and the labels that follow from it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.show.columns import column
+from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.fleet.hosts.labels import Labelled
+    from p2pclust.fleet.hosts.submission import Finished
+
+__all__ = ["assign", "result"]
+
+_SUFFIXES = (".csv", ".json", ".npz")
+
+
+def result(
+    job: JobArgument,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the centers here: .csv, .json or .npz.")
+    ] = None,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what came of a job: the centers in the data's own units, who contributed, the terms, what was kept back.
+
+    Of a series it is the newest turn that has ended; SERIES/3 is its third. The file has the same centers with all digits; a
+    CSV file is written as `p2pclust run` writes centers.csv.
+
+    \b
+    Examples:
+      p2pclust result job-3f2a
+      p2pclust result job-3f2a -o centers.csv
+      p2pclust result series-3f2a/3
+    """
+    from p2pclust.fleet.hosts.submission import result_of  # noqa: PLC0415
+
+    if out is not None and out.suffix not in _SUFFIXES:
+        raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
+    with door_of(peer, bundle, roster) as door:
+        found = result_of(door, job)
+    told = _told(found)
+    if out is not None:
+        _write(out, found, told)
+    if as_json:
+        put_json(told)
+        return
+    _show(told)
+    if out is not None:
+        stderr().print(f"written to {out}", soft_wrap=True)
+
+
+def _told(found: Finished) -> dict[str, Any]:
+    """What is known of a result, in plain values."""
+    from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
+    from p2pclust.protocols.engine import summaries  # noqa: PLC0415
+    from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
+
+    state = found.state
+    rounds = [record for record in state.log if record.stage == found.job.main]
+    asked_for = found.job.stages[found.job.main]
+    told: dict[str, Any] = {
+        "job": found.job_id, "name": found.told.get("name", found.job_id),
+        "protocol": asked_for.protocol, "parameters": asked_for.parameters,
+        "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
+        "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
+        "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
+        "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
+        "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
+        "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
+        "doubts": list(doubts(state.arrays)),
+    }  # fmt: skip
+    if "centers" in state.arrays and "origin" in state.arrays:
+        told["centers"] = summaries.raw_centers(state).tolist()
+        told["drift"] = drift(found)
+    whole: dict[str, Any] = plain(told)
+    return whole
+
+
+def _show(told: Mapping[str, Any]) -> None:
+    from p2pclust.cli.fleet.operate import table_of  # noqa: PLC0415
+
+    console = stdout()
+    how = "converged" if told["converged"] else "stopped at its limit of rounds"
+    # The other rounds are of scaling, say, and of first centers: `jobs` and `watch` count them all.
+    before = told["rounds_in_all"] - told["rounds"]
+    of = f"{told['rounds_in_all']} rounds, {told['rounds']} of them its own" if before else f"{told['rounds']} rounds"
+    console.print(f"{told['name']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
+    console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
+    if told["objective"] is not None:
+        console.print(f"objective: {told['objective']:.6g}, in squared working coordinates", soft_wrap=True)
+    for doubt in told["doubts"]:
+        console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
+    for name, why in told["abstained"].items():
+        console.print(f"{name} abstained: {why}", soft_wrap=True)
+    if told["suppressed"]:
+        console.print(f"kept back by privacy rules: {told['suppressed']} times", soft_wrap=True)
+    if told["terms"]:
+        told_terms = ", ".join(f"{term} {name}" for term, name in told["terms"])
+        console.print(f"terms that this peer saw: {told_terms}", soft_wrap=True)
+    if told["centers"] is None:
+        console.print("this protocol ends without centers; `p2pclust assign` gives each row's label", soft_wrap=True)
+        return
+    if told["drift"]:
+        each = ", ".join(f"{moved:.3g}" for moved in told["drift"]["each"])
+        console.print(
+            f"since the turn before the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}",
+            soft_wrap=True,
+        )
+    rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
+    console.print(table_of(["label", *told["features"]], rows))
+
+
+def _write(out: Path, found: Finished, told: Mapping[str, Any]) -> None:
+    if told["centers"] is None:
+        raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
+    if out.suffix == ".json":
+        _put(out, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
+    elif out.suffix == ".csv":
+        rows = [[repr(float(value)) for value in center] for center in told["centers"]]
+        _put(out, _table([told["features"], *rows]))
+    else:
+        import numpy as np  # noqa: PLC0415
+
+        data = io.BytesIO()
+        np.savez(data, centers=np.array(told["centers"]), features=np.array(told["features"]))
+        _put(out, data.getvalue())
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _put(out: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file whole, beside its place and then into it; one with rows in it for its owner's eyes only."""
+    beside = out.with_name(f".{out.name}.tmp")
+    try:
+        beside.unlink(missing_ok=True)  # of a run that was killed, with whatever rights that one had
+        with os.fdopen(
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb"
+        ) as file:
+            file.write(data)
+        os.replace(beside, out)
+    except OSError as error:
+        raise UsageError(f"-o {out}: cannot be written ({error.strerror})") from None
+
+
+def assign(
+    job: JobArgument,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Other rows to label; default this device's, as its peer reads them."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="The features in that file; default those of the peer's data, by name."),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For --data: the column of the rows' ids; default their numbers.")
+    ] = None,
+    missing_values: Annotated[
+        str | None,
+        typer.Option(metavar="error|drop", help="For --data: refuse a missing value (default), or leave its row out."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
+    ] = None,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+) -> None:
+    """Label rows with the agreed result: CSV in, the same CSV with row, label and memberships of each row out.
+
+    Without --data it labels the rows of the device that it runs on, which never leave it; with --data those of a file,
+    with whatever peer's help. Rows are scaled as the job agreed. Protocols over columns label this device's own rows only.
+    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best. The column row has
+    the row's id where the data have ids, else its number from 0 in its file. The file has the rows in it, and is for its
+    owner's eyes only (mode 0600).
+
+    \b
+    Examples:
+      p2pclust assign job-3f2a -o labelled.csv
+      p2pclust assign job-3f2a --data new-rows.csv > labelled.csv
+    """
+    from p2pclust.fleet.hosts.labels import label_file, label_own  # noqa: PLC0415
+
+    if data is None:
+        options = (("--columns", columns), ("--id-column", id_column), ("--missing-values", missing_values))
+        for option, value in options:
+            if value is not None:
+                raise UsageError(
+                    f"{option} is for --data: this device's rows are read as its peer's configuration says"
+                )
+    with door_of(peer, bundle, roster) as door:
+        found: Labelled = (
+            label_own(door, job)
+            if data is None
+            else label_file(door, job, data, columns_of(columns), missing_values or "error", column(id_column))
+        )
+    table = _table([found.header, *found.rows()])
+    if found.data.dropped:
+        stderr().print(f"{found.data.dropped} rows left out: a value is missing there", soft_wrap=True)
+    if out is None:
+        sys.stdout.write(table.decode())
+        sys.stdout.flush()
+    else:
+        _put(out, table, private=True)
+        stderr().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)

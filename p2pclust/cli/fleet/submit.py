@@ -1,0 +1,334 @@
+"""``p2pclust submit``, ``watch`` and ``cancel``: jobs of a fleet of running peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.fleet.hosts.client import Door
+
+__all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
+
+#: Every other option is a parameter of the job, named as in a scenario.
+SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def submit(
+    context: typer.Context,
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See `p2pclust protocols`.")],
+    clusters: Annotated[int | None, typer.Option(metavar="K", help="How many, unless the protocol finds that.")] = None,
+    scaling: Annotated[
+        str | None, typer.Option(metavar="none|minmax|zscore", help="Working coordinates, found by the federation.")
+    ] = None,
+    roster: Annotated[
+        str | None, typer.Option("--roster", metavar="NAME,...", help="Who takes part; default whoever is alive.")
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(metavar="all|wait|drop", help="What happens to a peer that stays silent; default wait."),
+    ] = None,
+    patience: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="For wait and all: patience_s of a scenario.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="For drop: deadline_s of a scenario.")
+    ] = None,
+    collect: Annotated[
+        str | None, typer.Option(metavar="star|tree|gossip", help="How contributions come together.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Again so long after each end (90s, 15m, 1h; 1s at least), from the last centers, on rows read anew.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of all chance in the job; default 0.")] = None,
+    within: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long a majority may take to have the job on disk.")
+    ] = 60.0,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the job, as `watch` does.")] = False,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    fleet_roster: RosterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand in a job, and return when a majority of its roster has it on disk: from then on no crash loses it.
+
+    Prints the job's id; of a job that is repeated that of its series, by which every command knows it. Any other parameter
+    of [[jobs]] in a scenario is an option of the same name and has the same checks: --fuzzifier 1.5, --max-rounds 50,
+    --init careful, --bounds "[[0, 1], [0, 5]]". Who is offline learns of the job when it returns.
+
+    \b
+    Examples:
+      p2pclust submit llf-fcm --clusters 3 --scaling minmax
+      p2pclust submit llf-cm --clusters 10 --tol 1e-4 --missing all --wait
+      p2pclust submit llf-fcm --clusters 3 --every 1h
+      p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
+    """
+    from p2pclust.fleet.hosts import submission  # noqa: PLC0415
+    from p2pclust.scenario.file.submission import request_from  # noqa: PLC0415
+
+    options = {
+        "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience, "deadline_s": deadline,
+        "collect": collect, "every": every, "seed": seed,
+    }  # fmt: skip
+    given: dict[str, Any] = {
+        "protocol": protocol,
+        **{key: value for key, value in options.items() if value is not None},
+    }
+    if roster is not None:
+        given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
+    request, spec = request_from(given | parameters(context.args))
+    console = stderr()
+    with door_of(peer, bundle, fleet_roster) as door:
+
+        def submitted(named: str, names: Sequence[str]) -> None:
+            console.print(f"handed in {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
+
+        named = submission.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
+        console.print("accepted: a majority has it on disk", soft_wrap=True)
+        first = f"{named}/1" if spec.every else named
+        ended = _watched(door, first, None, None if as_json else console) if wait else None
+    if as_json:
+        put_json({**({} if ended is None else ended), "job": named})
+    else:
+        typer.echo(named)
+    if ended is not None:
+        raise typer.Exit(_code(ended))
+
+
+def parameters(words: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters that the remaining words of a command line give: ``--name value``, or ``--name=value``.
+
+    Raises
+    ------
+    UsageError
+        If they are not that.
+
+    Examples
+    --------
+    >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
+    {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
+    """
+    from p2pclust.scenario.file.toml_files import toml_value  # noqa: PLC0415
+
+    given: dict[str, Any] = {}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, text = word.partition("=")
+        if not name.startswith("--") or len(name) < 3:
+            raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE")
+        if not equals:
+            if not left:
+                raise UsageError(f"submit: {name} needs a value")
+            text = left.pop(0)
+        key = name.removeprefix("--").replace("-", "_")
+        if key in given:
+            raise UsageError(f"submit: {name} comes twice")
+        given[key] = toml_value(text)
+    return given
+
+
+def watch(
+    job: JobArgument,
+    within: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after so long.")
+    ] = None,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what happens to a job, as one peer sees it, until it ends.
+
+    Of a series it is the turn that goes on, or the newest if none does.
+
+    Exits with 0 if the job was done, with 3 if it failed, was cancelled, or is still going on when --within has passed.
+
+    \b
+    Examples:
+      p2pclust watch job-3f2a
+      p2pclust watch job-3f2a --within 60 --json
+      p2pclust watch series-3f2a
+    """
+    with door_of(peer, bundle, roster) as door:
+        ended = _watched(door, job, within, None if as_json else stdout())
+    if as_json:
+        put_json(ended)
+    raise typer.Exit(_code(ended))
+
+
+def _code(ended: Mapping[str, Any]) -> int:
+    return 0 if ended["outcome"] == "done" else FleetError.exit_code
+
+
+def _watched(door: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
+    """Show events until the job ends; returns how it did."""
+    ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it goes on", "events": []}
+    with _shown(console) as show:
+        for event in door.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
+            ended["job"] = event["job"] if event["verb"] == "standing" else ended["job"]
+            ended["events"].append(event)
+            show(event)
+            if "outcome" in event:
+                ended |= {"outcome": event["outcome"], "reason": event["reason"], "round": event["round"]}
+    return ended
+
+
+@contextmanager
+def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Lines; on a terminal the rounds in one line that changes instead."""
+    if console is None:
+        yield lambda event: None
+        return
+    if not console.is_terminal:
+        rounds = _Rounds()
+
+        def tell(event: Mapping[str, Any]) -> None:
+            if line := rounds.line(event):
+                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
+
+        yield tell
+        return
+    with console.status("") as live:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["verb"] in ("phase", "mixing", "averaged", "combined"):
+                live.update(_line(event))
+            else:
+                console.print(f"{datetime.now():%H:%M:%S} {_line(event)}", soft_wrap=True)
+
+        yield show
+
+
+class _Rounds:
+    """One line for each round, whether the peer that is asked aggregates or follows.
+
+    Who aggregates says itself that a round is combined. To a follower the end of a round is the state that comes after it.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}  # by job: how many of its rounds are over, as far as was told
+
+    def line(self, event: Mapping[str, Any]) -> str:
+        """One event in words; empty if nothing is to be said of it."""
+        job = event.get("job", "")
+        if event["verb"] == "standing":
+            self._told[job] = event["round"]
+        elif event["verb"] == "combined":
+            self._told[job] = event["round"] + 1
+        elif event["verb"] == "phase":
+            before, now = self._told.get(job, 0), event["round"]
+            if event["phase"] != "adopting" or now <= before:
+                return ""
+            self._told[job] = now
+            by = f", {event['aggregator']} aggregates" if event.get("aggregator") else ""
+            return f"round {now - 1} is over (term {event['term']}{by}){_within(event)}"
+        return _line(event)
+
+
+def _within(event: Mapping[str, Any]) -> str:
+    return f" (within it {event['job'][:12]})" if event.get("within") else ""
+
+
+def _line(event: Mapping[str, Any]) -> str:
+    """One event in words."""
+    verb = event["verb"]
+    if verb in _WORDS:
+        said = _WORDS[verb](event)
+    else:
+        told = {key: value for key, value in event.items() if key not in ("verb", "job", "within")}
+        said = f"{verb} " + " ".join(f"{key}={value}" for key, value in told.items())
+    return said + _within(event)
+
+
+def _standing(event: Mapping[str, Any]) -> str:
+    waits = f", waits for {', '.join(event['waits_for'][:4])}" if event["waits_for"] else ""
+    reason = f": {event['reason']}" if event["reason"] else ""
+    who = f", aggregated by {event['aggregator']}" if event["aggregator"] else ""
+    named, at = event.get("name", event["job"]), f"round {event['round']}, {event['phase']}"
+    return f"{named}: {event['protocol']}, {at}{who}{waits}{reason}"
+
+
+def _finished(event: Mapping[str, Any]) -> str:
+    outcome = str(event.get("outcome", "finished"))
+    after = f" after {_count(event['round'], 'round')}" if event["round"] >= 0 else ""
+    return outcome + after + (f": {event['reason']}" if event.get("reason") else "")
+
+
+def _combined(event: Mapping[str, Any]) -> str:
+    moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
+    moved += f", the objective is {event['objective']:.6g}" if "objective" in event else ""
+    others = "".join(f"; {name} abstained: {why}" for name, why in event.get("abstained", {}).items())
+    return f"round {event['round']} combined from {_count(len(event['contributors']), 'peer')}{moved}{others}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "standing": _standing,
+    "finished": _finished,
+    "combined": _combined,
+    "phase": lambda event: (
+        f"round {event['round']}: {event['phase']} (term {event['term']}"
+        + (f", {event['aggregator']} aggregates)" if event.get("aggregator") else ")")
+    ),
+    "abstains": lambda event: f"the peer that is asked contributes nothing: {event['reason']}",
+    "elected": lambda event: f"elected to aggregate, term {event['term']}, round {event['round']}",
+    "waiting": lambda event: f"waiting: {event['present']} of {event['of']} peers",
+}
+
+
+def cancel(
+    job: JobArgument,
+    within: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long the fleet may take to agree on the end.")
+    ] = 60.0,
+    peer: PeerOption = None,
+    bundle: BundleOption = None,
+    roster: RosterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a job in the whole fleet: the peers agree on it, as on any other end.
+
+    Waits for that end. Exits with 3 if the job ended otherwise before, or if there is no majority to agree; in that case
+    the peers keep the wish, and end the job when a majority is back. Of a job that is repeated it ends the whole series.
+
+    \b
+    Examples:
+      p2pclust cancel job-3f2a
+      p2pclust cancel series-3f2a
+    """
+    answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
+    with door_of(peer, bundle, roster) as door:
+        for told in door.follow("cancel", within_s=within, job=job):
+            answer |= told
+    late = answer["outcome"] in ("done", "failed") or answer.get("late", False)
+    named = answer.get("series") or answer["job"]
+    if as_json:
+        put_json(answer)
+    elif answer["outcome"] == "unknown":
+        raise FleetError(
+            f"{named}: told, but after {within:g} s the fleet has not agreed on the end: it will when a majority of "
+            f"its roster is there; `p2pclust watch {named}` waits for it"
+        )
+    elif late:
+        raise FleetError(f"{named}: too late, it ended before: {answer['reason'] or answer['outcome']}")
+    else:
+        stdout().print(f"{named}: {answer['reason']}", soft_wrap=True)
+    raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

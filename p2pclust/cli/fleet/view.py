@@ -1,0 +1,199 @@
+"""How the peers of an inventory are, from what their supervisors and they themselves say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from p2pclust.cli.fleet.operate import name_of
+from p2pclust.errors import FleetError
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from p2pclust.fleet.hosts.inventory import Inventory
+
+__all__ = ["how", "is_down", "judge", "show"]
+
+_BEHIND = 2  # rounds: an aggregator is one ahead of those that it waits for
+_OVER = ("done", "failed", "cancelled")
+_STYLES = {
+    "running": "green", "starting": "yellow", "waiting": "bold red", "given-up": "bold red", "leaving": "yellow",
+    "stopped": "yellow", "paused": "yellow",
+}  # fmt: skip
+
+_DOWN = {
+    "stopped": "stopped: `p2pclust fleet restart` starts it again",
+    "paused": "paused: `p2pclust fleet fault` with `resume` lets it go on",
+    "unreachable": "its host cannot be reached",
+}
+
+Told = Mapping[str, Any]
+
+
+def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dict[str, dict[str, Any]]:
+    """Put together what is known of every device of the inventory.
+
+    Parameters
+    ----------
+    inventory : Inventory
+    answers : mapping
+        Per host what it answered to ``status``, or why it did not.
+
+    Returns
+    -------
+    dict
+        By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
+        neighbours it sees alive; None where it does not say) of ``neighbours``, ``job`` (protocol and id of the newest job
+        that is not over, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (of one that is
+        down), and ``trouble``: what is not well with it, empty if all is.
+    """
+    told: dict[str, Told] = {}
+    for device in inventory.devices:
+        answer = answers[device.host]
+        known: Told = (
+            {"status": "unreachable"} if isinstance(answer, FleetError) else answer["peers"].get(device.name, {})
+        )
+        told[device.name] = known
+    rounds = _farthest(told.values())
+    return {
+        device.name: {"host": device.host, "class": device.group}
+        | _row(told[device.name])
+        | {"trouble": _trouble(told, device.name, inventory.late_s, rounds)}
+        for device in inventory.devices
+    }
+
+
+def _row(told: Told) -> dict[str, Any]:
+    lives = bool(told.get("pid"))
+    status = told.get("status", "absent")
+    snapshot = told.get("snapshot", {})
+    near = [member for member in snapshot.get("members", ()) if member["linked"]]
+    job = _job(snapshot)
+    return {
+        "status": status,
+        "pid": told.get("pid") or None,
+        "since": told["since"] if lives else None,
+        "up_s": told.get("up_s", 0.0),
+        "restarts": told.get("restarts", 0),
+        "linked": sum(member["status"] == "alive" for member in near) if "members" in snapshot else None,
+        "neighbours": len(near) if "members" in snapshot else None,
+        "job": f"{job['protocol']} {_named(job)}" if job else "",
+        "round": job["round"] if job else None,
+        "phase": job["phase"] if job else "",
+        "says": told.get("says", ""),
+        "ended": told.get("ended", ""),
+        "last_line": ""
+        if status in ("running", "paused", "stopped") or not _failed(told)
+        else told.get("last_line", ""),
+    }
+
+
+def _failed(told: Told) -> bool:
+    return told.get("status") != "starting" or bool(told.get("failed"))
+
+
+def _job(snapshot: Told) -> Told | None:
+    """The newest job that is not over, else the newest; those within others are their aggregators' business."""
+    jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
+    return next((job for job in reversed(jobs) if job["phase"] not in _OVER), jobs[-1] if jobs else None)
+
+
+def _named(job: Told) -> str:
+    """What other commands take: the beginning of a job's id, or a series and its turn."""
+    return name_of(job) if job.get("series") else str(job["job"][:12])
+
+
+def _farthest(told: Iterable[Told]) -> dict[str, int]:
+    """How far each job is where it is farthest."""
+    rounds: dict[str, int] = {}
+    for peer in told:
+        for job in peer.get("snapshot", {}).get("jobs", ()):
+            rounds[job["job"]] = max(job["round"], rounds.get(job["job"], 0))
+    return rounds
+
+
+def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
+    peer = told[name]
+    match peer.get("status"):
+        case "starting":
+            again = f", tried again after it failed ({peer['ended']})" if peer.get("failed") else ""
+            return f"not ready yet, {peer['up_s']:.0f} s after its start{again}"
+        case "running":
+            return _late(told, name, late_s) or _behind(peer, rounds)
+        case "waiting":
+            return f"down, will be started again ({peer['ended']})"
+        case "given-up":
+            return f"given up ({peer['ended']})"
+    return _DOWN.get(peer.get("status", ""), "down")
+
+
+def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
+    """Whom a peer ought to have linked to by now, and has not: those that have been up for as long."""
+    peer = told[name]
+    if peer["up_s"] <= late_s:
+        return ""
+    snapshot = peer.get("snapshot", {})
+    if "members" not in snapshot:
+        return f"does not say how it is: {snapshot.get('error', 'it has no door')}"
+    away = [
+        member["name"]
+        for member in snapshot["members"]
+        if member["linked"] and member["status"] != "alive"
+        if told.get(member["name"], {}).get("up_s", 0.0) > late_s
+        if told[member["name"]]["status"] != "paused"
+    ]
+    shown = ", ".join(away[:3]) + (f" and {len(away) - 3} more" if away[3:] else "")
+    return f"late: not linked to {shown} after {peer['up_s']:.0f} s" if away else ""
+
+
+def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
+    for job in peer.get("snapshot", {}).get("jobs", ()):
+        if job["phase"] not in _OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
+            return f"behind: round {job['round']} of job {_named(job)}, others are at {rounds[job['job']]}"
+    return ""
+
+
+def is_down(peer: Told) -> bool:
+    """Whether a peer does not run and has failed: also one that is just being tried again may fail in the same way."""
+    status = peer.get("status")
+    return status in ("given-up", "waiting") or (status == "starting" and bool(peer.get("failed")))
+
+
+def how(peer: Told) -> str:
+    """Say how a peer is that was started and does not run yet, behind what was done to it; nothing if it runs."""
+    if is_down(peer):
+        words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
+        why = f": {peer['last_line']}" if peer["last_line"] else ""
+        return f"; {words[peer['status']]}: {peer['ended']}{why}"
+    return "; not ready yet" if peer.get("status") == "starting" else ""
+
+
+def show(peers: Mapping[str, Told]) -> Group:
+    """Return the table for people, and below it one line for each peer that is not well."""
+    from rich.console import Group  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.cli.show.live import table  # noqa: PLC0415
+
+    numbers = ("pid", "restarts", "linked", "round")
+    columns = ("peer", "class", "host", "status", "pid", "up since", "restarts", "linked", "job", "round")
+    shown = table(*((name, "right" if name in numbers else "left") for name in columns))
+    for name, peer in peers.items():
+        linked = "" if peer["linked"] is None else f"{peer['linked']} of {peer['neighbours']}"
+        at = "" if peer["round"] is None else f"{peer['phase']} {peer['round']}"
+        shown.add_row(
+            name, peer["class"], peer["host"], Text(peer["status"], style=_STYLES.get(peer["status"], "")),
+            f"{peer['pid'] or ''}", _clock(peer["since"]), f"{peer['restarts']}", linked, peer["job"], at,
+        )  # fmt: skip
+    troubled = {name: peer for name, peer in peers.items() if peer["trouble"]}
+    return Group(shown, *(Text(_line(name, peer), style="bold red") for name, peer in troubled.items()))
+
+
+def _line(name: str, peer: Told) -> str:
+    return f"{name}: {peer['trouble']}" + (f": {peer['last_line']}" if peer["last_line"] else "")
+
+
+def _clock(since: str | None) -> str:
+    return "" if since is None else datetime.fromisoformat(since).strftime("%m-%d %H:%M:%S")

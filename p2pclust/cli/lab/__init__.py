@@ -1,0 +1,1 @@
+"""Commands for experiments: scenarios, sweeps, data and tables of papers."""

@@ -1,0 +1,302 @@
+"""``p2pclust data``: what data sets there are, how to get them, and how to share one out among peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.show.columns import column, renamed_option
+from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.errors import UsageError
+from p2pclust.scenario.file.toml_files import toml_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.data import DataSet
+    from p2pclust.data.fetch import OnProgress
+    from p2pclust.data.holdings import Holdings
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def data(context: typer.Context) -> None:
+    """List data sets, download them, and share one out among peers.
+
+    \b
+    Example:
+      p2pclust data list
+      p2pclust data fetch xclara
+      p2pclust data split xclara --scheme dirichlet --beta 0.5 --peers 8 --out parts
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(name="list")
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """List the data sets: built in, generated, here already, or to be fetched from their public homes.
+
+    \b
+    Example:
+      p2pclust data list
+    """
+    from p2pclust.data.listing import listing  # noqa: PLC0415 - imports NumPy
+    from p2pclust.data.registry import cache_dir  # noqa: PLC0415
+
+    found = listing()
+    if as_json:
+        put_json({"folder": str(cache_dir()), "data": [item.to_dict() for item in found]})
+        return
+    from rich.table import Table  # noqa: PLC0415
+
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for heading, justify in (
+        ("name", "left"), ("rows", "right"), ("columns", "right"), ("classes", "right"), ("groups", "right"),
+        ("here", "left"), ("size", "right"), ("what", "left"),
+    ):  # fmt: skip
+        shown.add_column(heading, justify=justify, no_wrap=heading != "what")  # type: ignore[arg-type]
+    for item in found:
+        sizes = (str(n) if n else "-" for n in (item.rows, item.columns, item.classes, item.groups))
+        shown.add_row(item.name, *sizes, item.here, item.size, item.title)
+    console = stdout()
+    console.print(shown)
+    console.print(f"\nhere: in {cache_dir()}; p2pclust data fetch NAME gets what is not", soft_wrap=True)
+
+
+@app.command()
+def fetch(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets of the list.")],
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder; default $P2PCLUST_DATA, or the user's cache.")
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PATH", help="The home's file, or folder of files, already here: no network."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Download data sets from their public homes, check them, and store each as NAME.npz.
+
+    A download that broke off goes on where it stopped when the command is given again. A file whose checksum is not
+    the known one is refused; where none is published, every later download has to equal the first.
+
+    \b
+    Example:
+      p2pclust data fetch xclara s-set1 --to data
+      p2pclust data fetch femnist --from leaf/data/femnist/data/all_data
+    """
+    from p2pclust.data.fetch import fetch as fetch_one  # noqa: PLC0415 - imports NumPy
+
+    if given is not None and len(names) > 1:
+        raise UsageError(f"--from is for one data set, and {len(names)} were named")
+    console, done = stderr(), []
+    for name in names:
+        with _progress() as tell:
+            found = fetch_one(name, to=to, given=given, on_progress=tell)
+        done.append({"name": found.name, "file": str(found.file), "new": found.new})
+        word = f"fetched {found.name}:" if found.new else f"{found.name} is here already:"
+        console.print(f"{word} {found.file}", soft_wrap=True)
+    if as_json:
+        put_json({"data": done})
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """Show a bar for each file that comes, on a terminal only."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
+
+    console = stderr()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def tell(name: str, there: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=there, total=total)
+
+        yield tell
+
+
+@app.command()
+def split(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A data set's name, a file, or a folder of files.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is empty, or to be made.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier split there.")
+    ] = False,
+    scheme: Annotated[
+        str,
+        typer.Option(
+            metavar="SCHEME", help="iid, dirichlet, labels, distance, by-group, by-file; or vertical: by columns."
+        ),
+    ] = "iid",
+    peers: Annotated[
+        int | None, typer.Option(metavar="N", help="How many; by-group and by-file: default one per group or file.")
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option(metavar="X", help="For dirichlet and distance: the smaller, the more peers differ.")
+    ] = None,
+    labels_per_peer: Annotated[int | None, typer.Option(metavar="N", help="For labels: classes of each peer.")] = None,
+    location: Annotated[
+        list[str] | None,
+        typer.Option(metavar="X,Y,...", help="For distance: where a peer stands; once per peer, default drawn."),
+    ] = None,
+    widths: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="For vertical: columns of each peer; default even.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Deals as a scenario with this seed does.")] = 0,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw who holds what; also .svg, .pdf.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a generated data set; may be repeated.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="For files: the features, by names or numbers from 1.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the labels' column.")] = None,
+    group_column: Annotated[str | None, typer.Option(metavar="NAME", help="For files: the groups' column.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For files: the column of the rows' ids.")
+    ] = None,
+    missing_values: Annotated[
+        str | None,
+        typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
+) -> None:
+    """Share a data set out among peers: one NPZ file for each, a manifest, and a picture of who holds what.
+
+    \b
+    Example:
+      p2pclust data split digits --scheme dirichlet --beta 0.5 --peers 8 --seed 1 --out parts
+      p2pclust data split digits --scheme labels --labels-per-peer 3 --peers 8 --out by-label --picture by-label.png
+      p2pclust data split gaussian-grid --option beta=0.1 --scheme by-group --out parts
+      p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
+    """
+    from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
+    from p2pclust.data.holdings import FORMATS, holdings, save  # noqa: PLC0415
+    from p2pclust.data.holdings import picture as compose  # noqa: PLC0415
+    from p2pclust.data.shares import peer_names, write_shares  # noqa: PLC0415
+
+    if picture is not None and picture.suffix.lower() not in FORMATS:
+        raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
+    rows = load(
+        source,
+        label_column=column(label_column),
+        group_column=column(group_column),
+        id_column=column(id_column),
+        columns=columns_of(columns),
+        missing_values=renamed_option("--missing", missing, "--missing-values", missing_values) or "error",
+        options=dict(_option(text) for text in option or ()),
+    )
+    settings = {
+        "beta": beta,
+        "labels_per_peer": labels_per_peer,
+        "locations": [_numbers("--location", place) for place in location] if location else None,
+        "widths": _whole("--widths", widths) if widths else None,
+    }
+    shares = _shares(rows, scheme, peers, settings, seed)
+    held = holdings(rows, peer_names(len(shares)), shares, vertical=scheme == "vertical")
+    made = {"source": source, "scheme": scheme, "seed": seed, "options": dict(_option(text) for text in option or ())}
+    made |= {key: value for key, value in settings.items() if value is not None}
+    title = f"{rows.name}: {scheme}, {len(shares)} peers, seed {seed}"
+    # Drawn before anything is written, so that a missing library leaves nothing behind.
+    drawn = None if picture is None else compose(held, title, data=rows, shares=shares)
+    manifest = write_shares(out, rows, shares, held, made, overwrite=overwrite)
+    if picture is not None and drawn is not None:
+        save(drawn, picture)
+    _summarise(stderr() if as_json else stdout(), rows, held, out)
+    if as_json:
+        put_json(manifest)
+
+
+def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, Any], seed: int) -> Any:
+    import numpy as np  # noqa: PLC0415
+
+    from p2pclust.data import SCHEMES, deal, split_columns  # noqa: PLC0415
+    from p2pclust.protocols.engine.random_streams import splitting  # noqa: PLC0415
+
+    if scheme != "vertical" and scheme not in SCHEMES:
+        raise UsageError(f"--scheme {scheme}: expected {', '.join(SCHEMES)}, vertical")
+    if seed < 0:
+        raise UsageError(f"--seed {seed}: expected no negative number")
+    widths = settings["widths"]
+    own = {key: value for key, value in settings.items() if key != "widths"}
+    if scheme == "vertical":
+        foreign = next((key for key, value in own.items() if value is not None), None)
+        if foreign is not None:
+            raise UsageError(f"partition 'vertical': has no option {foreign}")
+        return split_columns(rows.n_features, _count(peers or (widths and len(widths))), widths)
+    if widths is not None:
+        raise UsageError(f"partition {scheme!r}: has no option widths")
+    if peers is None and scheme in ("by-group", "by-file") and rows.group is not None:
+        peers = len(np.unique(rows.group))
+    return deal(rows, _count(peers), scheme, splitting(seed), **own)
+
+
+def _count(peers: int | None) -> int:
+    if peers is None:
+        raise UsageError("--peers is missing: say among how many the data are to be shared out")
+    return peers
+
+
+def _numbers(what: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{what} {text}: expected numbers with commas between them") from error
+
+
+def _whole(what: str, text: str) -> list[int]:
+    numbers = _numbers(what, text)
+    if not all(number.is_integer() for number in numbers):
+        raise UsageError(f"{what} {text}: expected whole numbers")
+    return [int(number) for number in numbers]
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """Return one ``key=value``, the value as TOML writes it."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--option {text}: expected KEY=VALUE, such as noise=1.5")
+    return key.strip(), toml_value(value)
+
+
+def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
+    """Show who holds how much, for people."""
+    from rich.table import Table  # noqa: PLC0415
+
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    shown.add_column("peer")
+    shown.add_column(held.what, justify="right")
+    by_class = held.what == "rows" and bool(held.columns)
+    if by_class:
+        shown.add_column("classes", justify="right")
+        shown.add_column("largest class", justify="right")
+    elif held.what == "features":
+        shown.add_column("which", overflow="ellipsis", no_wrap=True)
+    for peer, (name, size, counts) in enumerate(zip(held.peers, held.sizes, held.counts, strict=True)):
+        cells = [name, str(size)]
+        if by_class:
+            cells += [str(held.held[peer]), f"{held.columns[int(counts.argmax())]} ({counts.max() / size:.0%})"]
+        elif held.what == "features":
+            cells.append(", ".join(title for title, n in zip(held.columns, counts, strict=True) if n))
+        shown.add_row(*cells)
+
+    console.print(shown)
+    dropped = f", {rows.dropped} left out for a missing value" if rows.dropped else ""
+    console.print(f"{rows.n_rows} rows, {rows.n_features} features{dropped}: {out}", soft_wrap=True)

@@ -1,0 +1,221 @@
+"""``p2pclust reproduce``: the papers' tables and figures, measured again beside their numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.lab.run import Backend
+from p2pclust.cli.show.output import complain, put_json, stderr, stdout
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.reproduce.frame import Measured, Plan
+    from p2pclust.reproduce.model import Claim, Table
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which; without any, they are listed.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All tables; what two of them share is measured once.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Some rows of each table from few, smaller runs: to see that it works.")
+    ] = False,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Repetitions; default as in the papers, mostly ten.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="All chance follows from it.")] = 0,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            metavar="processes|simulated|in-process",
+            help="Where the peers are: processes on this machine, virtual time, or this process. The bits are the same.",
+        ),
+    ] = Backend.IN_PROCESS,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Repetitions at the same time; default one per core.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/reproduce-YYYYmmdd-HHMMSS.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Measure a paper's table again: paper, mean and standard deviation, difference, and what must hold.
+
+    Leaves a CSV file and a picture of each table in the output directory. Exits with 1 if something that must hold did
+    not; a quick run decides only what holds for any data. What needs a data set that is not there is left out, and the
+    command that fetches it is shown. Repetitions that take minutes are kept in the output directory: a later run with the
+    same --out goes on with what is there.
+
+    \b
+    Examples:
+      p2pclust reproduce
+      p2pclust reproduce 000-figure1
+      p2pclust reproduce 002-table3 --repeats 3 --out table3
+      p2pclust reproduce --all --quick
+    """
+    from p2pclust.reproduce.registry import table, table_ids  # noqa: PLC0415
+
+    if every and tables:
+        raise UsageError("--all and the names of tables: give one or the other")
+    wanted = [table(name) for name in (table_ids() if every else dict.fromkeys(tables or ()))]
+    if not wanted:
+        _list([table(name) for name in table_ids()], as_json=as_json)
+        return
+    from p2pclust.reproduce.frame import Plan  # noqa: PLC0415
+
+    n_workers = jobs or len(os.sched_getaffinity(0))
+    plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
+    told = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
+    if as_json:
+        put_json(told)
+    claims = [claim for item in told["tables"] for claim in item["claims"]]
+    if any(claim["held"] is False for claim in claims if claim["always"] or not quick):
+        raise typer.Exit(1)
+
+
+def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
+    """Measure tables, save and show what was found, and sum it up."""
+    from p2pclust.reproduce.frame import measure  # noqa: PLC0415
+    from p2pclust.reproduce.report import plain  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
+
+    # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
+    directory = out or default_directory("reproduce", datetime.now())
+    prepare(directory)
+    long = any(item.experiment.keeps for item in tables) and not plan.quick
+    with _bar(lines=long) as tell:
+        measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
+    claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
+    _save(directory, tables, measured)
+    for item in tables:
+        _show(console, item, measured[item.id], claims[item.id], quick=plan.quick)
+    console.print(f"output: {directory}", soft_wrap=True)
+    return {
+        "quick": plan.quick,
+        "seed": plan.seed,
+        "backend": plan.backend,
+        "tables": [plain(item, measured[item.id], claims[item.id]) for item in tables],
+    }
+
+
+def _list(tables: Sequence[Table], *, as_json: bool) -> None:
+    from p2pclust.cli.show.live import table  # noqa: PLC0415
+
+    if as_json:
+        put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in tables]})
+        return
+    shown = table(("table", "left"), ("time", "right"), ("what it shows", "left"))
+    shown.columns[2].no_wrap = False
+    for item in tables:
+        shown.add_row(item.id, item.time, item.shows)
+    console = stdout()
+    console.print(shown)
+    console.print("\nOne of them: p2pclust reproduce TABLE. All: --all. Times are of full runs, on one core.")
+
+
+@contextmanager
+def _bar(*, lines: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on a terminal; elsewhere a line per repetition where these take minutes, else nothing."""
+    console = stderr()
+    if not console.is_terminal:
+        yield lambda done, of: console.print(f"{done} of {of} repetitions") if lines else None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("repetitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("repetitions", total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:
+    from p2pclust.reproduce.drawing import can_paint, paint  # noqa: PLC0415
+    from p2pclust.reproduce.report import write_csv  # noqa: PLC0415
+
+    paints = can_paint()
+    for item in tables:
+        write_csv(directory, item, measured[item.id])
+        if paints and measured[item.id].found.rows:
+            paint(item, measured[item.id].found, directory / f"{item.id}.png")
+    if not paints:
+        complain("no pictures: matplotlib is not installed: pip install 'p2pclust[plots]'")
+
+
+def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.reproduce.published import published  # noqa: PLC0415
+    from p2pclust.reproduce.report import comparison  # noqa: PLC0415
+
+    console.print(Text(f"{item.id}: {item.shows}", style="bold"), soft_wrap=True)
+    where = f"{published(item.id).where}; here {measured.repeats} repetition{'s' * (measured.repeats != 1)}"
+    where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
+    where += f"; {measured.kept} found in the output directory" if measured.kept else ""
+    console.print(Text(where, style="dim"), soft_wrap=True)
+    right = [(heading, "right") for heading in ("paper", "measured", "median", "difference")]
+    shown = table(("row", "left"), ("", "left"), *right)
+    shown.padding = (0, 2, 0, 0)  # the rows are long
+    for line in comparison(item, measured):
+        ours, theirs = (line.ci, line.paper_ci) if item.interval else (line.sd, line.paper_sd)
+        places = _places(line.paper, line.mean)
+        cells = (
+            _number(line.paper, places) + _spread(theirs, places), _number(line.mean, places) + _spread(ours, places),
+            _number(line.median, places), _number(line.difference, places, plus="+"),
+        )  # fmt: skip
+        shown.add_row(line.row, item.measures.get(line.measure, line.measure), *cells)
+    console.print(shown)
+    for name, why in measured.skipped.items():
+        console.print(Text(f"left out: {name}: {why}", style="yellow"), soft_wrap=True)
+    undecided = [claim for claim in claims if claim.held is None or (quick and not claim.always)]
+    for claim in claims:
+        if claim not in undecided:
+            word, style = ("held", "green") if claim.held else ("FAILED", "bold red")
+            console.print(Text.assemble((f"{word}  ", style), f"{claim.what}: {claim.value}"), soft_wrap=True)
+    if undecided:
+        why = "a quick run does not decide" if quick else "not measured"
+        console.print(Text(f"{why}: {len(undecided)} of {len(claims)} claims", style="dim"))
+    console.print()
+
+
+def _places(*values: float) -> int:
+    """Return how many decimal places people compare such numbers by.
+
+    Examples
+    --------
+    >>> _places(0.98765), _places(9.0, 8.882), _places(10.2, 9.8), _places(float("nan"), 1234.5)
+    (4, 3, 2, 0)
+    """
+    largest = max((abs(value) for value in values if not math.isnan(value)), default=0.0)
+    return 4 if largest < 2 else 3 if largest < 10 else 2 if largest < 1000 else 0
+
+
+def _number(value: float, places: int, *, plus: str = "") -> str:
+    """Return a number with so many places; one that would be nothing but zeros with three digits.
+
+    Examples
+    --------
+    >>> _number(0.98765, 4), _number(2e-13, 4), _number(0.0, 4), _number(float("nan"), 2), _number(0.01, 3, plus="+")
+    ('0.9877', '2.00e-13', '0.0000', '-', '+0.010')
+    """
+    if math.isnan(value):
+        return "-"
+    return f"{value:{plus}.2e}" if 0 < abs(value) < 0.5 * 10**-places else f"{value:{plus}.{places}f}"
+
+
+def _spread(value: float, places: int) -> str:
+    return "" if math.isnan(value) else f" ± {_number(value, places)}"

@@ -1,0 +1,163 @@
+"""``p2pclust run``: a scenario from its file to its output directory."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.show.output import complain, put_json, stderr, stdout
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.cli.show.live import Watch
+    from p2pclust.fleet.spec import Event, FleetSpec
+    from p2pclust.scenario.file.schema import Scenario
+
+__all__ = ["Backend", "ended_like_ctrl_c", "run"]
+
+
+class Backend(StrEnum):
+    """What the peers are."""
+
+    PROCESSES = "processes"
+    NAMESPACES = "namespaces"
+    SIMULATED = "simulated"
+    IN_PROCESS = "in-process"
+
+
+def run(
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SCENARIO.toml]",
+            help="The scenario file, or the name of one that is installed with p2pclust; without any, these are listed.",
+        ),
+    ] = None,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            metavar="processes|namespaces|simulated|in-process",
+            help="Real processes on this machine, each with a network namespace of its own (as root), the same agents in "
+            "virtual time, or the pure functions in this process.",
+        ),
+    ] = Backend.PROCESSES,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/NAME-YYYYmmdd-HHMMSS.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Run a scenario: start its fleet, do its jobs, carry out its faults, check what it expects.
+
+    Leaves result.json, centers.csv, labels.csv, events.jsonl and report.html, which shows all of it, in the output
+    directory. Exits with 0 if the fleet finished and all expectations held, with 1 if an expectation failed, with 3 if the
+    fleet could not finish.
+
+    \b
+    Examples:
+      p2pclust run quickstart
+      p2pclust run iris-kmeans --backend simulated --set jobs.0.clusters=4 --json
+      p2pclust run mine.toml --out runs/mine
+    """
+    from p2pclust.cli.show.examples import list_examples  # noqa: PLC0415
+    from p2pclust.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
+    from p2pclust.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import default_directory, left_by_a_run  # noqa: PLC0415
+
+    if scenario is None:
+        list_examples(SCENARIOS, "scenario", "p2pclust run", as_json=as_json)
+        return
+    scenario = find_example(scenario, SCENARIOS, "p2pclust run")
+    checked = load_scenario(scenario, overrides or (), seed)
+    # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
+    directory = out or default_directory(scenario.stem, datetime.now())
+    earlier = left_by_a_run(directory)
+    if earlier and not overwrite:
+        raise UsageError(
+            f"--out {directory}: {earlier[0].name} of an earlier run is there: choose another folder, or add --overwrite"
+        )
+    events = directory / "events.jsonl"
+    try:
+        result = _carry_out(checked, backend.value, directory, scenario.stem, stderr() if as_json else stdout())
+    except KeyboardInterrupt:
+        if events.exists():
+            stderr().print(f"what happened until now is in {events}", soft_wrap=True)
+        raise
+    if as_json:
+        put_json(result)
+    if result["failure"]:
+        complain(f"{result['failure']} (see {events})")
+        raise typer.Exit(3)
+    if not all(item["held"] for item in result["expectations"]):
+        raise typer.Exit(1)
+
+
+def _carry_out(
+    scenario: Scenario, backend: str, directory: Path, name: str, console: Console
+) -> dict[str, Any]:  # fmt: skip
+    """Run it, show it, and sum it up."""
+    from p2pclust.cli.show.live import Watch  # noqa: PLC0415
+    from p2pclust.cli.show.progress import Progress  # noqa: PLC0415
+    from p2pclust.cli.show.summary import summarise  # noqa: PLC0415
+    from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
+    from p2pclust.scenario.run import carry_out  # noqa: PLC0415
+
+    shown: list[Watch] = []
+    with ExitStack() as stack:
+
+        def ready(spec: FleetSpec) -> None:
+            progress = Progress(
+                [peer.name for peer in spec.peers],
+                [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
+                {device.name: device.group for device in scenario.fleet.members},
+            )
+            title = scenario.title or name
+            details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"
+            tols = [getattr(request.job.protocols[request.job.main], "tol", 0.0) for request in spec.jobs]
+            watch = Watch(console, title, details, progress, tols, clock=backend != "simulated")
+            shown.append(stack.enter_context(watch))
+
+        def tell(event: Event) -> None:
+            shown[0].take(event)
+
+        stack.enter_context(ended_like_ctrl_c())
+        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, name=name)
+    summarise(console, result)
+    if not canvas.can_draw():
+        console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
+    return result
+
+
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: after every peer has ended."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script's shell lets what it starts in the background ignore Ctrl-C, and SIGTERM would then end nothing either.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,187 @@
+"""``p2pclust simulate``: swarm testing of the agent in virtual time, over many seeds on all cores."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.lab.seeds import Asked, Finding, explore
+from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["simulate"]
+
+_STORIES = 3
+
+
+def simulate(
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="The seeds from A up to, but without, B.")],
+    mutant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Plant this bug, to see that it is found; a wrong name lists them."),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="fedcref: peers run jobs within their job; leaderless: nobody aggregates; cancel: somebody wants the job "
+            "ended; series: it is repeated; lasting: only a majority is healed, and the others hang, flap or stay cut off; "
+            "by default llf-cm or llf-fcm, as drawn.",
+        ),
+    ] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="sparse: lines, rings, stars and trees; moving: with links that come and go; by default a full mesh.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
+    ] = None,
+    seed_trace: Annotated[
+        bool, typer.Option("--seed-trace", help="Print each seed with the hash of everything that happened.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Let fleets of simulated peers meet loss, cuts, crashes and lost disks, and check that nothing wrong ever happens.
+
+    Each seed draws a fleet, its network and its misfortunes. Prints how often each of them happened; for what fails,
+    the story and the command that replays it. Exits with 1 if a seed failed.
+
+    \b
+    Examples:
+      p2pclust simulate --seeds 0:20
+      p2pclust simulate --seeds 17:18
+      p2pclust simulate --seeds 0:100 --protocol fedcref
+      p2pclust simulate --seeds 0:100 --overlay sparse
+    """
+    first, last = _range(seeds)
+    asked = Asked(protocol, mutant, overlay)
+    _check(asked)
+    if seed_trace and as_json:
+        raise UsageError("--seed-trace and --json both claim standard output: choose one")
+    findings: list[Finding] = []
+    n_workers = min(jobs or len(os.sched_getaffinity(0)), last - first)
+    with _bar(last - first) as advance:
+        for finding in explore(first, last, asked, n_workers):
+            findings.append(finding)
+            advance()
+    findings.sort(key=lambda finding: finding.seed)
+    if seed_trace:
+        for finding in findings:
+            typer.echo(f"{finding.seed} {finding.trace}")
+    if as_json:
+        put_json(_summary(first, last, asked, findings))
+    else:
+        _show(stderr() if seed_trace else stdout(), findings, asked)
+    if any(finding.failure for finding in findings):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal; elsewhere nothing."""
+    console = stderr()
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("seeds", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(f"--seeds {text}: expected A:B with A below B, such as 0:300")
+    return int(match[1]), int(match[2])
+
+
+def _check(asked: Asked) -> None:
+    protocol, mutant = asked.protocol, asked.mutant
+    if asked.overlay not in (None, "sparse", "moving"):
+        raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
+    if protocol == "fedcref":
+        from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
+
+        require_torch()
+    elif protocol not in (None, "leaderless", "cancel", "series", "lasting"):
+        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
+    if mutant is None:
+        return
+    from p2pclust.simulation.swarms.mutants import (  # noqa: PLC0415
+        CANCEL_MUTANTS,
+        DESK_MUTANTS,
+        LASTING_MUTANTS,
+        MUTANTS,
+        SERIES_MUTANTS,
+    )
+
+    own = {None: {}, "cancel": CANCEL_MUTANTS, "lasting": LASTING_MUTANTS, "series": SERIES_MUTANTS}
+    known = MUTANTS | own.get(protocol, DESK_MUTANTS)
+    if mutant not in known:
+        raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
+
+
+def _replay(seed: int, asked: Asked) -> str:
+    options = asked._asdict().items()
+    return " ".join(
+        [f"p2pclust simulate --seeds {seed}:{seed + 1}", *(f"--{name} {value}" for name, value in options if value)]
+    )
+
+
+def _counts(findings: list[Finding]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for finding in findings:
+        total.update(finding.counts)
+    return dict(sorted(total.items()))
+
+
+def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
+    failed = [finding for finding in findings if finding.failure]
+    return {
+        "seeds": [first, last],
+        "protocol": asked.protocol,
+        "mutant": asked.mutant,
+        "overlay": asked.overlay,
+        "counts": _counts(findings),
+        "virtual_seconds": sum(finding.virtual_s for finding in findings),
+        "events": sum(finding.n_events for finding in findings),
+        "failed": [
+            {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
+            for finding in failed
+        ],
+    }
+
+
+def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.cli.show.live import table  # noqa: PLC0415
+
+    shown = table(("what happened", "left"), ("times", "right"))
+    for what, times in _counts(findings).items():
+        shown.add_row(what, f"{times}")
+    console.print(shown)
+    failed = [finding for finding in findings if finding.failure]
+    for finding in failed[:_STORIES]:
+        console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)
+        console.print(Text(f"replay it: {_replay(finding.seed, asked)}", style="bold"), soft_wrap=True)
+    if len(failed) > _STORIES:
+        seeds = ", ".join(f"{finding.seed}" for finding in failed[_STORIES:])
+        console.print(Text(f"\nthese failed too: {seeds}"), soft_wrap=True)
+    virtual_h = sum(finding.virtual_s for finding in findings) / 3600
+    console.print(f"\n{len(findings)} seeds, {virtual_h:.1f} hours of virtual time: {len(failed)} failed")

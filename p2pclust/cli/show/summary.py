@@ -1,0 +1,239 @@
+"""The end of a run for people: what came of it, what it cost, and whether it was what the scenario expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from p2pclust.cli.show.live import table
+from p2pclust.cli.show.output import size
+
+__all__ = ["size", "summarise"]
+
+_PEERS_SHOWN = 24
+_FILES_SHOWN = 8
+
+Result = Mapping[str, Any]
+
+
+def summarise(console: Console, result: Result) -> None:
+    """Print the summary of a run.
+
+    Parameters
+    ----------
+    console : Console
+        Of standard error.
+    result : mapping
+        What ``result.json`` holds.
+    """
+    facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for number, job in enumerate(result["jobs"], start=1):
+        if number > 1:
+            facts.add_row("", "")
+        for name, value in _job_facts(job, number, len(result["jobs"]), result["peers"]):
+            facts.add_row(name, value)
+    if result["left_out"]:
+        facts.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
+    facts.add_row("seconds", _seconds(result))
+    console.print()
+    if console.is_terminal:
+        # Where there was a live view, it is gone now, and the title with it.
+        console.print(Text(result["title"] or result["scenario"], style="bold"))
+        console.print(Text(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim"))
+        console.print()
+    console.print(facts)
+    console.print()
+    _peers(console, result["peers"])
+    if result["expectations"]:
+        console.print()
+        _expectations(console, result["expectations"])
+    for fault in result["unfired_faults"]:
+        console.print(Text(f"warning: this fault never happened: {fault}", style="yellow"), soft_wrap=True)
+    if any(job["replay_identical"] is False for job in result["jobs"]):
+        warning = "warning: the replay of the record has other bits than the fleet: please report this"
+        console.print(Text(warning, style="yellow"), soft_wrap=True)
+    console.print()
+    console.print(Text(f"output: {result['output']}"), soft_wrap=True)
+
+
+def _left_out(files: Sequence[Result]) -> str:
+    """Return how many rows no device holds, and of which files."""
+    told = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
+    more = f" and of {len(told) - _FILES_SHOWN} more files" if len(told) > _FILES_SHOWN else ""
+    n_rows = sum(one["rows"] for one in files)
+    return f"{n_rows} row{'' if n_rows == 1 else 's'}: {', '.join(told[:_FILES_SHOWN])}{more}"
+
+
+def _what(job: Result) -> str:
+    if "n_clusters" in job["parameters"]:
+        return f"{job['protocol']}, {job['parameters']['n_clusters']} clusters"
+    return f"{job['protocol']}, mode {job['parameters']['mode']}"
+
+
+def _limit(job: Result) -> str:
+    """Return the parameter that ends a job that does not come to rest."""
+    names = ("max_refinements", "max_iterations", "max_rounds")
+    return next((name for name in names if name in job["parameters"]), "its last round")
+
+
+def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tuple[str, str | Text]]:
+    name = f"job {number}" if n_jobs > 1 else "job"
+    facts: list[tuple[str, str | Text]] = [(name, _what(job))]
+    if job["failure"]:
+        facts.append(("failed", Text(job["failure"], style="red")))
+    if job["rounds"] is not None:
+        how = job["stops"] if job["converged"] else f"{_limit(job)} was reached"
+        facts.append(("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")))
+    if job["terms"]:
+        facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
+    facts += _agreed(job)
+    lost = [name for name, peer in peers.items() if peer["lost"]]
+    facts.append(("lost", ", ".join(lost) or "nobody"))
+    for reason, names in _abstained(job).items():
+        facts.append(("abstained", f"{', '.join(names)}: {reason}"))
+    facts += _damaged(job)
+    for name, warning in job["warnings"].items():
+        facts.append(("warning", Text(f"{name}: {warning}", style="yellow")))
+    if job["suppressed"]:
+        facts.append(("suppressed", f"{job['suppressed']} times, by privacy rules"))
+    if job["coarse"]:
+        of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
+        facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
+    if "communities" in job:
+        found, alone = job["communities"], len(job["isolated"])
+        told = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
+        facts.append(("communities", told if found else f"none: {alone} clusters, all isolated"))
+    facts += _drift(job)
+    if job["metrics"]:
+        facts.append(_scores(job["metrics"]))
+    facts += _compared(job)
+    if job["digests"]:
+        distinct = len(set(job["digests"].values()))
+        bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
+        facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
+    return facts
+
+
+def _compared(job: Result) -> list[tuple[str, str | Text]]:
+    """Say how near the result is to what pooling all rows would have found, and what is suspect about it."""
+    facts: list[tuple[str, str | Text]] = []
+    if job["pooled"]:
+        relative = job["pooled"]["relative_difference"]
+        told = "not a number" if relative is None else f"{relative:.1e}"
+        facts.append(("pooled", f"differs by {told} of a feature's range at most, over the same contributors"))
+    if job["best_pooled"]:
+        own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
+        facts.append(("objective", own + job["best_pooled"]["words"]))
+    facts += [("doubt", Text(doubt, style="yellow")) for doubt in job["doubts"]]
+    if job["gap"]:
+        gap = job["gap"]
+        told = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
+        facts.append(("gap", f"the centers end {told}; no equality is promised"))
+    return facts
+
+
+def _damaged(job: Result) -> list[tuple[str, str | Text]]:
+    """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
+    facts: list[tuple[str, str | Text]] = []
+    for one in job.get("damaged", ()):
+        seen = f"named: {one['named']}" if one["named"] else Text("nobody could see it", style="yellow")
+        since = f"from round {one['round']} on, " if one["round"] else ""
+        facts.append(("damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)))
+    if job.get("harm"):
+        apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
+        facts.append(("harm", f"the centers lie {apart} from those of the sound rows (best matching)"))
+    return facts
+
+
+def _agreed(job: Result) -> list[tuple[str, str | Text]]:
+    """How closely peers agreed on sums that nobody added up."""
+    if job.get("tolerance") is None or not job["ticks"]:
+        return []
+    told = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
+    return [("agreed", f"{told}, in {max(job['ticks'])} ticks of a round at most")]
+
+
+def _scores(metrics: Result) -> tuple[str, str]:
+    if "ari" in metrics:
+        own = f", {metrics['peer_accuracy']:.3f} in the mean over peers" if "peer_accuracy" in metrics else ""
+        return "ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})"
+    return (
+        "accuracy",
+        f"{metrics['accuracy']:.3f} (mean over peers), {100 * metrics['wrong_links']:.1f} % of links wrong",
+    )
+
+
+def _drift(job: Result) -> list[tuple[str, str | Text]]:
+    """Return one line for each batch of a stream in which something changed, or one that says that nothing did."""
+    batches = job["drift"]
+    changed = [batch for batch in batches if batch["verdict"].startswith("drift: ")]
+    if batches and not changed:
+        return [("drift", f"none in {len(batches)} batches")]
+    return [
+        ("drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {batch['verdict'].removeprefix('drift: ')}")
+        for batch in changed
+    ]
+
+
+def _abstained(job: Result) -> dict[str, list[str]]:
+    """Return who abstained in some round, by reason, leaving out those that were lost."""
+    found: dict[str, dict[str, None]] = {}
+    for of_round in job["abstained"]:
+        for name, reason in of_round.items():
+            found.setdefault(reason, {})[name] = None
+    return {reason: list(names) for reason, names in found.items()}
+
+
+def _seconds(result: Result) -> str:
+    wall = f"{result['wall_seconds']:.1f}"
+    virtual = result["virtual_seconds"]
+    return wall if virtual is None else f"{virtual:.1f} of virtual time, in {wall}"
+
+
+def _peers(console: Console, peers: Result) -> None:
+    shown = table(
+        ("peer", "left"), ("rows", "right"), ("finished", "left"), ("messages", "right"), ("sent", "right"),
+        ("received", "right"), ("memory", "right"),
+    )  # fmt: skip
+    for name, peer in list(peers.items())[:_PEERS_SHOWN]:
+        memory = peer.get("max_rss_mb")
+        status = Text("lost", style="red") if peer["lost"] else Text("yes" if peer["finished"] else "no")
+        shown.add_row(
+            name,
+            f"{peer['n_rows']}",
+            status,
+            _count(peer.get("messages_sent")),
+            size(peer.get("bytes_sent")),
+            size(peer.get("bytes_received")),
+            "-" if memory is None else f"{memory:.0f} MB",
+        )
+    if len(peers) > _PEERS_SHOWN:
+        shown.add_row(f"and {len(peers) - _PEERS_SHOWN} more", *[""] * 6)
+    console.print(shown)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value}"
+
+
+def _expectations(console: Console, expectations: Sequence[Result]) -> None:
+    shown = table(("expected", "left"), ("found", "right"), ("held", "left"))
+    for item in expectations:
+        held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
+        why = f"\n({item['why']})" if item.get("why") else ""
+        shown.add_row(item["what"] + why, _value(item["value"]), held)
+    console.print(shown)
+
+
+def _value(value: float | bool | str | None) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

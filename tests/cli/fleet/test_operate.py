@@ -1,0 +1,147 @@
+"""What operators are shown, by a door in the place of a running peer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ..conftest import Cli
+
+MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
+
+
+def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
+    return {
+        "job": f"job-{number}", "protocol": "llf-cm", "round": 6, "phase": phase, "aggregator": "", "waits_for": [],
+        "reason": "", "within": "", "series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": "",
+        **changed,
+    }  # fmt: skip
+
+
+class FakeDoor:
+    """Answers what a test wants answered."""
+
+    answers: dict[str, list[dict[str, Any]]]
+    jobs: list[dict[str, Any]]
+
+    def __init__(self, *_address: Any) -> None:
+        self.address = "here"
+
+    def __enter__(self) -> FakeDoor:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def ask(self, _verb: str, **_fields: Any) -> dict[str, Any]:
+        return {
+            "peer": "a", "address": "a:1", "version": "1", "uptime_s": 5.0, "rss_mb": 40.0, "waiting": "",
+            "fleet": {"alive": 2, "enrolled": 2, "serial": 1, "majority": 2}, "members": [MEMBER], "jobs": self.jobs,
+            "data": {"rows": 3, "columns": 2, "problem": ""},
+        }  # fmt: skip
+
+    def follow(self, verb: str, **_fields: Any) -> Iterator[dict[str, Any]]:
+        yield from self.answers[verb]
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeDoor]:
+    monkeypatch.setattr("p2pclust.fleet.hosts.client.Door", FakeDoor)
+    FakeDoor.answers, FakeDoor.jobs = {}, []
+    return FakeDoor
+
+
+def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[FakeDoor]) -> None:
+    door.jobs = [a_job(1, series="s", every_s=3600.0, series_cancelled_by="desk")]
+    assert "turn 1 of every 1 h 0 min, series cancelled by desk" in cli("jobs").out
+    door.answers["cancel"] = [
+        {"job": "job-1", "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
+    ]
+    ended = cli("cancel", "job-1")
+    assert (ended.code, ended.err) == (
+        3,
+        "error: job-1: too late, it ended before: the series was cancelled by desk\n",
+    )
+
+
+def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[FakeDoor]) -> None:
+    long = (
+        "align: every peer's columns are needed (a: has 38 rows where the fleet has 40, b: has 38 rows where it has 40)"
+    )
+    door.jobs = [a_job(0, "gathering"), *(a_job(number) for number in range(1, 8)), a_job(8, "failed", reason=long)]
+    said = cli("status").out
+    assert [word for word in said.split() if word.startswith("job-")] == ["job-0", "job-6", "job-7", "job-8"]
+    assert "and 5 older: `p2pclust jobs` lists all" in said
+    assert "align: every peer's columns are needed" in said
+    assert long not in " ".join(said.split())
+    said = cli("jobs").out
+    assert said.count("job-") == 9
+    assert "older" not in said
+
+
+def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str]:
+    """The lines of a watch without their times."""
+    standing = {"verb": "standing", **a_job(1, "gathering", round=0)}
+    finished = {"verb": "finished", "job": "job-1", "round": 2, "outcome": "done", "reason": ""}
+    door.answers["watch"] = [standing, *({"job": "job-1", "term": 1, **event} for event in events), finished]
+    ended = cli("watch", "job-1")
+    assert ended.code == 0
+    return [line[len("00:00:00 ") :] for line in ended.out.splitlines()][1:]
+
+
+def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) -> None:
+    def phase(name: str, number: int) -> dict[str, Any]:
+        return {"verb": "phase", "phase": name, "round": number, "aggregator": "a"}
+
+    combined = {"verb": "combined", "contributors": ["a"], "shift": 0.5}
+    of_the_aggregator = [
+        phase("opening", 0), phase("adopting", 0), phase("combining", 0),
+        {**combined, "round": 0, "abstained": {"b": "has 2 columns where the fleet has 4"}},
+        phase("opening", 1), phase("adopting", 1), phase("combining", 1), {**combined, "round": 1},
+        phase("closing", 2), phase("adopting", 2),
+    ]  # fmt: skip
+    assert watched(cli, door, *of_the_aggregator) == [
+        "round 0 combined from 1 peer, centers moved 0.5; b abstained: has 2 columns where the fleet has 4",
+        "round 1 combined from 1 peer, centers moved 0.5",
+        "done after 2 rounds",
+    ]
+    of_a_follower = [phase("adopting", number) for number in (0, 1, 1, 2)]
+    assert watched(cli, door, *of_a_follower) == [
+        "round 0 is over (term 1, a aggregates)",
+        "round 1 is over (term 1, a aggregates)",
+        "done after 2 rounds",
+    ]
+
+
+def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeDoor]) -> None:
+    door.answers["submit"] = [
+        {"job": "job-1", "series": "series-9", "roster": ["a", "b"], "accepted": False},
+        {"job": "job-1", "accepted": True},
+    ]
+    assert cli("submit", "llf-cm", "--clusters", "3", "--every", "1h").out == "series-9\n"
+    first, second = a_job(2, series="series-9", every_s=3600.0), a_job(3, series="series-9", phase="following")
+    door.jobs = [a_job(1), first, second | {"number": 1}]
+    listed = cli("jobs").out
+    assert "series-9/1" in listed
+    assert "series-9/2" in listed
+    for named in ("series-9", "9"):
+        of_series = cli("jobs", named).out
+        assert "job-1" not in of_series
+        assert "series-9/2" in of_series
+    assert "job-1" in cli("jobs", "job-1").out
+    ended = cli("jobs", "series-8")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: a does not know the job: 'series-8': `p2pclust jobs` lists what it knows\n",
+    )
+    door.answers["cancel"] = [
+        {"job": "job-3", "series": "series-9", "outcome": "cancelled", "reason": "cancelled by a", "late": False}
+    ]
+    assert cli("cancel", "series-9").out == "series-9: cancelled by a\n"
+
+
+def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, door: type[FakeDoor]) -> None:
+    ended = cli("submit", "llf-cm", "--clusters", "3", "--every", "1")
+    assert (ended.code, ended.err) == (2, "error: submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d\n")

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from p2pclust.cli.lab.seeds import Finding
+from p2pclust.simulation.swarms.mutants import MUTANTS
+
+from ..conftest import Cli
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_few_seeds(cli: Cli) -> None:
+    ended = cli("simulate", "--seeds", "0:4", "--jobs", "1")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[-1].startswith("4 seeds, ")
+    assert lines[-1].endswith(" 0 failed")
+    assert any(line.split() == ["finished", "4"] for line in lines)
+
+
+@pytest.mark.slow
+def test_workers_find_the_same(cli: Cli) -> None:
+    alone, together = (json.loads(cli("simulate", "--seeds", "0:4", "--jobs", n, "--json").out) for n in (1, 2))
+    assert alone == together
+    assert alone["failed"] == []
+    assert alone["counts"]["finished"] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlay", [(), ("--overlay", "moving")])
+def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, overlay: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:3", "--jobs", "2", "--seed-trace", *overlay]
+    told = [
+        subprocess.run(
+            command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert [line.split()[0] for line in told[0].splitlines()] == ["0", "1", "2"]
+    assert {len(line.split()[1]) for line in told[0].splitlines()} == {32}
+
+
+def test_a_planted_bug_is_found_and_can_be_replayed(cli: Cli) -> None:
+    ended = cli("simulate", "--seeds", "0:5", "--mutant", "vote-not-synced", "--jobs", "1")
+    assert ended.code == 1
+    replay = next(line for line in ended.out.splitlines() if line.startswith("replay it: p2pclust "))
+    again = cli(*replay.removeprefix("replay it: p2pclust ").split(), "--json")
+    assert again.code == 1
+    (failed,) = json.loads(again.out)["failed"]
+    assert failed["failure"].splitlines()[0] in ended.out
+
+
+def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(seed: int, *, overlay: str | None) -> None:
+        raise ZeroDivisionError("in the core")
+
+    monkeypatch.setattr("p2pclust.simulation.swarms.swarm.run", broken)
+    ended = cli("simulate", "--seeds", "7:8")
+    assert ended.code == 1
+    assert "ZeroDivisionError: in the core" in ended.out
+    assert "replay it: p2pclust simulate --seeds 7:8\n" in ended.out
+
+
+def test_many_failures_do_not_flood(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [Finding(seed, f"S{seed}: wrong", "", 1.0, 1, {}) for seed in range(9)]
+    monkeypatch.setattr("p2pclust.cli.lab.simulate.explore", lambda *arguments: iter(reversed(findings)))
+    ended = cli("simulate", "--seeds", "0:9")
+    assert "seed 2 failed: S2: wrong" in ended.out
+    assert "these failed too: 3, 4, 5, 6, 7, 8\n" in ended.out
+
+
+def test_a_worker_that_dies_is_noticed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("p2pclust.cli.lab.seeds.sys.executable", "/bin/false")
+    ended = cli("simulate", "--seeds", "0:4", "--jobs", "2")
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == "error: a worker ended with exit code 1: run again with --jobs 1 to see why\n"
+
+
+def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
+    pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--json")
+    assert ended.code == 0, ended.out
+    assert json.loads(ended.out)["counts"]["finished within"] > 0
+    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--mutant", "note-not-synced")
+    assert ended.code == 1
+    assert "replay it: p2pclust simulate --seeds 3:4 --protocol fedcref --mutant note-not-synced\n" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--seeds", "5"), "error: --seeds 5: expected A:B with A below B, such as 0:300\n"),
+        (("--seeds", "5:5"), "error: --seeds 5:5: expected A:B with A below B, such as 0:300\n"),
+        (
+            ("--seeds", "0:1", "--protocol", "k-fed"),
+            "error: --protocol k-fed: expected fedcref, leaderless, cancel, series, lasting, or nothing\n",
+        ),
+        (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected one of {', '.join(MUTANTS)}\n"),
+        (
+            ("--seeds", "0:1", "--seed-trace", "--json"),
+            "error: --seed-trace and --json both claim standard output: choose one\n",
+        ),
+    ],
+)
+def test_wrong_usage(cli: Cli, arguments: tuple[str, ...], line: str) -> None:
+    ended = cli("simulate", *arguments)
+    assert (ended.code, ended.err) == (2, line)

@@ -1,0 +1,46 @@
+"""What a run's summary says of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from p2pclust.cli.show.summary import _job_facts
+
+
+def facts(**job: Any) -> dict[str, str]:
+    whole = {
+        "protocol": "fedcref", "parameters": {"mode": "refined"}, "failure": "", "rounds": 16, "converged": False,
+        "stops": "rows keep their clusters", "terms": [], "abstained": [], "warnings": {}, "suppressed": 0, "coarse": 0,
+        "best_pooled": None, "objective": None, "doubts": [],
+        "damaged": [], "harm": None, "drift": [], "tolerance": None, "reached": None, "ticks": [], "metrics": {},
+        "pooled": None, "gap": None, "digests": {}, "communities": [], "isolated": [],
+    }  # fmt: skip
+    return {name: str(told) for name, told in _job_facts(whole | job, 1, 1, {})}
+
+
+@pytest.mark.parametrize("limit", ["max_refinements", "max_iterations", "max_rounds"])
+def test_the_limit_that_ended_a_job_is_the_one_that_it_has(limit: str) -> None:
+    assert facts(parameters={"mode": "refined", limit: 6})["rounds"] == f"16 ({limit} was reached)"
+    assert facts(converged=True)["rounds"] == "16 (rows keep their clusters)"
+
+
+def test_communities() -> None:
+    assert facts(isolated=[["a", 0], ["b", 0]])["communities"] == "none: 2 clusters, all isolated"
+    some = facts(communities=[[["a", 0], ["b", 1]]], isolated=[["b", 0]])
+    assert some["communities"] == "1 of 2 clusters, 1 isolated"
+
+
+def test_scores() -> None:
+    assert facts(metrics={"ari": 0.5, "accuracy": 0.75})["ARI"] == "0.500 (accuracy 0.750)"
+    flows = {"ari": 0.5, "accuracy": 0.75, "peer_accuracy": 0.875}
+    assert facts(metrics=flows)["ARI"] == "0.500 (accuracy 0.750, 0.875 in the mean over peers)"
+
+
+def test_the_objective_beside_pooled_starts_and_doubts() -> None:
+    best = {"starts": 10, "objective": 2.0, "excess": 0.035, "words": "3.5 % above the best of 10 pooled starts"}
+    told = facts(objective=2.07, best_pooled=best, doubts=["centers 0 and 1 nearly coincide: ask for fewer clusters"])
+    assert told["objective"] == "2.07, 3.5 % above the best of 10 pooled starts"
+    assert told["doubt"] == "centers 0 and 1 nearly coincide: ask for fewer clusters"
+    assert facts(best_pooled=best)["objective"] == "3.5 % above the best of 10 pooled starts"
