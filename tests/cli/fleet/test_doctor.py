@@ -3,10 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.cli.fleet.doctor import Check, examine
-
-from ..conftest import Cli
 
 
 def test_this_machine_can_run_peers(cli: Cli) -> None:

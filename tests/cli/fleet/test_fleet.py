@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.errors import FleetError
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
-
-from ..conftest import Cli
 
 FLEET = """
 keys = "fleet"

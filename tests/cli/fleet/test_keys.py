@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.transport.keys import load_bundle, load_roster, newest_roster
 from p2pclust.transport.roster import fingerprint
-
-from ..conftest import Cli
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from ..conftest import Cli
+from tests.cli.conftest import Cli
 
 MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
 

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from ..conftest import Cli
+from tests.cli.conftest import Cli
 
 SMALL = """
 title = "Three peers"

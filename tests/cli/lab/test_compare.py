@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..conftest import Cli
+from tests.cli.conftest import Cli
 
 
 def a_result(rounds: int) -> dict[str, Any]:

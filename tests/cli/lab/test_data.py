@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.data import load, read, split
 from p2pclust.protocols.engine.random_streams import splitting
-
-from ..conftest import Cli
 
 
 def test_list(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

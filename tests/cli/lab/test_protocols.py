@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 
+from tests.cli.conftest import Cli
+
 from p2pclust.cli.lab.protocols import PROTOCOLS
 from p2pclust.protocols.engine.registry import CLUSTERING
-
-from ..conftest import Cli
 
 
 def test_lists_every_clustering_protocol(cli: Cli) -> None:

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.reproduce.model import Claim
 from p2pclust.reproduce.registry import table_ids
 from p2pclust.reproduce.tables.ffcm import FfcmTable2
-
-from ..conftest import Cli
 
 
 def test_without_arguments_the_tables_are_listed(cli: Cli) -> None:

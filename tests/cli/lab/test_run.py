@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from ..conftest import Cli
+from tests.cli.conftest import Cli
 
 SMALL = """
 title = "Three peers"

@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.cli.lab.seeds import Finding
 from p2pclust.simulation.swarms.mutants import MUTANTS
-
-from ..conftest import Cli
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from ..conftest import Cli
+from tests.cli.conftest import Cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.pictures]
 

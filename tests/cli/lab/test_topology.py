@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.conftest import Cli
 
 from p2pclust.data.shares import peer_names
 from p2pclust.protocols.engine.random_streams import gossiping, linking
 from p2pclust.topology import KINDS, make_overlay, make_trace, measure, read_overlay, read_trace
-
-from ..conftest import Cli
 
 
 def test_kinds(cli: Cli) -> None:
