@@ -336,7 +336,9 @@ class Blobs:
         whom it can have them."""
         routing = self._ctx.routing
         if routing.whole:
-            return turned[0], ()
+            # The first of those that answered soonest. A peer with one link that works would begin each blob with a source
+            # that it cannot hear, and wait longer for it each time.
+            return min(turned, key=self._pace.patience), ()
         for name in turned:
             hop = routing.hop(name)
             if hop:

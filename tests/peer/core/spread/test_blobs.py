@@ -243,6 +243,17 @@ def test_the_next_source_is_asked_when_the_first_is_silent() -> None:
     assert puller.time_out() == [("p2", 0)]
 
 
+def test_the_next_blob_is_asked_of_a_source_that_answers_first() -> None:
+    """Behind one link that works, each blob once began with a source that cannot be heard, and waited longer each time."""
+    puller = Puller()
+    puller.pull("p2", "p3")
+    assert puller.time_out() == [("p3", 0)]
+    puller.come(0, "p3", after=0.1)
+    puller.blobs.keep_only(frozenset(), unfinished=False)
+    puller.effects()
+    assert puller.pull("p2", "p3") == [("p3", 0)]
+
+
 def test_a_slow_link_is_given_twice_the_time_whenever_nothing_came_up_to_eight_times() -> None:
     puller, usual_s = Puller(), PRESETS["fast"].chunk_timeout_s
     puller.pull("p2")
