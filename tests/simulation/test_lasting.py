@@ -126,7 +126,7 @@ def test_seeds_in_which_the_core_alone_is_healed() -> None:
 
 def test_a_peer_with_one_link_that_works_does_not_hold_up_every_round() -> None:
     """Its blobs came after 12 to 24 s each, and the job of the others waited for it."""
-    assert not lasting_swarm.run(1316).failure
+    assert not lasting.run(1316).failure
 
 
 @pytest.mark.parametrize("mutant", LASTING_MUTANTS)
