@@ -31,9 +31,10 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import MAX_CLUSTERS
 from p2pclust.protocols.arrays import Arrays, Contribution, State
-from p2pclust.protocols.base import Abstain, Clustering, Slot
+from p2pclust.protocols.base import Clustering, Slot
 from p2pclust.protocols.gathering import bad_centers, filled, unseeded
 from p2pclust.protocols.local import Local
+from p2pclust.protocols.privacy import hold_small_clusters
 
 __all__ = ["KFedProtocol"]
 
@@ -95,8 +96,7 @@ class KFedProtocol(Clustering):
         centers = self._locally(points, rng)  # step 1: Algorithm 1
         counts = sums_and_counts(points, centers)[1]
         sent = counts >= self.min_cluster_size
-        if not sent.any():
-            raise Abstain(f"privacy gate: none of its clusters holds {self.min_cluster_size} rows or more")
+        hold_small_clusters(sent, self.min_cluster_size)
         # All that this peer reveals.
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 

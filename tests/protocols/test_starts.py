@@ -161,7 +161,10 @@ def test_every_start_counts_for_the_privacy_gate() -> None:
     three = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [20.0]), n_init=3)
     held = run_in_process(three, [rows])
     assert held.status == "failed"
-    assert "privacy gate: 3 C (F + 1) / F = 12 rows or fewer" in held.reason
+    assert (
+        "privacy gate: 3 C (F + 1) / F = 12 rows or fewer: add rows, ask for fewer clusters or starts (n_init), or set"
+        in held.reason
+    )
     assert run_in_process(three, [Local(np.arange(13.0)[:, np.newaxis])]).status == "done"
 
 
