@@ -62,9 +62,19 @@ def test_one_array_is_split_over_peers_and_labels_come_in_its_order(Model, scali
 
 @BOTH
 def test_one_array_alone_is_one_peer(Model) -> None:
-    model = Model(n_clusters=2, random_state=0).fit(X.tolist())
+    model = Model(n_clusters=2, random_state=0).fit(X)
     assert set(model.contributors_) == {(0,)}
     assert len(model.labels_) == len(X)
+
+
+@BOTH
+def test_a_list_of_rows_is_one_array_and_says_so(Model) -> None:
+    with pytest.warns(
+        UserWarning, match=r"X is a list of rows.*: a list means one array per peer.*n_peers= and partition="
+    ):
+        model = Model(n_clusters=2, random_state=0).fit(X.tolist())
+    assert set(model.contributors_) == {(0,)}
+    Model(n_clusters=2, random_state=0, n_peers=2).fit(X.tolist())  # split on purpose: nothing to warn of
 
 
 @BOTH
