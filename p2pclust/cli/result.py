@@ -102,6 +102,7 @@ def _told(found: Finished) -> dict[str, Any]:
 
 def _show(told: Mapping[str, Any]) -> None:
     from p2pclust.cli.operate import table_of  # noqa: PLC0415
+    from p2pclust.protocols.readings import by_reason  # noqa: PLC0415
 
     console = stdout()
     how = "converged" if told["converged"] else "stopped at its limit of rounds"
@@ -115,8 +116,8 @@ def _show(told: Mapping[str, Any]) -> None:
         console.print(f"objective: {told['objective']:.6g}, in squared working coordinates", soft_wrap=True)
     for doubt in told["doubts"]:
         console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
-    for name, why in told["abstained"].items():
-        console.print(f"{name} abstained: {why}", soft_wrap=True)
+    for why, names in by_reason(told["abstained"]).items():
+        console.print(f"{', '.join(names)} abstained: {why}", soft_wrap=True)
     if told["suppressed"]:
         console.print(f"kept back by privacy rules: {told['suppressed']} times", soft_wrap=True)
     if told["terms"]:

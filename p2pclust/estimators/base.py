@@ -180,7 +180,11 @@ class LabellingEstimator(
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
             named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
-            told = "; ".join(f"peer {peer}: {with_columns(why, named)}" for peer, why in sorted(absent.items())[:3])
+            shown = readings.by_reason(dict(sorted(absent.items())[:3]))
+            told = "; ".join(
+                f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
+                for why, peers in shown.items()
+            )
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
             whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
             warnings.warn(

@@ -143,12 +143,13 @@ def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) ->
     combined = {"verb": "combined", "contributors": ["a"], "shift": 0.5}
     of_the_aggregator = [
         phase("opening", 0), phase("adopting", 0), phase("combining", 0),
-        {**combined, "round": 0, "abstained": {"b": "has 2 columns where the fleet has 4"}},
+        {**combined, "round": 0, "abstained": dict.fromkeys("bc", "has 2 columns where the fleet has 4") | {"d": "no data"}},
         phase("opening", 1), phase("adopting", 1), phase("combining", 1), {**combined, "round": 1},
         phase("closing", 2), phase("adopting", 2),
     ]  # fmt: skip
     assert watched(cli, door, *of_the_aggregator) == [
-        "round 0 combined from 1 peer, centers moved 0.5; b abstained: has 2 columns where the fleet has 4",
+        "round 0 combined from 1 peer, centers moved 0.5; b, c abstained: has 2 columns where the fleet has 4; d abstained: "
+        "no data",
         "round 1 combined from 1 peer, centers moved 0.5",
         "done after 2 rounds",
     ]

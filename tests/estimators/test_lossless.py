@@ -129,6 +129,13 @@ def test_what_privacy_rules_hold_back_is_reported() -> None:
         LosslessFuzzyCMeans(n_clusters=3, init=INIT).fit([X[:3], X[:2]])
 
 
+def test_peers_that_stay_out_for_one_reason_are_named_together() -> None:
+    with pytest.warns(
+        LeftOutWarning, match=r"rows of 2 peers \(peer 0, peer 2: privacy gate: C \(F \+ 1\) / F = 3.75 rows"
+    ):
+        LosslessFuzzyCMeans(n_clusters=3, random_state=0).fit([X[:3], X[::2], X[3:6]])
+
+
 def test_peers_of_one_or_two_rows_tell_no_range_but_are_clustered() -> None:
     model = LosslessCMeans(n_clusters=3, init=INIT, scaling="minmax").fit([*PEERS, X[:2]])
     assert model.abstained_[3].startswith(
