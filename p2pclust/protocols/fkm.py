@@ -30,10 +30,10 @@ from p2pclust.clustering import Points, kmeans_plusplus, lloyd_step, sums_and_co
 from p2pclust.protocols import checks
 from p2pclust.protocols.alternating import Iterated
 from p2pclust.protocols.arrays import Arrays, Contribution, State
-from p2pclust.protocols.base import Abstain, Slot
+from p2pclust.protocols.base import Slot
 from p2pclust.protocols.gathering import MAX_WEIGHT, aligned, bad_centers, gathered, unseeded
 from p2pclust.protocols.local import Local
-from p2pclust.protocols.reasons import HELD
+from p2pclust.protocols.privacy import hold_small_clusters
 from p2pclust.protocols.streams import MAX_SEED
 
 __all__ = ["FederatedKMeansProtocol"]
@@ -113,8 +113,7 @@ class FederatedKMeansProtocol(Iterated):
         sizes = sums_and_counts(points, means)[1]
         sent = np.minimum(made_of, sizes) >= self.min_cluster_size
         suppressed = int(np.count_nonzero((sizes > 0) & ~sent))
-        if not sent.any():
-            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
+        hold_small_clusters(sent, self.min_cluster_size)
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 
