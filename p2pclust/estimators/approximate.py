@@ -309,7 +309,8 @@ class KFed(FederatedEstimator):
     ----------
     n_clusters : int, default 8
     n_local_clusters : int or "search", optional
-        How many clusters each peer has. None: as many as all have together; "search": each peer chooses by silhouette.
+        How many clusters each peer has, 1 if each holds one cluster. None: as many as all have together; "search": each
+        peer chooses from 2 on by silhouette. `doubts_` says where peers split clusters because it is too large.
     min_cluster_size : int, default 2
         Means of fewer rows are not sent.
     participation, scaling, bounds, random_state, n_peers, partition, fleet

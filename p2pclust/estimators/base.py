@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pclust.clustering import Points, memberships, nearest, objective
 from p2pclust.errors import DataError, FleetError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators.inputs import (
+    ONE_ARRAY,
     Floats,
     Rows,
     bounds_of_each,
@@ -115,6 +116,8 @@ class LabellingEstimator(
             self._named = column_names(named)
             return arrays, None
         together = matrix(X, "X")
+        if isinstance(X, list | tuple) and self.n_peers is None:
+            warnings.warn(ONE_ARRAY, UserWarning, stacklevel=_to_the_caller())
         validate_data(self, X, skip_check_array=True)  # names and number of the columns
         self._named = column_names(X)
         parts = dealt(together, y, self.n_peers, self.partition, seed)
@@ -177,7 +180,11 @@ class LabellingEstimator(
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
             named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
-            told = "; ".join(f"peer {peer}: {with_columns(why, named)}" for peer, why in sorted(absent.items())[:3])
+            shown = summaries.by_reason(dict(sorted(absent.items())[:3]))
+            told = "; ".join(
+                f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
+                for why, peers in shown.items()
+            )
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
             whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
             warnings.warn(

@@ -16,6 +16,7 @@ from p2pclust.protocols.engine.local import first_bad_value
 from p2pclust.protocols.engine.summaries import with_columns
 
 __all__ = [
+    "ONE_ARRAY",
     "Floats",
     "Rows",
     "bounds_of_each",
@@ -30,6 +31,11 @@ __all__ = [
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+#: Said of a list of rows: a list of arrays was meant more often than not.
+ONE_ARRAY = (
+    "X is a list of rows, which one peer holds as one array: a list means one array per peer, as in fit([X_a, X_b]); pass "
+    "np.array(X) for one array, with n_peers= and partition= to split it"
+)
 _SHOWN = 8
 _OPTIONS = ("beta", "labels_per_peer", "locations")
 

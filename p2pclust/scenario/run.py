@@ -54,6 +54,7 @@ def carry_out(
     out: Path,
     on_ready: Callable[[FleetSpec], None] | None = None,
     on_event: OnEvent | None = None,
+    on_end: Callable[[], None] | None = None,
     name: str = "",
     backend: Backend | None = None,
 ) -> dict[str, Any]:
@@ -69,6 +70,8 @@ def carry_out(
         Called once, when all input was checked and before anything starts.
     on_event : callable, optional
         Called with every event as it happens.
+    on_end : callable, optional
+        Called once, when the fleet is done; its result is measured and the report is drawn after that.
     name : str
         What the result calls the scenario; default its title.
     backend : Backend, optional
@@ -120,6 +123,8 @@ def carry_out(
         except FleetError as error:
             # The fleet could not even begin; there is still a result to write, and it says so.
             found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
+    if on_end is not None:
+        on_end()
     evidence = [Evidence() for _ in found.jobs]
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -138,3 +139,24 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     )
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_no_summary_of_a_command_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 80 columns, as most terminals have."""
+    monkeypatch.setenv("COLUMNS", "80")
+    cut = [
+        f"{name}: {line.strip()}"
+        for name, command in commands("p2pclust", typer.main.get_command(app))
+        for line in command.get_help(
+            command.make_context(name.split()[-1], ["--help"], resilient_parsing=True)
+        ).splitlines()
+        if re.fullmatch(r" +\S+ {2,}\S.*\.\.\.", line)
+    ]
+    assert cut == []
+
+
+def test_errors_name_an_argument_as_the_help_does(cli: Cli) -> None:
+    missing, wrong = cli("fleet", "fault", "f.toml", "a"), cli("fleet", "fault", "f.toml", "a", "explode")
+    assert missing.err.startswith("error: missing argument 'FAULT'")
+    assert wrong.err == "error: FAULT explode: expected kill, pause, resume (see p2pclust fleet fault --help)\n"
+    assert (missing.code, wrong.code) == (2, 2)

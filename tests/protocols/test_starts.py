@@ -162,7 +162,10 @@ def test_every_start_counts_for_the_privacy_gate() -> None:
     three = cluster_job("llf-fcm", n_clusters=2, bounds=([0.0], [20.0]), n_init=3)
     held = run_in_process(three, [rows])
     assert held.status == "failed"
-    assert "privacy gate: 3 C (F + 1) / F = 12 rows or fewer" in held.reason
+    assert (
+        "privacy gate: 3 C (F + 1) / F = 12 rows or fewer: add rows, ask for fewer clusters or starts (n_init), or set"
+        in held.reason
+    )
     assert run_in_process(three, [Local(np.arange(13.0)[:, np.newaxis])]).status == "done"
 
 
@@ -227,6 +230,25 @@ class TestDoubts:
     def test_hardly_any_row(self) -> None:
         found = doubts(self.SOUND.replace(masses=[60.0, 0.3, 0.0]))
         assert found == ("hardly any row belongs to centers 1, 2: ask for fewer clusters, or look for outliers",)
+
+    def test_rows_that_were_kept_back_are_named_with_the_option(self) -> None:
+        sent = self.SOUND.replace(suppressed=np.int64(3))
+        assert doubts(sent) == (), "every cluster has rows"
+        (found,) = doubts(sent.replace(masses=[60.0, 30.0, 0.0]))
+        assert found == (
+            "hardly any row belongs to center 2: ask for fewer clusters, or look for outliers (clusters of one row at a "
+            "peer were sent as zeros, 3 in all rounds, so a lone row may be there: suppress_singletons = false counts it, "
+            "and reveals it)"
+        )
+
+    def test_of_local_centers_those_beyond_one_per_peer_share_no_cluster(self) -> None:
+        """Up to three in ten are let pass."""
+        told = Arrays(centers=[[0.0], [9.0]], further=np.int64(10), merged=np.int64(3))
+        assert doubts(told) == ()
+        (found,) = doubts(told.replace(merged=np.int64(4)))
+        assert "4 of the 10 local centers beyond one per peer share a cluster with another of their peer" in found
+        assert "set n_local_clusters" in found
+        assert doubts(told.replace(further=np.int64(0), merged=np.int64(0))) == ()
 
     def test_centers_that_nearly_coincide(self) -> None:
         # Rows lie 1 from their centers in the mean: a tenth of that is near.

@@ -95,7 +95,7 @@ def up(
         raise typer.Exit(3)
 
 
-@app.command()
+@app.command(short_help="End all peers and their supervisors.")
 def down(
     inventory: InventoryPath,
     deadline: Annotated[
@@ -133,7 +133,7 @@ def down(
         raise typer.Exit(3)
 
 
-@app.command()
+@app.command(short_help="Show every peer, and what is wrong.")
 def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     """Show every peer: where it runs, since when, how often it was started again, whom it sees, how far its job is.
 
@@ -162,7 +162,7 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
         raise typer.Exit(3)
 
 
-@app.command()
+@app.command(short_help="Print the logs of one peer or of all.")
 def logs(
     inventory: InventoryPath,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of this peer; by default of all.")] = None,
@@ -196,9 +196,9 @@ def logs(
         wait()
 
 
-app.command()(peers.restart)
-app.command()(peers.stop)
-app.command()(peers.fault)
+app.command(short_help="End peers politely and start them again.")(peers.restart)
+app.command(short_help="End peers politely and keep them down.")(peers.stop)
+app.command(short_help="Kill, pause or resume one peer in a drill.")(peers.fault)
 
 
 # -- what is done on each host ----------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def keys(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-@app.command()
+@app.command(short_help="Make a fleet: its signing key and an empty roster.")
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory, to be made.")] = Path(
         "fleet"
@@ -74,7 +74,7 @@ def init(
     console.print(f"keep {directory / 'fleet.key'} off the devices: who holds it can enrol anybody", soft_wrap=True)
 
 
-@app.command()
+@app.command(short_help="Enrol devices: write their bundles, sign the roster.")
 def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = False, expires: Expires = "") -> None:
     """Enrol devices: write each one's secret bundle and sign the roster again.
 
@@ -93,7 +93,7 @@ def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = Fals
     _how_to_tell(fleet, len(names))
 
 
-@app.command()
+@app.command(short_help="Make this device's keys here; the secret stays.")
 def request(
     name: Annotated[str, typer.Argument(metavar="NAME", help="This device's name.")],
     fleet_key: Annotated[str, typer.Option(metavar="HEX", help="The fleet's public key, as `keys show` prints it.")],
@@ -115,7 +115,7 @@ def request(
     console.print(f"bring {asking} to the fleet's directory for `p2pclust keys enroll`, and its roster.json back")
 
 
-@app.command()
+@app.command(short_help="Enrol devices that made their own keys.")
 def enroll(
     requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="What `keys request` wrote on devices.")],
     fleet: Fleet = Path("fleet"), operator: Operator = False, expires: Expires = "",
@@ -137,7 +137,7 @@ def enroll(
     _how_to_tell(fleet, len(requests))
 
 
-@app.command()
+@app.command(short_help="Take devices off the roster.")
 def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
     """Take devices off the roster: no peer that has the new one speaks with them any more.
 
@@ -152,7 +152,7 @@ def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
     _how_to_tell(fleet, len(names))
 
 
-@app.command()
+@app.command(short_help="Give devices new keys under the same names.")
 def rotate(
     names: Names,
     fleet: Fleet = Path("fleet"),
@@ -174,7 +174,7 @@ def rotate(
     _how_to_tell(fleet, len(names))
 
 
-@app.command()
+@app.command(short_help="Show who is on the roster.")
 def show(
     fleet: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")] = Path("fleet"),
     as_json: JsonOption = False,
@@ -200,7 +200,7 @@ def show(
         _print_roster(roster, public, rows)
 
 
-@app.command()
+@app.command(short_help="Give the roster to one running peer, for all.")
 def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: BundleOption = None) -> None:
     """Give the roster to one peer that runs; from there it reaches all that can be reached.
 

@@ -26,8 +26,8 @@ _LAST = 3  # jobs that ended, which `status` shows
 _LONGEST_REASON = 60
 
 _ADDRESS = (
-    "Which peer to ask: its state directory or the socket in it, or NAME@HOST:PORT of its door on the network. "
-    "Default $P2PCLUST_DOOR, or state/door."
+    "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT of its door on "
+    "the network. Default $P2PCLUST_DOOR, or state/door."
 )
 PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS)]
 BundleOption = Annotated[

@@ -87,7 +87,7 @@ def fault(
     what: Annotated[
         Fault,
         typer.Argument(
-            metavar="kill|pause|resume",
+            metavar="FAULT",
             help="kill: end it as a crash would; its supervisor starts it again. pause: let it stand still, as a device "
             "that hangs. resume: let it go on.",
         ),

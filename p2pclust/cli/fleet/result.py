@@ -61,9 +61,15 @@ def result(
     if as_json:
         put_json(told)
         return
-    _show(told)
-    if out is not None:
-        stderr().print(f"written to {out}", soft_wrap=True)
+    if out is None:
+        _show(told)
+        return
+    console = stderr()
+    for doubt in told["doubts"]:
+        console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
+    k, features = len(told["centers"]), len(told["features"])
+    what = "the result with its centers" if out.suffix == ".json" else "centers"
+    console.print(f"{out}: {what} of {told['name']}, {k} clusters of {features} features", soft_wrap=True)
 
 
 def _told(found: Finished) -> dict[str, Any]:
@@ -96,20 +102,22 @@ def _told(found: Finished) -> dict[str, Any]:
 
 def _show(told: Mapping[str, Any]) -> None:
     from p2pclust.cli.fleet.operate import table_of  # noqa: PLC0415
+    from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
 
     console = stdout()
     how = "converged" if told["converged"] else "stopped at its limit of rounds"
-    # The other rounds are of scaling, say, and of first centers: `jobs` and `watch` count them all.
+    # `jobs` and `watch` count all rounds: those of ranges, scaling and first centers, and that of the objective, too.
     before = told["rounds_in_all"] - told["rounds"]
-    of = f"{told['rounds_in_all']} rounds, {told['rounds']} of them its own" if before else f"{told['rounds']} rounds"
+    of = f"{told['rounds_in_all']} rounds" if before else f"{told['rounds']} rounds"
+    of += f" ({told['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
     console.print(f"{told['name']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
     console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
     if told["objective"] is not None:
         console.print(f"objective: {told['objective']:.6g}, in squared working coordinates", soft_wrap=True)
     for doubt in told["doubts"]:
         console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
-    for name, why in told["abstained"].items():
-        console.print(f"{name} abstained: {why}", soft_wrap=True)
+    for why, names in by_reason(told["abstained"]).items():
+        console.print(f"{', '.join(names)} abstained: {why}", soft_wrap=True)
     if told["suppressed"]:
         console.print(f"kept back by privacy rules: {told['suppressed']} times", soft_wrap=True)
     if told["terms"]:

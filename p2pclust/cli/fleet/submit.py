@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,6 +23,7 @@ __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 
 #: Every other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+_FLAGS = ("--wait", "--json")  # the options that take no value
 
 
 def submit(
@@ -133,7 +135,8 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE")
         if not equals:
             if not left:
-                raise UsageError(f"submit: {name} needs a value")
+                near = difflib.get_close_matches(name, _FLAGS, n=1)
+                raise UsageError(f"submit: {name} needs a value" + (f" (did you mean {near[0]}?)" if near else ""))
             text = left.pop(0)
         key = name.removeprefix("--").replace("-", "_")
         if key in given:
@@ -270,9 +273,12 @@ def _finished(event: Mapping[str, Any]) -> str:
 
 
 def _combined(event: Mapping[str, Any]) -> str:
+    from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
+
     moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
     moved += f", the objective is {event['objective']:.6g}" if "objective" in event else ""
-    others = "".join(f"; {name} abstained: {why}" for name, why in event.get("abstained", {}).items())
+    gone: Mapping[str, str] = event.get("abstained", {})
+    others = "".join(f"; {', '.join(names)} abstained: {why}" for why, names in by_reason(gone).items())
     return f"round {event['round']} combined from {_count(len(event['contributors']), 'peer')}{moved}{others}"
 
 

@@ -41,7 +41,7 @@ def data(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-@app.command(name="list")
+@app.command(name="list", short_help="List the data sets.")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """List the data sets: built in, generated, here already, or to be fetched from their public homes.
 
@@ -72,7 +72,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     console.print(f"\nhere: in {cache_dir()}; p2pclust data fetch NAME gets what is not", soft_wrap=True)
 
 
-@app.command()
+@app.command(short_help="Download data sets and check them.")
 def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets of the list.")],
     to: Annotated[
@@ -127,7 +127,7 @@ def _progress() -> Iterator[OnProgress]:
         yield tell
 
 
-@app.command()
+@app.command(short_help="Share a data set out among peers, a file for each.")
 def split(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A data set's name, a file, or a folder of files.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is empty, or to be made.")],

@@ -95,7 +95,8 @@ def run(
         )
     events = directory / "events.jsonl"
     try:
-        result = _carry_out(checked, backend.value, directory, scenario.stem, stderr() if as_json else stdout())
+        console = stderr() if as_json else stdout()
+        result = _carry_out(checked, backend.value, directory, scenario.stem, console, as_json=as_json)
     except KeyboardInterrupt:
         if events.exists():
             stderr().print(f"what happened until now is in {events}", soft_wrap=True)
@@ -110,7 +111,7 @@ def run(
 
 
 def _carry_out(
-    scenario: Scenario, backend: str, directory: Path, name: str, console: Console
+    scenario: Scenario, backend: str, directory: Path, name: str, console: Console, *, as_json: bool
 ) -> dict[str, Any]:  # fmt: skip
     """Run it, show it, and sum it up."""
     from p2pclust.cli.show.live import Watch  # noqa: PLC0415
@@ -137,8 +138,14 @@ def _carry_out(
         def tell(event: Event) -> None:
             shown[0].take(event)
 
+        def measure() -> None:
+            shown[0].close()
+            people = stderr()
+            if people.is_terminal and not as_json:
+                people.print("measuring the result and drawing report.html", style="dim", soft_wrap=True)
+
         stack.enter_context(ended_like_ctrl_c())
-        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, name=name)
+        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, on_end=measure, name=name)
     summarise(console, result)
     if not canvas.can_draw():
         console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)

@@ -86,7 +86,7 @@ def _plain_kind(name: str) -> dict[str, Any]:
     return {"name": name, "what": KINDS[name].what, "fewest_peers": KINDS[name].fewest, "options": options}
 
 
-@app.command()
+@app.command(short_help="Make or read one overlay; print and write it.")
 def show(
     what: Annotated[str, typer.Argument(metavar="KIND|FILE", help=f"{_GENERATED}; or a file.")],
     peers: _Peers = None,
@@ -144,7 +144,7 @@ def show(
         )  # fmt: skip
 
 
-@app.command(name="measure")
+@app.command(name="measure", short_help="Measure several overlays, side by side.")
 def measure_(
     whats: Annotated[list[str], typer.Argument(metavar="KIND|FILE...", help=f"Any of {_GENERATED}; and files.")],
     peers: _Peers = None,
@@ -323,4 +323,4 @@ def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) 
     console.print(shown)
 
 
-app.command("sweep")(sweep)
+app.command("sweep", short_help="Run every cell of a grid over overlays.")(sweep)

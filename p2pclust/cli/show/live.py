@@ -84,6 +84,10 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the live view away, if there is one; what is printed after that stays."""
         if self._live is not None:
             self._live.stop()
 

@@ -27,6 +27,7 @@ __all__ = ["DEFAULT", "ENVIRONMENT", "Door"]
 #: Names the door where a command is not told one.
 ENVIRONMENT: Final = "P2PCLUST_DOOR"
 DEFAULT: Final = "state/door"
+_STATE: Final = "state"  # where a peer's folder has its state directory
 
 _ENTER_S = 5.0  # how long a connection may take, handshake included
 _LOOK_S = 3.0
@@ -39,8 +40,8 @@ class Door:
     Parameters
     ----------
     address : str or path
-        A Unix socket or the state directory that it is in; or ``NAME@HOST:PORT``, or ``HOST:PORT`` (then every key of the
-        roster is tried).
+        A Unix socket, the state directory that it is in, or the folder with that as ``state``; or ``NAME@HOST:PORT``, or
+        ``HOST:PORT`` (then every key of the roster is tried).
     bundle : path or Bundle, optional
         Who asks; needed, and used, on TCP only.
     roster : path or Roster, optional
@@ -205,7 +206,11 @@ class Door:
 
     def _path(self) -> Path:
         path = Path(self.address)
-        return path / DOOR if path.is_dir() else path
+        if not path.is_dir():
+            return path
+        # A peer's folder has its state beside its configuration.
+        within = path / _STATE / DOOR
+        return within if within.exists() and not (path / DOOR).exists() else path / DOOR
 
     def _look(self) -> None:
         """See whether anybody listens: libzmq would wait for ever."""

@@ -230,7 +230,10 @@ class ZScoreScaling(Protocol):
 def _hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
     """Abstain for a peer of fewer rows; the reason, which all peers read, does not tell how many it has."""
     if local.n_samples < min_rows:
-        raise Abstain(f"privacy gate: fewer than {min_rows} rows ({instead}, or switch the privacy rules off)")
+        raise Abstain(
+            f"privacy gate: fewer than {min_rows} rows: add rows, {instead}, or set privacy_gate or suppress_singletons = "
+            "false, or min_cluster_size = 1 (its rows can then be read off)"
+        )
 
 
 def _ranges(stage: str, state: State) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

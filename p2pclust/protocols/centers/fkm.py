@@ -31,10 +31,10 @@ from p2pclust.protocols.centers.alternating import Iterated
 from p2pclust.protocols.centers.local_centers import MAX_WEIGHT, aligned, bad_centers, gathered, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import hold_small_clusters
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.reasons import HELD
 
 __all__ = ["FederatedKMeansProtocol"]
 
@@ -113,8 +113,7 @@ class FederatedKMeansProtocol(Iterated):
         sizes = sums_and_counts(points, means)[1]
         sent = np.minimum(made_of, sizes) >= self.min_cluster_size
         suppressed = int(np.count_nonzero((sizes > 0) & ~sent))
-        if not sent.any():
-            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
+        hold_small_clusters(sent, self.min_cluster_size)
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 

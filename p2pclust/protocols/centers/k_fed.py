@@ -15,6 +15,8 @@ Departures, and why
 - Rows are labelled by their nearest global center, also those that no peer of the round holds. The first paper's induced
   clustering labels a row by the group that its local cluster's center fell into.
 - If fewer distinct centers than clusters arrive, centers drawn within the ranges fill up.
+- The state counts the local centers after each peer's first one (``further``), and those of them that fell into a cluster
+  of the result with another of the same peer (``merged``): many of them make the result doubtful.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.local_centers import bad_centers, filled, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Clustering, Slot
+from p2pclust.protocols.engine.base import Clustering, Slot
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 __all__ = ["KFedProtocol"]
 
@@ -94,8 +97,7 @@ class KFedProtocol(Clustering):
         centers = self._locally(points, rng)  # step 1: Algorithm 1
         counts = sums_and_counts(points, centers)[1]
         sent = counts >= self.min_cluster_size
-        if not sent.any():
-            raise Abstain(f"privacy gate: none of its clusters holds {self.min_cluster_size} rows or more")
+        hold_small_clusters(sent, self.min_cluster_size)
         # All that this peer reveals.
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 
@@ -121,7 +123,13 @@ class KFedProtocol(Clustering):
         for cluster in np.unique(labels):
             centers[cluster] = theirs[labels == cluster].mean(axis=0)
         suppressed = state["suppressed"] + sum(int(part["suppressed"]) for part in contributions)
-        return state.replace(centers=centers, suppressed=np.int64(suppressed), proposed=np.True_)
+        # For doubts: a peer's local centers stand for different clusters, if it looked for as many as it holds.
+        further = len(theirs) - len(contributions)
+        found = [np.unique(nearest(Points(part["centers"]), centers)).size for part in contributions]
+        return state.replace(
+            centers=centers, suppressed=np.int64(suppressed), proposed=np.True_,
+            further=np.int64(further), merged=np.int64(len(theirs) - sum(found)),
+        )  # fmt: skip
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return True

@@ -9,7 +9,7 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
 
-__all__ = ["LEAST_ROWS", "NEIGHBOURS", "blurred", "propose_gate", "size_gate"]
+__all__ = ["LEAST_ROWS", "NEIGHBOURS", "blurred", "hold_small_clusters", "propose_gate", "size_gate"]
 
 NEIGHBOURS = 5
 """Of how many nearest rows a pick is told as the mean (careful seeding: the average of its 5 nearest neighbours)."""
@@ -20,7 +20,7 @@ LEAST_ROWS = 3
 def propose_gate(local: Local) -> None:
     """Abstain with so few rows that their means would be rows."""
     if local.n_samples < LEAST_ROWS:
-        raise Abstain(f"{HELD}: too few rows to propose means of several")
+        raise Abstain(f"{HELD}: too few rows to propose means of several: add rows, or take another init")
 
 
 def blurred(
@@ -79,4 +79,17 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) 
         product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
         formula = f"({product} + {more}) / F" if more else f"{product} / F"
         # The argument leans on nobody knowing N, so the reason tells the limit only.
-        raise Abstain(f"{HELD}: {formula} = {equations / F:g} rows or fewer")
+        fewer = "clusters or starts (n_init)" if starts > 1 else "clusters"
+        raise Abstain(
+            f"{HELD}: {formula} = {equations / F:g} rows or fewer: add rows, ask for fewer {fewer}, or set privacy_gate = "
+            "false (what it sends may then give its rows away)"
+        )
+
+
+def hold_small_clusters(sent: NDArray[np.bool_], least: int) -> None:
+    """Abstain where none of a peer's clusters may be sent, because each holds fewer rows than `least`."""
+    if not sent.any():
+        raise Abstain(
+            f"{HELD}: none of its clusters holds {least} rows or more: add rows, ask for fewer clusters, or set "
+            "min_cluster_size = 1 (single rows may then be sent)"
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import HELD
 
-__all__ = ["coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_columns", "with_names"]
+__all__ = ["by_reason", "coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_columns", "with_names"]
+
+_Peer = TypeVar("_Peer", int, str)
 
 
 def raw_centers(state: JobState) -> NDArray[np.float64]:
@@ -41,6 +44,20 @@ def suppressed(state: JobState) -> int:
 def coarse(state: JobState) -> int:
     """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
     return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
+
+
+def by_reason(abstained: Mapping[_Peer, str]) -> dict[str, list[_Peer]]:
+    """Return for each reason the peers that gave it, in order of first appearance.
+
+    Examples
+    --------
+    >>> by_reason({"a": "no data", "b": "left out", "c": "no data"})
+    {'no data': ['a', 'c'], 'left out': ['b']}
+    """
+    found: dict[str, list[_Peer]] = {}
+    for peer, why in abstained.items():
+        found.setdefault(why, []).append(peer)
+    return found
 
 
 def with_names(text: str, roster: Sequence[str]) -> str:

@@ -39,6 +39,8 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "relaxation": ("float64", ()),
     "shifts": ("float64", ("T",)),
     "suppressed": ("int64", ()),
+    "further": ("int64", ()),
+    "merged": ("int64", ()),
     "stream": ("int64", ()),
     "coarse": ("int64", ()),
     "measured_rows": ("int64", ()),

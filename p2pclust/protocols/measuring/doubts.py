@@ -1,4 +1,4 @@
-"""Whether the result of a clustering is suspect, from what the peers added up of it in its last round.
+"""Whether the result of a clustering is suspect, from what its last state has of it.
 
 Pure functions of a final state. None of them proves that a result is wrong, and none can say that it is right.
 """
@@ -18,6 +18,8 @@ __all__ = ["doubts", "objective_of"]
 _HARDLY: Final = 0.02
 #: Of the root mean squared distance of rows to their centers: two centers that are nearer to each other nearly coincide.
 _NEARLY: Final = 0.1
+#: Of a peer's local centers after its first one: so many that share a cluster of the result mean split clusters.
+_SPLIT: Final = 0.3
 #: How much worse than the best start the next one is, if the best was found by one start only.
 _WORSE: Final = 0.01
 
@@ -35,7 +37,8 @@ def doubts(state: State) -> tuple[str, ...]:
     Parameters
     ----------
     state : Arrays
-        Of a finished job. If its peers added up no objective, nothing is said.
+        Of a finished job. If it has neither an objective that its peers added up, nor counts of their local centers,
+        nothing is said.
 
     Examples
     --------
@@ -47,15 +50,30 @@ def doubts(state: State) -> tuple[str, ...]:
     centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
     """
     objective = objective_of(state)
-    if objective is None:
+    return _of_local_centers(state) if objective is None else _of_objective(state, objective)
+
+
+def _of_local_centers(state: State) -> tuple[str, ...]:
+    """Doubt a result of local centers, once each, where peers split clusters."""
+    further, merged = (int(state.get(name, 0)) for name in ("further", "merged"))
+    if further < 1 or merged <= _SPLIT * further:
         return ()
+    return (
+        f"peers split clusters, and the parts may stand in the place of others: {merged} of the {further} local centers "
+        "beyond one per peer share a cluster with another of their peer; set n_local_clusters to the number of clusters "
+        "that a peer holds (1 if it holds one)",
+    )
+
+
+def _of_objective(state: State, objective: float) -> tuple[str, ...]:
     centers, masses = state["centers"], state["masses"]
     empty = np.flatnonzero(masses < _HARDLY * masses.mean())
     found = []
     if empty.size:
         found.append(
             f"hardly any row belongs to {_centers(empty)}: ask for fewer clusters, or look for outliers"
-        )  # fmt: skip
+            + _lone_rows(state)
+        )
     spread = np.sqrt(max(objective, 0.0) / masses.sum())
     for together in _close_groups(centers, _NEARLY * spread):
         # One far row makes the spread so large that well separated centers look like one.
@@ -71,6 +89,17 @@ def doubts(state: State) -> tuple[str, ...]:
             "n_init may find a better one"
         )
     return tuple(found)
+
+
+def _lone_rows(state: State) -> str:
+    """Say that rows may be missing from a cluster because each was its peer's only one there."""
+    times = int(state.get("suppressed", 0))
+    if times < 1:
+        return ""
+    return (
+        f" (clusters of one row at a peer were sent as zeros, {times} in all rounds, so a lone row may be there: "
+        "suppress_singletons = false counts it, and reveals it)"
+    )
 
 
 def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray[np.intp]]:

@@ -43,9 +43,9 @@ from p2pclust.clustering.flows import FlowArchitecture, log_likelihoods, random_
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Labelling, Slot
+from p2pclust.protocols.engine.base import Labelling, Slot
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import HELD
+from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 __all__ = ["UIFCAProtocol"]
 
@@ -181,8 +181,7 @@ class UIFCAProtocol(Labelling):
         withheld = (sizes > 0) & (sizes < self.min_cluster_size)
         sizes[withheld] = 0
         held = np.flatnonzero(sizes)
-        if not held.size:
-            raise Abstain(f"{HELD}: none of its clusters holds {self.min_cluster_size} rows or more")
+        hold_small_clusters(sizes > 0, self.min_cluster_size)
         # Each cluster has its own stream, whichever others the peer has.
         streams_of = rng.spawn(self.n_clusters)
         trained = train_flows(

@@ -64,8 +64,13 @@ def _objective(story: JobStory) -> Picture | None:
     last, centers = story.found.state.round, story.evidence.centers
     if centers is not None and steps[-1][0] < last:
         steps.append((last, centers))
-    worth = worth_of(story.job, story.found, story.rows, [those for _, those in steps])
-    if not np.isfinite(worth).all():
+    there = _contributing(story, [number for number, _ in steps])
+    changing = any(names != there[0] for names in there)
+    if changing:  # a round to which no peer contributed did not move the centers
+        kept = [(step, names) for step, names in zip(steps, there, strict=True) if names]
+        steps, there = [step for step, _ in kept], [names for _, names in kept]
+    worth = worth_of(story.job, story.found, story.rows, [those for _, those in steps], there if changing else None)
+    if len(worth) < 2 or not np.isfinite(worth).all():
         return None
     drawn, whole = len(story.rows.drawn), len(story.rows.labels)
     over = (
@@ -76,10 +81,24 @@ def _objective(story: JobStory) -> Picture | None:
         else "all rows"
     )
     caption = f"What the algorithm minimises, over {over}, for the centers that each round began with."
-    took_part = [sorted(who) for number, who in enumerate(story.entry["contributors"]) if number >= steps[0][0]]
-    if any(who != took_part[0] for who in took_part):
-        caption += " Some rounds were without some peers, whose rows count here all the same: so the line may rise."
-    return picture_of(objective_drawing([number for number, _ in steps], worth, "objective"), "objective", caption)
+    if changing:
+        caption += (
+            " Not every peer contributed to every round: each point is the mean over the rows of the peers that did, so the "
+            "line may rise."
+        )
+    name = "objective per row" if changing else "objective"
+    return picture_of(objective_drawing([number for number, _ in steps], worth, name), "objective", caption)
+
+
+def _contributing(story: JobStory, rounds: Sequence[int]) -> list[frozenset[str]]:
+    """Return for each of these rounds the peers whose rows count; where peers hold columns, every row counts always."""
+    assert story.rows is not None
+    known = story.entry["contributors"]
+    everybody = frozenset(story.rows.names)
+    if story.job.by_columns or not known:
+        return [everybody for _ in rounds]
+    # The last centers stand after the last round: they are those of the peers that contributed to it.
+    return [everybody & frozenset(known[min(number, len(known) - 1)]) for number in rounds]
 
 
 def _attendance(story: JobStory) -> Picture | None:

@@ -5,7 +5,7 @@ Only a testbed can have this: it dealt the rows out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -149,7 +149,9 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence:
     return _gathered(held, known, drawn, tuple(map(str, range(n_clusters))), _sure(job, found, held, drawn))
 
 
-def worth_of(job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats]) -> list[float]:
+def worth_of(
+    job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
+) -> list[float]:
     """Return what the algorithm minimises, over the rows that are drawn, for each of these centers.
 
     Parameters
@@ -159,13 +161,24 @@ def worth_of(job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats
     rows : JobRows
     centers : sequence of float64 arrays, shape (C, F)
         In the data's own units.
+    peers : sequence of collections of str, optional
+        For each of the centers the peers whose rows count. The values are then means over these rows, because sums over
+        different rows cannot be compared; NaN where none of the rows drawn is of such a peer.
     """
     assert found.state is not None
     origin, scale = found.state.arrays["origin"], found.state.arrays["scale"]
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     with one_thread(), np.errstate(all="ignore"):
-        points = Points((rows.X - origin) / scale)
-        return [objective(points, (those - origin) / scale, fuzzifier) for those in centers]
+        X = (rows.X - origin) / scale
+        if peers is None:
+            return [objective(Points(X), (those - origin) / scale, fuzzifier) for those in centers]
+        owner = rows.peer[rows.drawn]
+        worth = []
+        for those, there in zip(centers, peers, strict=True):
+            own = X[np.isin(owner, [number for number, name in enumerate(rows.names) if name in there])]
+            total = objective(Points(own), (those - origin) / scale, fuzzifier) if len(own) else np.nan
+            worth.append(total / max(len(own), 1))
+        return worth
 
 
 def _spread(n_rows: int) -> Ints:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
+
+from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.submission import Finished
+from p2pclust.protocols import Local, cluster_job, run_in_process
 
 MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
 
@@ -80,6 +85,46 @@ def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[Fake
     assert "older" not in said
 
 
+@pytest.fixture
+def found(door: type[FakeDoor], monkeypatch: pytest.MonkeyPatch) -> Finished:
+    """A result of three rounds before the clustering, some of it, and one of the objective."""
+    job = cluster_job("llf-cm", n_clusters=2, init="uniform", scaling="zscore", seed=0)
+    state = run_in_process(job, [Local([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]])])
+    told = {"roster": ["a"], "terms": [[1, "a"]], "features": ["heat"], "number": 0}
+    whole = Finished("job-1", told, job, state)
+    monkeypatch.setattr("p2pclust.fleet.handing_in.result_of", lambda _door, _job: whole)
+    return whole
+
+
+def test_a_result_says_what_its_rounds_were(cli: Cli, found: Finished) -> None:
+    rounds = [record.stage for record in found.state.log]
+    own = rounds.count(found.job.main)
+    said = cli("result", "job-1").out
+    before = f"{len(rounds)} rounds ({own} of clustering, {len(rounds) - own} to prepare and to measure)"
+    assert said.startswith(f"job-1: llf-cm, {before}, converged\n")
+    assert "heat" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "what"), [("c.csv", "centers"), ("c.npz", "centers"), ("c.json", "the result with its centers")]
+)
+def test_a_result_that_goes_into_a_file_is_not_shown_as_well(cli: Cli, found: Finished, file: str, what: str) -> None:
+    ended = cli("result", "job-1", "-o", file)
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == f"{file}: {what} of job-1, 2 clusters of 1 features\n"
+    assert cli("result", "job-1", "-o", file, "--json").err == ""
+
+
+def test_a_peers_folder_is_as_good_as_the_state_directory_in_it(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    assert Door(tmp_path).state_dir == tmp_path, "nothing is there yet"
+    (state / "door").touch()
+    assert Door(tmp_path).state_dir == Door(state).state_dir == state
+    (tmp_path / "door").touch()
+    assert Door(tmp_path).state_dir == tmp_path
+
+
 def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str]:
     """The lines of a watch without their times."""
     standing = {"verb": "standing", **a_job(1, "gathering", round=0)}
@@ -97,12 +142,13 @@ def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) ->
     combined = {"verb": "combined", "contributors": ["a"], "shift": 0.5}
     of_the_aggregator = [
         phase("opening", 0), phase("adopting", 0), phase("combining", 0),
-        {**combined, "round": 0, "abstained": {"b": "has 2 columns where the fleet has 4"}},
+        {**combined, "round": 0, "abstained": dict.fromkeys("bc", "has 2 columns where the fleet has 4") | {"d": "no data"}},
         phase("opening", 1), phase("adopting", 1), phase("combining", 1), {**combined, "round": 1},
         phase("closing", 2), phase("adopting", 2),
     ]  # fmt: skip
     assert watched(cli, door, *of_the_aggregator) == [
-        "round 0 combined from 1 peer, centers moved 0.5; b abstained: has 2 columns where the fleet has 4",
+        "round 0 combined from 1 peer, centers moved 0.5; b, c abstained: has 2 columns where the fleet has 4; d abstained: "
+        "no data",
         "round 1 combined from 1 peer, centers moved 0.5",
         "done after 2 rounds",
     ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.cli.conftest import Cli
 
 SMALL = """
@@ -50,6 +52,24 @@ def test_done(cli: Cli, small: str, tmp_path: Path) -> None:
     assert lines[-1] == f"output: runs/{out.name}"
     assert any(line.startswith("pooled") and "over the same contributors" in line for line in lines)
     assert any(re.fullmatch(r"relative difference .* below 1e-09 +\S+ +yes *", line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "more", "said"),
+    [
+        (True, (), ["measuring the result and drawing report.html"]),
+        (False, (), []),
+        (True, ("--json",), []),
+    ],
+)
+def test_on_a_terminal_a_run_says_that_it_draws(
+    cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch, terminal: bool, more: tuple[str, ...], said: list[str]
+) -> None:
+    aside = io.StringIO()
+    console = Console(file=aside, force_terminal=terminal, color_system=None, width=120)
+    monkeypatch.setattr("p2pclust.cli.run.stderr", lambda: console)
+    assert cli("run", small, "--backend", "in-process", *more).code == 0
+    assert [line for line in aside.getvalue().splitlines() if line.endswith("report.html")] == said
 
 
 def test_what_was_kept_back_and_what_is_coarse_are_told(cli: Cli, tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ def test_candidates_of_all_peers_are_clustered() -> None:
 
 def test_who_has_two_rows_abstains_and_is_counted() -> None:
     state = run([[[0.0], [1.0], [9.0], [10.0]], [[0.0], [9.0]]], n_clusters=2)
-    assert state.log[1].abstained == {1: "privacy gate: too few rows to propose means of several"}
+    assert state.log[1].abstained == {
+        1: "privacy gate: too few rows to propose means of several: add rows, or take another init"
+    }
     assert summaries.suppressed(state) == 1
 
 

@@ -163,7 +163,10 @@ class TestFewRows:
     """A range, a sum, a sum of squares of one row is that row: peers with fewer than three tell none of them."""
 
     three = ([0.0], [1.0], [2.0])
-    reason = "privacy gate: fewer than 3 rows ({}, or switch the privacy rules off)"
+    reason = (
+        "privacy gate: fewer than 3 rows: add rows, {}, or set privacy_gate or suppress_singletons = false, or "
+        "min_cluster_size = 1 (its rows can then be read off)"
+    )
 
     @pytest.mark.parametrize("few", [[[7.0]], [[7.0], [8.0]]])
     def test_they_tell_no_range_and_not_how_many_they_are(self, few: list[list[float]]) -> None:

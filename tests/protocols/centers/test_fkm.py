@@ -118,7 +118,10 @@ def test_peers_with_different_clusters_find_all_of_them() -> None:
 
 def test_a_peer_that_may_send_nothing_abstains_and_is_counted() -> None:
     _, _, state = run([[[0.0], [9.0]], [[0.0], [1.0], [8.0], [9.0]]], n_clusters=2, tol=0.0, max_rounds=3, seed=0)
-    assert state.log[-1].abstained == {0: "privacy gate: none of its clusters holds 2 rows or more"}
+    assert state.log[-1].abstained == {
+        0: "privacy gate: none of its clusters holds 2 rows or more: add rows, ask for fewer clusters, or set "
+        "min_cluster_size = 1 (single rows may then be sent)"
+    }
     assert summaries.suppressed(state) >= 3
 
 

@@ -9,6 +9,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols import Arrays, Local, cluster_job, pooled_run, run_in_process
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.measuring.doubts import doubts
 
 
 def advanced(*centers: list[float], n_clusters: int, seed: int = 0) -> list[float]:
@@ -33,6 +34,30 @@ class TestAlgorithm2ByHand:
         found = advanced([5.0], [5.0], n_clusters=3)
         assert found[0] == pytest.approx(5.0)
         assert len(set(found)) == 3
+
+
+class TestDoubt:
+    def test_local_centers_of_one_peer_in_one_cluster_are_counted(self) -> None:
+        job = cluster_job("k-fed", n_clusters=2, bounds=([0.0], [9.0]))
+        parts = [[0.0, 8.0], [0.5, 1.0], [7.0]]
+        told = [Arrays(centers=np.array(part)[:, np.newaxis], suppressed=0) for part in parts]
+        arrays = engine.advance(job, engine.begin(job), list(enumerate(told)), {}, n_peers=3).arrays
+        # The centers are 0.5 and 7.5: the second peer's two fell into the first of them.
+        assert (int(arrays["further"]), int(arrays["merged"])) == (2, 1)
+
+    def test_peers_of_one_cluster_each_are_doubted_unless_they_look_for_one(self) -> None:
+        peers = [Local(groups(middle, seed=int(middle))) for middle in (0.0, 10.0, 20.0, 30.0)]
+        split = run_in_process(cluster_job("k-fed", n_clusters=4), peers)
+        (doubt,) = doubts(split.arrays)
+        assert doubt.startswith("peers split clusters, and the parts may stand in the place of others: ")
+        assert doubt.endswith("(1 if it holds one)")
+        whole = run_in_process(cluster_job("k-fed", n_clusters=4, n_local_clusters=1), peers)
+        assert doubts(whole.arrays) == ()
+        assert sorted(summaries.raw_centers(whole)[:, 0]) == pytest.approx([0.0, 10.0, 20.0, 30.0], abs=0.5)
+
+    def test_peers_of_all_clusters_are_not_doubted(self) -> None:
+        peers = [Local(groups(0.0, 10.0, 20.0, seed=seed)) for seed in range(3)]
+        assert doubts(run_in_process(cluster_job("k-fed", n_clusters=3), peers).arrays) == ()
 
 
 def groups(*middles: float, n: int = 30, seed: int = 0) -> np.ndarray:
@@ -67,7 +92,7 @@ def test_small_clusters_are_withheld_and_counted() -> None:
     assert (part["centers"] + 4.5).tolist() == [[0.5]]
     assert part["suppressed"] == 1
     state = run_in_process(job, [Local([[0.0], [9.0]]), Local([[0.0], [1.0], [9.0]])])
-    assert state.log[-1].abstained == {0: "privacy gate: none of its clusters holds 2 rows or more"}
+    assert state.log[-1].abstained[0].startswith("privacy gate: none of its clusters holds 2 rows or more: ")
     assert summaries.suppressed(state) == 2
 
 

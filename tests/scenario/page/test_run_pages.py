@@ -16,12 +16,15 @@ import pytest
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario.file.load import load_scenario
 from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.page.job_pages import _without, centers_table
 from p2pclust.scenario.page.job_story import JobStory
 from p2pclust.scenario.page.page import Section
+from p2pclust.scenario.page.round_pages import _objective
+from p2pclust.scenario.page.rows import JobRows
 from p2pclust.scenario.page.run_pages import _changing, _number
 from p2pclust.scenario.run import carry_out
 
@@ -128,15 +131,44 @@ def test_whoever_has_no_share_in_the_result_is_named_with_why(
         tmp_path / "out",
     )
     (story,) = told
-    assert story.absent == {"peer-01": "privacy gate: C (F + 1) / F = 3 rows or fewer"}
-    assert _without(story) == (
-        " Not shown are the 3 rows of peer-01 (privacy gate: C (F + 1) / F = 3 rows or fewer), which had no part in the "
-        "clustering."
-    )
+    why = story.absent["peer-01"]
+    assert list(story.absent) == ["peer-01"]
+    assert why.startswith("privacy gate: C (F + 1) / F = 3 rows or fewer: add rows, ")
+    assert _without(story) == (f" Not shown are the 3 rows of peer-01 ({why}), which had no part in the clustering.")
     page(scenario_file(), tmp_path / "out")
     assert _without(told[1]) == "", "everybody is there"
     page(scenario_file(base=VERTICAL), tmp_path / "out")
     assert _without(told[2]) == "", "every row is everybody's"
+
+
+@pytest.mark.parametrize(
+    ("contributors", "values", "said"),
+    [
+        # Peer a has the rows 0 and 2, peer b the row 10; the centers are 0, 1 and 2.
+        ([["a", "b"], ["a", "b"]], [104.0, 83.0, 68.0], "over all rows, for the centers"),
+        ([["a", "b"], ["a"]], [104 / 3, 1.0, 2.0], "mean over the rows of the peers that did"),
+        ([[], ["a"]], [1.0, 2.0], "mean over the rows of the peers that did"),
+    ],
+)
+def test_the_objective_counts_the_rows_that_contributed_in_that_round(
+    monkeypatch: pytest.MonkeyPatch, contributors: list[list[str]], values: list[float], said: str
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr("p2pclust.scenario.round_pages.objective_drawing", lambda *told: drawn.append(told))
+    monkeypatch.setattr("p2pclust.scenario.round_pages.picture_of", lambda drawing, alt, caption: caption)
+    rows = JobRows(
+        ("a", "b"), np.array([0, 0, 1]), np.zeros(3, np.int64), None, np.array([[0.0], [2.0], [10.0]]), np.arange(3),
+        ("x",), ("0",),
+    )  # fmt: skip
+    state = SimpleNamespace(round=2, arrays={"origin": np.zeros(1), "scale": np.ones(1)})
+    story = SimpleNamespace(
+        evidence=Evidence(np.array([[2.0]]), None, [(0, np.array([[0.0]])), (1, np.array([[1.0]]))]),
+        rows=rows, found=SimpleNamespace(state=state), job=cluster_job("llf-cm", n_clusters=1), absent={},
+        entry={"contributors": contributors},
+    )  # fmt: skip
+    caption: Any = _objective(story)  # type: ignore[arg-type]
+    assert drawn[0][1] == pytest.approx(values)
+    assert said in caption
 
 
 @pytest.mark.parametrize(
@@ -230,7 +262,7 @@ def test_all_parts_of_a_run_are_drawn(scenario_file: Write, tmp_path: Path) -> N
         "bytes by kind of message",
     ]  # fmt: skip
     assert "the way the centers took" in text
-    assert "whose rows count here all the same: so the line may rise." in text
+    assert "the mean over the rows of the peers that did, so the line may rise." in text
     assert len(text) < 600_000
     assert "1 of 3 expectations did not hold" in text
     assert "<title>Meters &amp; gateways</title>" in text
