@@ -127,7 +127,7 @@ def test_who_left_the_roster_is_refused_on_the_connection_that_stands(tmp_path: 
                 assert door.ask("say")["by"] == "b"
                 present[0] = Roster(roster.fleet_id, roster.serial + 1, roster.peers[:1], b"")
                 with pytest.raises(UsageError, match="not on this peer's fleet roster"):
-                    client.ask("say")
+                    door.ask("say")
 
         await loop.run_in_executor(None, ask)
         door.close()
