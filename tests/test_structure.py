@@ -1,0 +1,55 @@
+"""The structure of the package: import contracts by folder, the size of folders, and one meaning for each class name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import p2pclust
+
+PACKAGE = Path(p2pclust.__file__).parent
+ROOT = PACKAGE.parent
+MOST_MODULES = 25
+
+
+def _contracts(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the import contracts on the package in that folder."""
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "text", "contract"),
+    [
+        ("peer/core/rounds/newcomer.py", "import asyncio\n", "The core and its mathematics know neither"),
+        ("peer/work/newcomer.py", "import socket\n", "The core and its mathematics know neither"),
+        ("peer/core/spread/newcomer.py", "import p2pclust.peer.core.jobs.jobs\n", "The core: all jobs on one job"),
+        ("protocols/engine/newcomer.py", "import p2pclust.protocols.centers.llf_cm\n", "Protocols stand on the engine"),
+        ("clustering/newcomer.py", "import zmq\n", "Mathematics knows no network"),
+    ],
+    ids=["core", "work", "upwards in the core", "upwards in protocols", "mathematics"],
+)
+def test_a_new_file_is_held_by_the_contract_of_its_folder(tmp_path: Path, file: str, text: str, contract: str) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "p2pclust", ignore=shutil.ignore_patterns("__pycache__", "shipped"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "p2pclust" / file).write_text(text, encoding="utf-8")
+    found = _contracts(tmp_path)
+    verdicts = re.findall(
+        r"^(\S.*?) (KEPT|BROKEN)", found.stdout.partition("dependencies.")[2], re.MULTILINE | re.DOTALL
+    )
+    broken = [name.lstrip("-\n") for name, verdict in verdicts if verdict == "BROKEN"]
+    assert found.returncode != 0
+    assert [name[: len(contract)] for name in broken] == [contract], found.stdout
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_keep_in_mind() -> None:
+    counts = {folder: len(list(folder.glob("*.py"))) for folder in [PACKAGE, *PACKAGE.rglob("*")] if folder.is_dir()}
+    assert {str(folder): count for folder, count in counts.items() if count > MOST_MODULES} == {}
