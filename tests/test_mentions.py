@@ -110,3 +110,20 @@ def test_what_is_not_there_is_found() -> None:
     assert wrong(text) == [
         "p2pclust/peer/gone.py", "gone.py", "engine.gone", "p2pclust.peer.core.rounds.gone", "base.Protocol.gone",
     ]  # fmt: skip
+
+
+_REFERENCE = re.compile(r'(?P<page>docs/[\w/-]+\.md)`*(?:, "(?P<heading>[^"\n]+)")?')
+
+
+def test_pages_that_the_code_mentions_exist() -> None:
+    """Also their headings: a heading of its own, or the bold beginning of a paragraph or an item."""
+    wrong_references = []
+    for path in [*(ROOT / "p2pclust").glob("**/*.py"), *(ROOT / "tests").glob("**/*.py")]:
+        source = path.read_text(encoding="utf-8")
+        for match in _REFERENCE.finditer(source) if "docs/" in source else ():
+            page = ROOT / match["page"]
+            known = page.read_text(encoding="utf-8") if page.exists() else None
+            heading = re.escape(match["heading"] or "")
+            if known is None or not re.search(rf"^(?:#+ |- \*|\*\*){heading}", known, re.MULTILINE | re.IGNORECASE):
+                wrong_references.append(f"{path.relative_to(ROOT)}: {match[0]}")
+    assert wrong_references == []
