@@ -43,16 +43,19 @@ def dataclass_rows(parent: type) -> list[str]:
 
 
 def protocol_rows() -> list[str]:
-    """Return a table of the methods of `Protocol` and of the classes that add to it."""
+    """Return a table of the methods of `Protocol`, of what it is built on, and of the classes that add to it."""
     rows = ["| class | method | meaning |", "|---|---|---|"]
-    for name in ("Protocol", *(name for name in base.__all__ if name != "Protocol")):
-        cls = getattr(base, name)
-        if not (isinstance(cls, type) and issubclass(cls, base.Protocol)):
-            continue
+    family = [
+        cls for cls in vars(base).values()
+        if isinstance(cls, type) and cls.__module__ == base.__name__
+        and (issubclass(cls, base.Protocol) or issubclass(base.Protocol, cls))
+    ]  # fmt: skip
+    for cls in sorted(family, key=lambda cls: cls is not base.Protocol):
         for method, value in vars(cls).items():
             function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
-                rows.append(f"| `{name}` | `{method}` | {first_line(function)} |")
+                required = " (required)" if getattr(function, "__isabstractmethod__", False) else ""
+                rows.append(f"| `{cls.__name__}` | `{method}`{required} | {first_line(function)} |")
     return rows
 
 
