@@ -127,3 +127,10 @@ def test_pages_that_the_code_mentions_exist() -> None:
             if known is None or not re.search(rf"^(?:#+ |- \*|\*\*){heading}", known, re.MULTILINE | re.IGNORECASE):
                 wrong_references.append(f"{path.relative_to(ROOT)}: {match[0]}")
     assert wrong_references == []
+
+
+def test_the_glossary_is_in_alphabetical_order() -> None:
+    words = re.findall(r"^\*\*(.+?)\.\*\*", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(words) > 40
+    assert words == sorted(words, key=str.casefold)
+    assert len(set(words)) == len(words)
