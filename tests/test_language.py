@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ALLOWANCE = Path(__file__).with_name("language_allowance.toml")
 
-#: Say instead: "a peer that", "no peer", "every peer", "fault", "workspace", "control address", "report", "send", "is not a".
+#: Say instead: "a peer that", "no peer", "every peer", "fault", "workspace", "control address", "report", "is not a".
 RETIRED = (
     "whoever", "whomever", "whom", "nobody", "everybody", "somebody", "anybody", "misfortunes?", "suffering", "desks?",
     "offices?", "doors?", "(?:is|are|was|were) no (?!longer)", "tells?", "told", "telling", "as far as is known",
