@@ -1,4 +1,4 @@
-"""The README's Python examples run, and its map of folders is complete."""
+"""Python examples in the documents run, and the README is short and has a map of all folders."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import doctest
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_examples_run() -> None:
-    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_examples_run(page: str) -> None:
+    failed, tried = doctest.testfile(str(ROOT / page), module_relative=False)
     assert tried > 0
     assert failed == 0
+
+
+def test_it_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < 1500
 
 
 def test_every_folder_is_on_the_map() -> None:

@@ -99,7 +99,7 @@ class Stored:
 
 
 class Core:
-    """One peer. See the module's text; `docs/architecture.md` walks through a round and a crash."""
+    """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash."""
 
     def __init__(
         self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator

@@ -18,10 +18,10 @@ from p2pclust.protocols.gossip.push_sum import Links
 
 __all__ = ["CENSUS", "COLLECT", "LEAST_PATIENCE_S", "MISSING", "Document", "Turn", "every_flaw", "pack_links"]
 
-#: What happens when a peer of the roster does not answer (docs/architecture.md, "Missing peers").
+#: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
 
-#: How contributions come together (docs/architecture.md, "Sums along a tree").
+#: How contributions come together (docs/peer/tree.md, "Sums along a tree").
 COLLECT: Final = ("star", "tree", "gossip")
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/jobs/series.py).

@@ -83,7 +83,7 @@ def test_order_of_claims(held: tuple[str, int], heard: tuple[str, int], becomes:
 
 
 def test_a_claim_about_a_stranger_is_ignored() -> None:
-    """Only enrolled names are members. Reference: docs/architecture.md, "Membership"."""
+    """Only enrolled names are members. Reference: docs/peer/membership.md, "Membership"."""
     core = alone()
     knows(core, claim("stranger", "alive", 1), source="p2")
     assert "stranger" not in core.membership.members
@@ -127,7 +127,7 @@ def test_the_incarnation_is_on_disk_before_it_is_told() -> None:
 
 
 def test_who_has_left_does_not_refute() -> None:
-    """Leaving is on purpose: the claim stands. Reference: docs/architecture.md, "Membership"."""
+    """Leaving is on purpose: the claim stands. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(3)
     goodbye = core.step(1.0, Leave())
     assert {s.to for s in sent(goodbye, Gossip)} == {"p2", "p3"}
@@ -184,7 +184,7 @@ def test_a_fleet_that_cannot_confirm_waits_the_shortest_time() -> None:
 
 @pytest.mark.parametrize("confirmed", [False, True])
 def test_who_was_asleep_itself_gives_its_suspects_the_time_that_it_slept(*, confirmed: bool) -> None:
-    """A sleeper hears no refutation. Reference: docs/architecture.md, "Membership"."""
+    """A sleeper hears no refutation. Reference: docs/peer/membership.md, "Membership"."""
     timing = TIMING.allowing(20.0)
     core = alone(fleet=5, timing=timing)
     knows(core, *(claim(f"p{i}", "alive", 1) for i in range(2, 6)))
@@ -202,7 +202,7 @@ def test_who_was_asleep_itself_gives_its_suspects_the_time_that_it_slept(*, conf
 
 
 def test_who_stood_still_itself_hears_a_refutation_before_it_judges() -> None:
-    """The next message in the queue may refute. Reference: docs/architecture.md, "Membership"."""
+    """The next message in the queue may refute. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(4)
     knows(core, claim("p2", "suspect", 1, by="p3"), source="p3", now=0.1)
     stood_still = 6 * TIMING.suspicion_s(4)  # no suspicion lasts so long
@@ -215,7 +215,7 @@ def test_who_stood_still_itself_hears_a_refutation_before_it_judges() -> None:
 def test_the_suspect_is_told() -> None:
     """Whoever holds a suspicion sends it to the suspect at once, at a third and at two thirds of its shortest duration.
 
-    Reference: docs/architecture.md, "Membership"; it widens Lifeguard's buddy system (section IV-C).
+    Reference: docs/peer/membership.md, "Membership"; it widens Lifeguard's buddy system (section IV-C).
     """
     core = fleet_of(5)
     shortest = TIMING.suspicion_s(5)
@@ -336,7 +336,7 @@ def test_local_health_slows_a_peer_that_hears_nobody() -> None:
 
 
 def test_refused_by_two_is_dead() -> None:
-    """A TCP connect refused, seen by two peers, is death at once. Reference: docs/architecture.md, "Membership"."""
+    """A TCP connect refused, seen by two peers, is death at once. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(5)
     effects = core.step(1.0, LinkChecked("p2", True))
     assert core.membership.status("p2") == "alive"
@@ -346,7 +346,7 @@ def test_refused_by_two_is_dead() -> None:
 
 
 def test_refused_seen_elsewhere_is_looked_at() -> None:
-    """One foreign word is not enough; the peer looks for itself. Reference: docs/architecture.md, "Membership"."""
+    """One foreign word is not enough; the peer looks for itself. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(5)
     effects = core.step(1.0, Arrived("p3", Refusal("p2", 1)))
     assert CheckLink("p2") in effects
@@ -356,14 +356,14 @@ def test_refused_seen_elsewhere_is_looked_at() -> None:
 
 @pytest.mark.parametrize(("fleet", "status"), [(2, "dead"), (3, "dead"), (4, "alive")])
 def test_in_a_fleet_of_up_to_three_one_is_enough(fleet: int, status: str) -> None:
-    """One observation if N <= 3. Reference: docs/architecture.md, "Membership"."""
+    """One observation if N <= 3. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(fleet)
     core.step(1.0, LinkChecked("p2", True))
     assert core.membership.status("p2") == status
 
 
 def test_a_refusal_of_a_former_life_is_nothing() -> None:
-    """The word is about one incarnation. Reference: docs/architecture.md, "Membership"."""
+    """The word is about one incarnation. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(3)
     knows(core, claim("p2", "alive", 4))
     core.step(1.0, Arrived("p3", Refusal("p2", 1)))
@@ -371,7 +371,7 @@ def test_a_refusal_of_a_former_life_is_nothing() -> None:
 
 
 def test_a_connect_that_is_not_refused_proves_nothing() -> None:
-    """Silence goes through suspicion. Reference: docs/architecture.md, "Membership"."""
+    """Silence goes through suspicion. Reference: docs/peer/membership.md, "Membership"."""
     core = fleet_of(3)
     core.step(1.0, LinkChecked("p2", False))
     assert core.membership.status("p2") == "alive"
@@ -397,7 +397,7 @@ def test_who_was_told_of_a_few_only_asks_for_the_others_soon_and_then_seldom() -
 def test_whoever_knew_nobody_learns_the_whole_table() -> None:
     """A table that asks is answered with the own one; an answer is not.
 
-    Reference: docs/architecture.md, "Membership" (push-pull).
+    Reference: docs/peer/membership.md, "Membership" (push-pull).
     """
     core = fleet_of(3)
     effects = core.step(0.1, Arrived("p2", MemberSync(False, ())))

@@ -9,7 +9,7 @@ from p2pclust.peer.core.messages import Gossip, MemberSync, Update
 
 
 def test_a_restarted_peer_is_above_its_own_death() -> None:
-    """The incarnation is stored and a life begins one above the last. Reference: docs/architecture.md, "Membership"."""
+    """The incarnation is stored and a life begins one above the last. Reference: docs/peer/membership.md, "Membership"."""
     net = Net(3)
     net.meet()
     net.crash("p2")
@@ -22,7 +22,7 @@ def test_a_restarted_peer_is_above_its_own_death() -> None:
 def test_a_lost_store_comes_back_above_its_tombstone() -> None:
     """A peer that forgot its incarnation hears its own tombstone and refutes it.
 
-    Reference: docs/architecture.md, "Membership".
+    Reference: docs/peer/membership.md, "Membership".
     """
     net = Net(4)
     net.meet()
@@ -55,7 +55,7 @@ def test_a_store_that_was_lost_before_anybody_noticed_is_known_to_be_another_one
 def test_a_silent_peer_dies_and_a_healed_cut_merges() -> None:
     """Dead members are tried again, so two halves that buried each other find together.
 
-    Reference: docs/architecture.md, "Membership".
+    Reference: docs/peer/membership.md, "Membership".
     """
     net = Net(4)
     net.meet()

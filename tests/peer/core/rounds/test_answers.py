@@ -1,4 +1,4 @@
-"""What counts as an answer, one test per promise. Reference: `docs/architecture.md`, "Rounds"."""
+"""What counts as an answer, one test per promise. Reference: `docs/peer/rounds.md`, "Rounds"."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def round_of(net: Net, name: str, job: str) -> int:
     ],
 )
 def test_an_answer_that_is_not_to_this_open_is_ignored(changed: dict[str, object]) -> None:
-    """Answers are tagged with job, term, round and the state's digest. Reference: docs/architecture.md, "Rounds"."""
+    """Answers are tagged with job, term, round and the state's digest. Reference: docs/peer/rounds.md, "Rounds"."""
     net, job = held()
     for name in ("p2", "p3"):
         net.arrive(name, "p1", replace(answers(net, name, job), **changed))  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_an_answer_that_is_not_to_this_open_is_ignored(changed: dict[str, object
 
 
 def test_the_same_answer_twice_counts_once() -> None:
-    """Nothing counts twice. Reference: docs/architecture.md, "Rounds"."""
+    """Nothing counts twice. Reference: docs/peer/rounds.md, "Rounds"."""
     net, job = held()
     for _ in range(3):
         net.arrive("p2", "p1", answers(net, "p2", job))
@@ -79,7 +79,7 @@ def test_an_answer_from_outside_the_roster_is_ignored() -> None:
 
 
 def test_a_wiped_store_contributes_but_is_not_counted() -> None:
-    """It counts for no majority of that job. Reference: docs/architecture.md, "Quorum"."""
+    """It counts for no majority of that job. Reference: docs/peer/rounds.md, "Quorum"."""
     net, job = held()
     net.crash("p3")
     net.until(lambda: net.core("p1").membership.status("p3") == "dead")
@@ -112,7 +112,7 @@ def test_persist_comes_before_the_answer() -> None:
 
 
 def test_a_document_is_on_disk_before_it_is_confirmed() -> None:
-    """`submit` returns when a majority has synced the document. Reference: docs/architecture.md, "Roster"."""
+    """`submit` returns when a majority has synced the document. Reference: docs/peer/jobs.md, "Submission"."""
     net = Net(3)
     net.meet()
     job = net.submit("p1")
@@ -133,7 +133,7 @@ def test_two_states_of_one_round_are_not_both_adopted() -> None:
 
 
 def test_a_state_that_is_not_what_its_digest_says_is_not_adopted() -> None:
-    """Reference: docs/architecture.md, "Rounds"."""
+    """Reference: docs/peer/rounds.md, "Rounds"."""
     net, job = held()
     net.drop()
     net.arrive("p1", "p2", Open(job, 1, 0, bytes(32), 2, False, -1, (b"s0",)))
@@ -142,7 +142,7 @@ def test_a_state_that_is_not_what_its_digest_says_is_not_adopted() -> None:
 
 
 def test_an_older_open_of_the_same_term_changes_nothing() -> None:
-    """It was overtaken on the way. Reference: docs/architecture.md, "Fence"."""
+    """It was overtaken on the way. Reference: docs/peer/rounds.md, "Fence"."""
     net, job = held()
     first = next(packet for packet in net.flight if packet.target == "p2")
     for _ in range(3):
@@ -153,7 +153,7 @@ def test_an_older_open_of_the_same_term_changes_nothing() -> None:
 
 
 def test_the_same_state_opened_again_is_answered_without_computing_again() -> None:
-    """A contribution is a pure function of state and data. Reference: docs/architecture.md, "Rounds"."""
+    """A contribution is a pure function of state and data. Reference: docs/peer/rounds.md, "Rounds"."""
     net, _ = held()
     opened = next(packet for packet in net.flight if packet.target == "p2")
     net.deliver(lambda packet: packet.target == "p2")

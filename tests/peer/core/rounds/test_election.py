@@ -156,7 +156,7 @@ def test_who_hears_an_aggregator_votes_for_nobody_else() -> None:
 
 
 def test_a_dead_aggregator_is_not_stuck_to() -> None:
-    """Membership's word shortens the wait. Reference: docs/architecture.md, "Election"."""
+    """Membership's word shortens the wait. Reference: docs/peer/election.md, "Election"."""
     voter = Voter(5)
     voter.net.arrive("p2", "p1", Heartbeat(voter.id, 3, 0))
     voter.net.crash("p2")
@@ -252,7 +252,7 @@ def test_a_candidate_that_lacks_what_a_majority_adopted_cannot_win() -> None:
 
 
 def test_the_named_aggregator_begins_without_an_election() -> None:
-    """The document casts everybody's vote of term 1. Reference: docs/architecture.md, "Election"."""
+    """The document casts everybody's vote of term 1. Reference: docs/peer/election.md, "Election"."""
     voter = Voter(aggregator="p2")
     assert voter.net.aggregator(voter.id) == "p2"
     assert [r.granted for r in voter.ask("p3", 1)] == [False]
@@ -261,7 +261,7 @@ def test_the_named_aggregator_begins_without_an_election() -> None:
 
 @pytest.mark.parametrize("wiped", [False, True])
 def test_the_named_aggregator_does_not_get_a_second_life_in_term_1(wiped: bool) -> None:
-    """After a restart it stands like anybody else. Reference: docs/architecture.md, "Election"."""
+    """After a restart it stands like anybody else. Reference: docs/peer/election.md, "Election"."""
     net = Net(3, manual=is_of_job)
     net.meet()
     job = net.submit("p2", toy(9), aggregator="p1")
@@ -280,7 +280,7 @@ def test_the_named_aggregator_does_not_get_a_second_life_in_term_1(wiped: bool) 
 def test_a_wiped_store_neither_stands_nor_counts() -> None:
     """A peer that may have forgotten a vote counts for no majority of that job.
 
-    Reference: docs/architecture.md, "Quorum".
+    Reference: docs/peer/rounds.md, "Quorum".
     """
     net = Net(3)
     net.meet()
@@ -298,7 +298,7 @@ def test_a_wiped_store_neither_stands_nor_counts() -> None:
 
 
 def test_the_fitter_stands_first() -> None:
-    """Fitness shortens the wait. Reference: docs/architecture.md, "Election"."""
+    """Fitness shortens the wait. Reference: docs/peer/election.md, "Election"."""
     net = Net(5, fitness={"p4": 1.0, **dict.fromkeys(("p1", "p2", "p3", "p5"), 0.0)})
     net.meet()
     winners = []
@@ -364,7 +364,7 @@ def test_at_most_one_aggregator_per_term_whatever_is_lost() -> None:
 
 
 def test_heartbeats_are_answered_with_what_is_held() -> None:
-    """The reply tells register and store. Reference: docs/architecture.md, "Rounds"."""
+    """The reply tells register and store. Reference: docs/peer/rounds.md, "Rounds"."""
     voter = Voter()
     voter.opens("p2", 3, 4, b"s4")
     effects = voter.net.arrive("p2", "p1", Heartbeat(voter.id, 3, 4))

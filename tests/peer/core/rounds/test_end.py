@@ -1,4 +1,4 @@
-"""How a job ends, begins and survives, one test per promise. Reference: `docs/architecture.md`, "The end"."""
+"""How a job ends, begins and survives, one test per promise. Reference: `docs/peer/rounds.md`, "The end"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def held(n: int = 3, job: bytes | None = None, **fields: object) -> tuple[Net, s
 def test_the_final_state_needs_a_majority() -> None:
     """A peer is finished only when told that a majority adopted the final state.
 
-    Reference: docs/architecture.md, "The end".
+    Reference: docs/peer/rounds.md, "The end".
     """
     net, job = held(5, toy(1))
     net.deliver()
@@ -48,7 +48,7 @@ def test_the_final_state_needs_a_majority() -> None:
 
 
 def test_nothing_is_contributed_to_the_final_state() -> None:
-    """It is adopted only. Reference: docs/architecture.md, "The end"."""
+    """It is adopted only. Reference: docs/peer/rounds.md, "The end"."""
     net, _ = held(3, toy(1))
     for _ in range(3):
         net.deliver()
@@ -84,7 +84,7 @@ def test_the_end_is_on_disk_before_it_is_told() -> None:
     ids=lambda message: message.kind,
 )
 def test_a_finished_peer_answers_with_the_final_state(question: Open, crashed: bool) -> None:
-    """Every open or vote request of that job, also after a restart. Reference: docs/architecture.md, "The end"."""
+    """Every open or vote request of that job, also after a restart. Reference: docs/peer/rounds.md, "The end"."""
     net = Net(3)
     net.meet()
     job = net.submit("p1", toy(1))
@@ -99,7 +99,7 @@ def test_a_finished_peer_answers_with_the_final_state(question: Open, crashed: b
 
 
 def test_a_peer_that_missed_the_end_learns_it_by_asking() -> None:
-    """Reference: docs/architecture.md, "The end"."""
+    """Reference: docs/peer/rounds.md, "The end"."""
     net = Net(3)
     net.meet()
     net.hold_work = lambda name, effect: name == "p3"
@@ -135,7 +135,7 @@ def test_a_job_of_one_peer_runs() -> None:
 
 
 def test_an_aggregator_that_dies_mid_round_costs_an_election_and_at_most_one_repeated_round() -> None:
-    """Reference: docs/architecture.md, "Hence"."""
+    """Reference: docs/peer/rounds.md, "Hence"."""
     for phase in range(1, 6):
         net, job = held(5, toy(2))
         for _ in range(phase):
@@ -150,7 +150,7 @@ def test_an_aggregator_that_dies_mid_round_costs_an_election_and_at_most_one_rep
 
 
 def test_everybody_crashes_and_the_job_goes_on() -> None:
-    """A restarted peer goes on with its jobs. Reference: docs/architecture.md, "Store"."""
+    """A restarted peer goes on with its jobs. Reference: docs/peer/shell.md, "Store"."""
     net, job = held(3, toy(3))
     for _ in range(3):
         net.deliver()
@@ -164,7 +164,7 @@ def test_everybody_crashes_and_the_job_goes_on() -> None:
 
 
 def test_a_submission_without_a_majority_of_the_fleet_is_refused() -> None:
-    """Refused below a majority of the enrolled unless they are named. Reference: docs/architecture.md, "Roster"."""
+    """Refused below a majority of the enrolled unless they are named. Reference: docs/peer/jobs.md, "Submission"."""
     net = Net(5)
     net.start("p1", "p2")
     net.advance(1)

@@ -1,4 +1,4 @@
-"""Who is waited for in a round, one test per promise. Reference: `docs/architecture.md`, "Missing peers"."""
+"""Who is waited for in a round, one test per promise. Reference: `docs/peer/rounds.md`, "Missing peers"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def round_of(net: Net, name: str, job: str) -> int:
 
 @pytest.mark.parametrize("missing", ["wait", "all", "drop"])
 def test_without_faults_everybody_contributes(missing: str) -> None:
-    """All policies give the same result when nobody is missing. Reference: docs/architecture.md, "Missing peers"."""
+    """All policies give the same result when nobody is missing. Reference: docs/peer/rounds.md, "Missing peers"."""
     net = Net(5)
     net.meet()
     job = net.submit("p3", toy(3), missing=missing, deadline_s=2.0)
@@ -39,7 +39,7 @@ def test_without_faults_everybody_contributes(missing: str) -> None:
 
 
 def test_a_majority_is_not_enough_while_others_are_alive() -> None:
-    """`wait` waits for every roster peer that is alive or suspect. Reference: docs/architecture.md, "Missing peers"."""
+    """`wait` waits for every roster peer that is alive or suspect. Reference: docs/peer/rounds.md, "Missing peers"."""
     net, job = held(5)
     net.deliver(lambda packet: packet.target != "p5")
     net.deliver()
@@ -53,7 +53,7 @@ def test_a_majority_is_not_enough_while_others_are_alive() -> None:
 
 
 def test_who_was_not_heard_is_asked_again() -> None:
-    """An unanswered open is repeated, an answered one is not. Reference: docs/architecture.md, "Links"."""
+    """An unanswered open is repeated, an answered one is not. Reference: docs/peer/rounds.md, "The rules of a round"."""
     net, job = held()
     net.deliver(lambda packet: packet.target == "p2")
     net.deliver(lambda packet: packet.source == "p2")
@@ -64,7 +64,7 @@ def test_who_was_not_heard_is_asked_again() -> None:
 
 
 def test_the_dead_are_left_out_under_wait() -> None:
-    """Membership says whom not to wait for. Reference: docs/architecture.md, "Missing peers" and "Quorum"."""
+    """Membership says whom not to wait for. Reference: docs/peer/rounds.md, "Missing peers" and "Quorum"."""
     net, job = held(5)
     net.crash("p5")
     net.deliver()
@@ -81,7 +81,7 @@ def test_the_dead_are_left_out_under_wait() -> None:
 def test_all_waits_for_the_dead() -> None:
     """`all`: nobody is left out; the result is that of a run without faults.
 
-    Reference: docs/architecture.md, "Missing peers".
+    Reference: docs/peer/rounds.md, "Missing peers".
     """
     net = Net(5)
     net.meet()
@@ -98,7 +98,7 @@ def test_all_waits_for_the_dead() -> None:
 def test_a_silent_peer_is_asked_through_others_and_then_left_out_by_name() -> None:
     """After `patience_s` of silence the open is relayed, then the peer is left out.
 
-    Reference: docs/architecture.md, "Missing peers".
+    Reference: docs/peer/rounds.md, "Missing peers".
     """
     net = Net(5)
     net.meet()
@@ -120,7 +120,7 @@ def test_a_silent_peer_is_asked_through_others_and_then_left_out_by_name() -> No
 
 @pytest.mark.parametrize("missing", ["wait", "all"])
 def test_who_computed_for_long_is_not_silent_when_it_has_done(missing: str) -> None:
-    """Patience begins when a peer was heard to work last. Reference: docs/architecture.md, "Missing peers"."""
+    """Patience begins when a peer was heard to work last. Reference: docs/peer/rounds.md, "Missing peers"."""
     net = Net(3)
     net.meet()
     net.hold_work = lambda name, effect: name == "p3" and effect.task.kind == "contribute"
@@ -139,7 +139,7 @@ def test_who_computed_for_long_is_not_silent_when_it_has_done(missing: str) -> N
 def test_all_lets_another_aggregate_that_hears_who_is_silent_here() -> None:
     """p5 lives, and no way leads from p1 to it, not even through others: somebody else takes over, and nobody is left out.
 
-    Reference: docs/architecture.md, "Missing peers".
+    Reference: docs/peer/rounds.md, "Missing peers".
     """
     net = Net(5)
     net.meet()
@@ -168,7 +168,7 @@ def test_all_keeps_its_aggregator_while_it_waits_for_the_dead() -> None:
 def test_a_relayed_open_is_answered_the_way_it_came() -> None:
     """A broken link between two peers does not cost a contribution.
 
-    Reference: docs/architecture.md, "Missing peers".
+    Reference: docs/peer/rounds.md, "Missing peers".
     """
     net = Net(4)
     net.meet()
@@ -180,7 +180,7 @@ def test_a_relayed_open_is_answered_the_way_it_came() -> None:
 
 
 def test_who_comes_back_contributes_again() -> None:
-    """From the next round on. Reference: docs/architecture.md, "Missing peers"."""
+    """From the next round on. Reference: docs/peer/rounds.md, "Missing peers"."""
     net, job = held(5, toy(3))
     net.crash("p5")
     net.deliver()
@@ -194,7 +194,7 @@ def test_who_comes_back_contributes_again() -> None:
 
 
 def test_drop_goes_on_after_its_deadline_but_not_before() -> None:
-    """`drop`: a deadline. Reference: docs/architecture.md, "Missing peers"."""
+    """`drop`: a deadline. Reference: docs/peer/rounds.md, "Missing peers"."""
     net, job = held(5, missing="drop", deadline_s=1.0)
     began = net.now
     net.deliver(lambda packet: packet.target != "p5")
@@ -208,7 +208,7 @@ def test_drop_goes_on_after_its_deadline_but_not_before() -> None:
 
 
 def test_drop_never_goes_on_before_a_majority_adopted() -> None:
-    """The deadline does not weaken the quorum. Reference: docs/architecture.md, "Missing peers"."""
+    """The deadline does not weaken the quorum. Reference: docs/peer/rounds.md, "Missing peers"."""
     net, job = held(5, missing="drop", deadline_s=0.5)
     net.deliver(lambda packet: packet.target == "p2")
     net.deliver(lambda packet: packet.source == "p2")
@@ -222,7 +222,7 @@ def test_drop_never_goes_on_before_a_majority_adopted() -> None:
 
 
 def test_one_proposer_is_asked_and_the_others_adopt() -> None:
-    """The first of the permutation that is not dead. Reference: docs/architecture.md, "Rounds"."""
+    """The first of the permutation that is not dead. Reference: docs/peer/rounds.md, "Rounds"."""
     net = Net(3)
     net.meet()
     job = net.submit("p2", toy(2, one=True))
@@ -231,7 +231,7 @@ def test_one_proposer_is_asked_and_the_others_adopt() -> None:
 
 
 def test_a_proposer_that_is_dead_is_replaced_within_the_round() -> None:
-    """It is replaced, recorded, and the round is not lost. Reference: docs/architecture.md, "Rounds"."""
+    """It is replaced, recorded, and the round is not lost. Reference: docs/peer/rounds.md, "Rounds"."""
     net = Net(5, manual=lambda message: isinstance(message, ROUNDS))
     net.meet()
     job = net.submit("p3", toy(1, one=True), aggregator="p3")
@@ -261,7 +261,7 @@ def test_a_proposer_that_abstains_ends_the_round() -> None:
 
 
 def test_abstentions_are_recorded_with_their_reason() -> None:
-    """Reference: docs/architecture.md, "Rounds"."""
+    """Reference: docs/peer/rounds.md, "Rounds"."""
     net = Net(3)
     net.meet()
     job = net.submit("p2", toy(1, abstainers=[1]))

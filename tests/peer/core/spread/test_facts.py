@@ -89,7 +89,7 @@ def test_who_has_the_same_highest_version_and_other_facts_exchanges_all() -> Non
     ],
 )
 def test_an_odd_delta_is_ignored(message: FactDelta) -> None:
-    """Nothing is stored for strangers, or by halves. Reference: docs/architecture.md, "Facts"."""
+    """Nothing is stored for strangers, or by halves. Reference: docs/peer/facts.md, "Facts"."""
     core = alone()
     assert told(core, message) == []
     assert all(core.facts.get(owner, key) is None for owner in ("p2", "stranger") for key in ("a", "b"))
@@ -146,7 +146,7 @@ def test_a_change_is_pushed_and_a_lost_push_is_repaired() -> None:
 def test_a_restarted_owner_numbers_on_above() -> None:
     """What an owner says in its next life is newer than anything it said before.
 
-    Reference: docs/architecture.md, "Facts".
+    Reference: docs/peer/facts.md, "Facts".
     """
     net = Net(3)
     net.meet()
@@ -267,7 +267,7 @@ def _check_invariant(net: Net, history: list[dict[int, tuple[str, bytes]]]) -> N
 
 
 def test_a_member_that_appears_is_compared_with_at_once() -> None:
-    """The turn of anti-entropy is not waited for. Reference: docs/architecture.md, "Facts"."""
+    """The turn of anti-entropy is not waited for. Reference: docs/peer/facts.md, "Facts"."""
     core = alone()
     effects = core.step(1.0, Arrived("p2", Gossip((Update("p2", "alive", 1, "p2:1", "s", ""),))))
     assert any(isinstance(e, Send) and isinstance(e.message, FactDigest) and e.to == "p2" for e in effects)

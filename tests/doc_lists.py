@@ -1,0 +1,103 @@
+"""Lists in the documents that are made from the code; ``tests/test_doc_lists.py`` compares them.
+
+``python -m tests.doc_lists`` writes them anew, each between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from p2pclust.peer.core import effects, events
+from p2pclust.peer.operate.questions import VERBS
+from p2pclust.protocols.engine import base
+
+ROOT = Path(__file__).parents[1]
+
+_MARKED = re.compile(r"(?P<begin><!-- generated: (?P<name>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
+
+
+def first_line(thing: object) -> str:
+    """Return the first paragraph of a docstring, as one line without Sphinx's roles."""
+    text = inspect.getdoc(thing) or ""
+    line = " ".join(text.split("\n\n", 1)[0].split())
+    return re.sub(r":\w+:`([^`]+)`", r"`\1`", line).replace("``", "`").replace("|", "\\|")
+
+
+def classes(parent: type) -> list[type]:
+    """Return the direct subclasses, by name; with slots a dataclass is made twice, and the second one counts."""
+    found = {cls.__name__: cls for cls in parent.__subclasses__() if cls.__module__ == parent.__module__}
+    return [found[name] for name in sorted(found)]
+
+
+def dataclass_rows(parent: type) -> list[str]:
+    """Return a table of the dataclasses of a family: name, fields, meaning."""
+    rows = ["| name | fields | meaning |", "|---|---|---|"]
+    for cls in classes(parent):
+        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls))
+        rows.append(f"| `{cls.__name__}` | {fields} | {first_line(cls)} |")
+    return rows
+
+
+def protocol_rows() -> list[str]:
+    """Return a table of the methods of `Protocol`, of what it is built on, and of the classes that add to it."""
+    rows = ["| class | method | meaning |", "|---|---|---|"]
+    family = [
+        cls for cls in vars(base).values()
+        if isinstance(cls, type) and cls.__module__ == base.__name__
+        and (issubclass(cls, base.Protocol) or issubclass(base.Protocol, cls))
+    ]  # fmt: skip
+    for cls in sorted(family, key=lambda cls: cls is not base.Protocol):
+        for method, value in vars(cls).items():
+            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
+                required = " (required)" if getattr(function, "__isabstractmethod__", False) else ""
+                rows.append(f"| `{cls.__name__}` | `{method}`{required} | {first_line(function)} |")
+    return rows
+
+
+def verb_rows() -> list[str]:
+    """Return a table of the questions that a control address answers."""
+    words = {str: "text", bytes: "bytes", int: "int", float: "float", list: "texts"}
+    rows = ["| verb | fields | what it answers |", "|---|---|---|"]
+    for verb, known in VERBS.items():
+        fields = ", ".join(f"`{name}` {words[kind]}" for name, (kind, _) in known.fields.items())
+        rows.append(f"| `{verb}` | {fields or 'none'} | {known.meaning} |")
+    return rows
+
+
+LISTS: dict[str, Callable[[], list[str]]] = {
+    "events": lambda: dataclass_rows(events.Event),
+    "effects": lambda: dataclass_rows(effects.Effect),
+    "protocol": protocol_rows,
+    "verbs": verb_rows,
+}
+
+
+def pages() -> list[Path]:
+    """Return the pages that hold such lists."""
+    return [
+        page for page in sorted((ROOT / "docs").glob("**/*.md")) if _MARKED.search(page.read_text(encoding="utf-8"))
+    ]
+
+
+def renewed(text: str) -> str:
+    """Return a page with its lists as the code has them."""
+
+    def put(match: re.Match[str]) -> str:
+        return "\n".join([match["begin"], *LISTS[match["name"]](), "", match["end"]])
+
+    return _MARKED.sub(put, text)
+
+
+def main() -> None:
+    """Write all lists anew."""
+    for page in pages():
+        page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
