@@ -12,7 +12,7 @@ from pathlib import Path
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.table import Choice, Table, unreadable
 from p2pclust.errors import DataError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["read_arff"]
 

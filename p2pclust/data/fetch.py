@@ -26,7 +26,7 @@ from p2pclust.data.npz import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["Fetched", "OnProgress", "fetch"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["shape_of", "write_npz"]
 

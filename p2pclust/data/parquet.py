@@ -12,7 +12,7 @@ from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.ids import row_ids
 from p2pclust.data.table import Choice, Titles, codes, finished, unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["read_parquet"]
 

@@ -23,7 +23,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.hints import delimiter_of, is_number, unlocalised
 from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, unreadable
 from p2pclust.errors import DataError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_csv_table", "read_folder", "read_npy", "read_npz"]
 

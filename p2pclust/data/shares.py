@@ -16,7 +16,7 @@ from p2pclust.data.holdings import Holdings
 from p2pclust.data.npz import write_npz
 from p2pclust.data.readers import SUFFIXES
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["MANIFEST", "peer_names", "write_shares"]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 from p2pclust.topology.convert import graph_of
 from p2pclust.topology.graphml import GraphMLReader
 from p2pclust.topology.overlay import Overlay, Position, shown, unknown

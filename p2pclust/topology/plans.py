@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["plan_rows"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from files import JOB, begun, written
+
 from p2pclust.errors import UsageError
 from p2pclust.sweep import pools
 from p2pclust.sweep.cells import Cell, check

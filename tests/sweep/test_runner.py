@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-
 from files import JOB, MIXING, begun, dying, written
+
 from p2pclust.cli.lab.sweep import _carry_out
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep import pools, work

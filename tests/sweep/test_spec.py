@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from files import JOB, MIXING, written
+
 from p2pclust.errors import DataError, UsageError
 from p2pclust.sweep.cells import check, scenario_of
 from p2pclust.sweep.spec import load_sweep

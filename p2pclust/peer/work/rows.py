@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from p2pclust.data.sources import read_source, told_to_others
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
 from p2pclust.protocols.engine.local import Local
+from p2pclust.tools.files import regular
 
 __all__ = ["load_rows"]
 
