@@ -6,7 +6,6 @@ Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug,
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -24,6 +23,7 @@ from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submi
 from p2pclust.cli.lab import choose, compare, data, protocols, reproduce, run, simulate, topology
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError, RenamedWarning
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["app"]
 
@@ -110,8 +110,7 @@ def _value_line(option: str, told: str, cause: Any) -> str:
     _, choice, names = told.partition(" is not one of ")
     if choice:
         known = re.findall(r"'([^']*)'", names)
-        near = difflib.get_close_matches(given, known, n=1)
-        return f"{where}: expected {', '.join(known)}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        return f"{where}: expected {', '.join(known)}{did_you_mean(given, known)}"
     for words, expected in _NUMBERS.items():
         if words in told:
             return f"{where}: expected {expected}"

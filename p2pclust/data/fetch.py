@@ -7,7 +7,6 @@ set's own file appears last and whole, or not at all.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -27,6 +26,7 @@ from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import regular
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["Fetched", "OnProgress", "fetch"]
 
@@ -111,9 +111,8 @@ def _entry(name: str) -> Entry:
         return entry
     if canonical(name) in BUILT_IN:
         raise UsageError(f"{name}: always there, nothing to fetch")
-    near = difflib.get_close_matches(canonical(name), ENTRIES, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"unknown data set {name!r}: {meant}p2pclust data list shows all that can be fetched")
+    meant = did_you_mean(canonical(name), ENTRIES)
+    raise UsageError(f"unknown data set {name!r}{meant}: p2pclust data list shows all that can be fetched")
 
 
 def _given(entry: Entry, given: Path) -> list[Path]:

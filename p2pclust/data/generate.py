@@ -28,7 +28,6 @@ References
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,6 +39,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.households import smart_meters
 from p2pclust.data.partition import nearby
 from p2pclust.errors import DataError, UsageError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = [
     "GENERATORS",
@@ -95,8 +95,7 @@ def generate(name: str, options: Mapping[str, Any]) -> DataSet:
     known = inspect.signature(make).parameters
     for option, value in options.items():
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            meant = did_you_mean(option, known)
             has = ", ".join(f"{key} = {_shown(item.default)}" for key, item in known.items())
             raise UsageError(f"{name}: no option {option!r}{meant}; its options are {has}")
         if not _fits(value, known[option].default):

@@ -5,7 +5,6 @@ Names follow one rule: see `p2pclust.data.catalogue.canonical`.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import re
@@ -22,6 +21,7 @@ from p2pclust.data.generate import GENERATORS, gaussians, generate
 from p2pclust.data.readers import SUFFIXES, read, read_npz
 from p2pclust.data.table import Column
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
 
@@ -189,8 +189,7 @@ def _absent(source: str) -> str:
         # No line break: it can be copied as it stands. What downloads is an extra, which would be missed only then.
         first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
         return f"{source} is not in {cache_dir()}: get it with: {first}p2pclust data fetch {entry.name}"
-    near = difflib.get_close_matches(canonical(source), available(), n=1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    meant = did_you_mean(canonical(source), available())
     return (
         f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
         f"y) from {cache_dir()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"

@@ -5,7 +5,6 @@ Every reader ends here, so that a wrong column or cell is named in the same word
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.hints import about_text, is_number, unlocalised
 from p2pclust.data.ids import row_ids
 from p2pclust.errors import DataError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["ABSENT", "MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
 
@@ -99,8 +99,7 @@ class Choice:
                 return np.full(len(titles), float(declared))
             for name, value in declared.items():
                 if name not in titles:
-                    near = difflib.get_close_matches(str(name), titles, n=1)
-                    meant = f" (did you mean {near[0]!r}?)" if near else ""
+                    meant = did_you_mean(name, titles)
                     known = ", ".join(map(_printable, titles[:20]))
                     raise DataError(
                         f"{file}: missing_values.fill: {name!r} is no feature{meant}; the features are {known}"
@@ -164,8 +163,7 @@ class Titles:
             )
         if column in self.names:
             return self.names.index(column)
-        near = difflib.get_close_matches(column, self.names, n=1)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        meant = did_you_mean(column, self.names)
         known = "none, for the file has no header: give its number, counted from 1"
         if self.names:
             known = ", ".join(map(_printable, self.names[:20])) + (

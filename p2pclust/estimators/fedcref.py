@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -27,6 +26,7 @@ from p2pclust.protocols.engine.workspaces import Office
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
+from p2pclust.tools.workers import n_cores
 
 __all__ = ["FedCRef"]
 
@@ -322,7 +322,7 @@ class FedCRef(LabellingEstimator):
     def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Desk], Mapping[bytes, bytes]]:
         """Return the last state, each peer's desk, and the models of groups by digest."""
         if self.fleet is None:
-            office = Office(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+            office = Office(n_cores())
             state: JobState | None = run_in_process(job, locals, None, office)
             desks, blobs = [office.desk(peer) for peer in range(len(locals))], dict(office.blobs)
         else:

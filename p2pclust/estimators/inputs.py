@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.local import first_bad_value
 from p2pclust.protocols.engine.summaries import with_columns
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = [
     "ONE_ARRAY",
@@ -156,9 +156,8 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
         raise UsageError("partition 'by-class' is one of scenarios: here, pass a list with the rows of each peer")
     for option in options:
         if option not in _OPTIONS:
-            near = difflib.get_close_matches(str(option), _OPTIONS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OPTIONS)}"
-            raise UsageError(f"partition {scheme!r}: unknown option {str(option)[:60]!r} ({hint})")
+            hint = did_you_mean(option, _OPTIONS, f" (known: {', '.join(_OPTIONS)})")
+            raise UsageError(f"partition {scheme!r}: unknown option {str(option)[:60]!r}{hint}")
     if scheme == "distance":
         options["points"] = X
     try:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority
 from p2pclust.reproduce.model import Value
 from p2pclust.reproduce.peers import Peers, seed_of
+from p2pclust.tools.files import replacing
 
 __all__ = ["METHODS", "QUICK", "QUICK_DEC", "Setting", "World", "drawn", "links_and_pairs", "run"]
 
@@ -173,10 +175,9 @@ def _dec_labels(
     ]
     if keep:
         os.makedirs(os.path.dirname(keep), exist_ok=True)
-        beside = f"{keep}.{os.getpid()}.tmp.npz"  # Two workers may be at it; either's is as good.
         named: dict[str, Any] = {f"peer{number}": labels for number, labels in enumerate(found)}
-        np.savez(beside, **named)
-        os.replace(beside, keep)
+        with replacing(Path(keep)) as file:  # Two workers may do the same; their results are equal.
+            np.savez(file, **named)
     return found
 
 

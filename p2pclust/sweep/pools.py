@@ -7,23 +7,17 @@ whatever still runs, at once.
 from __future__ import annotations
 
 import importlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
 from typing import Any, Final, NamedTuple
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep.cells import Cell
-from p2pclust.sweep.work import die_with_parent, timed_work
+from p2pclust.sweep.work import timed_work
+from p2pclust.tools.workers import in_processes
 
-__all__ = ["Finished", "Pool", "here", "n_cores", "on_cores", "through_dask"]
+__all__ = ["Finished", "Pool", "here", "on_cores", "through_dask"]
 
-#: Of linear algebra; read when a worker's libraries are loaded.
-_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ANSWER_S: Final = 10
 
 
@@ -54,49 +48,12 @@ def on_cores(n_workers: int) -> Pool:
     """
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
-        context = multiprocessing.get_context("spawn")
-        others = [child.pid for child in multiprocessing.active_children()]
-        pool = ProcessPoolExecutor(min(n_workers, len(cells)), context, initializer=die_with_parent)
-        try:
-            with _as_children_shall_find_it():
-                waiting = {pool.submit(timed_work, cell.encode()): cell for cell in cells}
-            for future in as_completed(waiting):
-                text, seconds = _result(future)
-                yield Finished(waiting.pop(future), text, seconds)
-            pool.shutdown()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                if child.pid not in others:
-                    child.kill()
+        texts = {cell.encode(): cell for cell in cells}
+        advice = "perhaps for want of memory: go on with fewer --workers; what is finished is kept"
+        for text, found in in_processes(timed_work, texts, min(n_workers, len(cells)), advice=advice):
+            yield Finished(texts[text], *found)
 
     return run
-
-
-def _result(future: Future[tuple[str, float]]) -> tuple[str, float]:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise FleetError(
-            "a worker died, perhaps for want of memory: go on with fewer --workers; what is finished is kept"
-        ) from error
-
-
-@contextmanager
-def _as_children_shall_find_it() -> Iterator[None]:
-    """Start children with one thread of linear algebra each, and deaf to Ctrl-C, which their parent hears."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    deaf = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, deaf)
 
 
 def through_dask(address: str) -> Pool:
@@ -150,8 +107,3 @@ def _result_of(future: Any, distributed: Any) -> tuple[str, float]:
     except (distributed.KilledWorker, CancelledError) as error:
         raise FleetError(f"Dask gave a cell up: {str(error).splitlines()[0]}; what is finished is kept") from error
     return found
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))

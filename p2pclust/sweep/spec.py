@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +20,7 @@ from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.sweep.places import check_place
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["SWEEPS", "FaultSpec", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "load_sweep"]
 
@@ -250,8 +250,7 @@ class Sweep(Table):
 
 def _near(name: object, known: Iterable[str]) -> str:
     """Name the column that may have been meant, else all of them."""
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.75)
-    return f" (did you mean {near[0]!r}?)" if near else f": expected one of {', '.join(known)}"
+    return did_you_mean(name, known, f": expected one of {', '.join(known)}", cutoff=0.75)
 
 
 def load_sweep(path: str | Path) -> Sweep:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
 from time import monotonic
 from typing import Any
 
 from p2pclust.errors import FleetError
 
-__all__ = ["die_with_parent", "run_cell", "timed_work"]
+__all__ = ["run_cell", "timed_work"]
 
 
 def timed_work(text: str) -> tuple[str, float]:
@@ -51,15 +47,3 @@ def run_cell(cell: Any) -> dict[str, Any]:
             return found | measures[cell.measure](cell, overlay)
         except FleetError:
             return found | dict.fromkeys(MEASURES[cell.measure].columns)
-
-
-def die_with_parent() -> None:
-    """End this worker when whoever started it is gone, however it went: nobody would take its result."""
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["KINDS", "Kind", "Option", "Value", "kind_of", "options_of"]
 
@@ -154,8 +154,7 @@ def kind_of(name: str) -> Kind:
     """
     if name in KINDS:
         return KINDS[name]
-    near = difflib.get_close_matches(name, KINDS, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(KINDS)}"
+    hint = did_you_mean(name, KINDS, f": expected {', '.join(KINDS)}")
     raise UsageError(f"overlay: unknown kind {name!r}{hint}")
 
 

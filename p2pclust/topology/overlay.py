@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import nearest
 
 __all__ = ["Link", "Overlay", "Position", "shown", "unknown"]
 
@@ -207,9 +207,9 @@ def unknown(name: object, names: Collection[str]) -> str:
     >>> unknown("x", ["a", "b"])
     "unknown peer 'x': expected one of 'a', 'b'"
     """
-    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) and len(name) <= _LETTERS_SHOWN else []
-    if near:
-        return f"unknown peer {shown(name)} (did you mean {shown(near[0])}?)"
+    near = nearest(name, names)
+    if near is not None:
+        return f"unknown peer {shown(name)} (did you mean {shown(near)}?)"
     known = [shown(other) for _, other in zip(range(_NAMES_SHOWN), names, strict=False)]
     more = f" and {len(names) - len(known)} more" if len(names) > len(known) else ""
     return f"unknown peer {shown(name)}: expected one of {', '.join(known)}{more}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.tools import workers
 from p2pclust.tools.files import replacing
 from p2pclust.tools.lazy import lazy_names
 from p2pclust.tools.spelling import did_you_mean, nearest
@@ -111,6 +112,10 @@ def refusing(number: int) -> None:
 
 
 class TestWorkers:
+    def test_a_process_without_a_parent_is_not_a_worker(self) -> None:
+        with pytest.raises(AssertionError):
+            workers._end_with_parent()
+
     def test_there_is_a_core(self) -> None:
         assert n_cores() >= 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ import typer
 from p2pclust.cli.lab.run import Backend
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +77,7 @@ def reproduce(
         return
     from p2pclust.reproduce.frame import Plan  # noqa: PLC0415
 
-    n_workers = jobs or len(os.sched_getaffinity(0))
+    n_workers = jobs or n_cores()
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
     told = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import typer
 from p2pclust.cli.lab.seeds import Asked, Finding, explore
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def simulate(
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both claim standard output: choose one")
     findings: list[Finding] = []
-    n_workers = min(jobs or len(os.sched_getaffinity(0)), last - first)
+    n_workers = min(jobs or n_cores(), last - first)
     with _bar(last - first) as advance:
         for finding in explore(first, last, asked, n_workers):
             findings.append(finding)

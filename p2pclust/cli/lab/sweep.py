@@ -14,6 +14,7 @@ import typer
 from p2pclust.cli.lab.run import ended_like_ctrl_c
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +98,7 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
 
     if scheduler is not None:
         return pools.through_dask(scheduler)
-    n_workers = workers or pools.n_cores()
+    n_workers = workers or n_cores()
     return pools.here if n_workers == 1 else pools.on_cores(n_workers)
 
 

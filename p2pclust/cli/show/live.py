@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.output import size
 from p2pclust.cli.show.progress import GroupView, JobView, PeerView, Progress, counted
+from p2pclust.tools.units import size
 
 __all__ = ["Watch", "sparkline", "table"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["complain", "put_json", "size", "stderr", "stdout"]
+__all__ = ["complain", "put_json", "stderr", "stdout"]
 
 
 def stdout(columns: int = 120) -> Console:
@@ -48,23 +48,3 @@ def put_json(value: Any) -> None:
     """Write the one object of ``--json``."""
     sys.stdout.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
     sys.stdout.flush()
-
-
-def size(n_bytes: float | None) -> str:
-    """Return a number of bytes as people read it.
-
-    Examples
-    --------
-    >>> size(999), size(12_345), size(6_789_000)
-    ('999 B', '12.3 kB', '6.8 MB')
-    """
-    if n_bytes is None:
-        return "-"
-    if n_bytes < 1000:
-        return f"{n_bytes:.0f} B"
-    units = ("kB", "MB", "GB", "TB")
-    for unit in units:
-        n_bytes /= 1000
-        if n_bytes < 999.95 or unit == units[-1]:
-            break
-    return f"{n_bytes:.1f} {unit}"

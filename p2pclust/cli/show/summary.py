@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.live import table
-from p2pclust.cli.show.output import size
+from p2pclust.tools.units import size
 
 __all__ = ["size", "summarise"]
 
