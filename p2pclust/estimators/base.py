@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
@@ -54,6 +55,7 @@ class _Backend(Protocol):
         """Run the job with these peers and return all that came of it; asked where peers keep a part of the result."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LabellingEstimator(
     ClusterMixin,  # type: ignore[misc] # scikit-learn has no types
     BaseEstimator,  # type: ignore[misc]
@@ -62,10 +64,10 @@ class LabellingEstimator(
 
     protocol_id: ClassVar[str]
 
-    n_peers: int | None
-    partition: Any
-    random_state: Any
-    fleet: Any
+    random_state: Any = None
+    n_peers: int | None = None
+    partition: Any = "iid"
+    fleet: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Run the federated job.
@@ -205,6 +207,7 @@ class LabellingEstimator(
         return rows
 
 
+@dataclass(eq=False, repr=False)
 class FederatedEstimator(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -212,7 +215,7 @@ class FederatedEstimator(
 ):
     """One that ends with centers."""
 
-    n_clusters: int
+    n_clusters: int = 8
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest center of each row, shape (n,)."""
@@ -260,10 +263,11 @@ class FederatedEstimator(
         return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FuzzyEstimator(FederatedEstimator):
     """An estimator whose rows belong to every cluster to some degree."""
 
-    fuzzifier: float
+    fuzzifier: float = 2.0
 
     def memberships(self, X: ArrayLike) -> Floats:
         """Return how much each row belongs to each cluster, shape (n, C); rows sum to 1."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = ["FedCRef"]
 _OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FedCRef(LabellingEstimator):
     """FedCRef: peers train an autoencoder per cluster, find out which clusters are the same, and train these together.
 
@@ -118,66 +120,30 @@ class FedCRef(LabellingEstimator):
 
     protocol_id = "fedcref"
 
-    def __init__(
-        self,
-        *,
-        mode: str = "refined",
-        initial: Any = "mixture",
-        n_local_clusters: int | Sequence[int] | None = None,
-        alpha: float | None = None,
-        theta: float | None = None,
-        tau: float | None = None,
-        normalisation: str | None = None,
-        max_iterations: int | None = None,
-        max_refinements: int | None = None,
-        settled: float | None = None,
-        hidden: Sequence[int] = (100, 64, 32, 64, 100),
-        output: str = "sigmoid",
-        epochs: int | None = None,
-        batch: int | None = None,
-        learning_rate: float = 1e-3,
-        rounds: int | None = None,
-        local_epochs: int | None = None,
-        federated_rate: float | None = None,
-        encoding: str = "float32",
-        min_rows: int = 10,
-        most_local_clusters: int = 10,
-        device: str = "cpu",
-        scaling: str = "minmax",
-        bounds: tuple[Any, Any] | None = None,
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.mode = mode
-        self.initial = initial
-        self.n_local_clusters = n_local_clusters
-        self.alpha = alpha
-        self.theta = theta
-        self.tau = tau
-        self.normalisation = normalisation
-        self.max_iterations = max_iterations
-        self.max_refinements = max_refinements
-        self.settled = settled
-        self.hidden = hidden
-        self.output = output
-        self.epochs = epochs
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.rounds = rounds
-        self.local_epochs = local_epochs
-        self.federated_rate = federated_rate
-        self.encoding = encoding
-        self.min_rows = min_rows
-        self.most_local_clusters = most_local_clusters
-        self.device = device
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    mode: str = "refined"
+    initial: Any = "mixture"
+    n_local_clusters: int | Sequence[int] | None = None
+    alpha: float | None = None
+    theta: float | None = None
+    tau: float | None = None
+    normalisation: str | None = None
+    max_iterations: int | None = None
+    max_refinements: int | None = None
+    settled: float | None = None
+    hidden: Sequence[int] = (100, 64, 32, 64, 100)
+    output: str = "sigmoid"
+    epochs: int | None = None
+    batch: int | None = None
+    learning_rate: float = 1e-3
+    rounds: int | None = None
+    local_epochs: int | None = None
+    federated_rate: float | None = None
+    encoding: str = "float32"
+    min_rows: int = 10
+    most_local_clusters: int = 10
+    device: str = "cpu"
+    scaling: str = "minmax"
+    bounds: tuple[Any, Any] | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Run the federated job.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from numpy.typing import ArrayLike
+from dataclasses import dataclass
 
 from p2pclust.estimators.base import FuzzyEstimator
 from p2pclust.estimators.weights import WeighingEstimator
@@ -13,6 +10,7 @@ from p2pclust.estimators.weights import WeighingEstimator
 __all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LosslessCMeans(WeighingEstimator):
     """LLF-CM: c-means (k-means) over peers that hold different rows, equal to pooled c-means.
 
@@ -91,45 +89,14 @@ class LosslessCMeans(WeighingEstimator):
     """
 
     protocol_id = "llf-cm"
-    inertia_: float
+
+    suppress_singletons: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
-        self.inertia_ = float("nan") if value is None else value
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "split-merge",
-        n_init: int = 1,
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        suppress_singletons: bool = True,
-        accelerate: bool = False,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.suppress_singletons = suppress_singletons
-        self.accelerate = accelerate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+        self.inertia_: float = float("nan") if value is None else value
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
     """LLF-FCM (Federated FCM): fuzzy c-means over peers that hold different rows, equal to pooled fuzzy c-means.
 
@@ -168,42 +135,8 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
     """
 
     protocol_id = "llf-fcm"
-    objective_: float
+
+    privacy_gate: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
-        self.objective_ = float("nan") if value is None else value
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        init: str | ArrayLike = "split-merge",
-        n_init: int = 1,
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        privacy_gate: bool = True,
-        accelerate: bool = False,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.init = init
-        self.n_init = n_init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.privacy_gate = privacy_gate
-        self.accelerate = accelerate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+        self.objective_: float = float("nan") if value is None else value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["StreamingFuzzyCMeans"]
 _LEARNED = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "cost")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StreamingFuzzyCMeans(FuzzyEstimator):
     """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
 
@@ -81,40 +83,15 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
 
     protocol_id = "stream-fcm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        n_batches: int = 10,
-        forgetting: float = 0.9,
-        init: str | ArrayLike = "split-merge",
-        tol: float = 5e-3,
-        max_rounds: int = 10,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        privacy_gate: bool = True,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.n_batches = n_batches
-        self.forgetting = forgetting
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.privacy_gate = privacy_gate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    n_batches: int = 10
+    forgetting: float = 0.9
+    init: str | ArrayLike = "split-merge"
+    tol: float = 5e-3
+    max_rounds: int = 10
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    privacy_gate: bool = True
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Begin anew, and go through ``n_batches`` batches of each peer's rows.

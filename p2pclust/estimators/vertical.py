@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,10 +23,16 @@ from p2pclust.protocols.engine.runner import conclude
 __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _VerticalEstimator(FederatedEstimator):
     """What both share: columns instead of rows at each peer, and centers that only the caller sees whole."""
 
-    scaling: str
+    init: str | ArrayLike = "k-means++"
+    tol: float = 5e-3
+    max_rounds: int = 30
+    scaling: str = "none"
+    transfer: str = "float64"
+    partition: Any = "even"
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Run the federated job.
@@ -124,6 +130,7 @@ def _widths(partition: Any) -> list[int]:
         raise UsageError(f"partition = {partition!r}: expected 'even', or the number of columns of each peer") from None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class VerticalCMeans(_VerticalEstimator):
     """Vertical LLF-CM: c-means (k-means) over peers that hold different columns of the same rows, equal to pooled.
 
@@ -177,32 +184,8 @@ class VerticalCMeans(_VerticalEstimator):
 
     protocol_id = "vertical-cm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "k-means++",
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        scaling: str = "none",
-        transfer: str = "float64",
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Sequence[int] = "even",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.scaling = scaling
-        self.transfer = transfer
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
     """Vertical LLF-FCM: fuzzy c-means over peers that hold different columns of the same rows, equal to pooled.
 
@@ -227,30 +210,3 @@ class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
     """
 
     protocol_id = "vertical-fcm"
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        init: str | ArrayLike = "k-means++",
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        scaling: str = "none",
-        transfer: str = "float64",
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Sequence[int] = "even",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.scaling = scaling
-        self.transfer = transfer
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet

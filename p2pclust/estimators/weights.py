@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FederatedEstimator, run_job
@@ -17,10 +20,18 @@ __all__ = ["WeighingEstimator"]
 _MOST = 2.0**36  # divided by the number of peers; the grid of the sums holds four times as much, see `fixed_point`
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WeighingEstimator(FederatedEstimator):
     """One whose protocol counts a row as many times as its weight says."""
 
-    init: Any
+    init: str | ArrayLike = "split-merge"
+    n_init: int = 1
+    tol: float = 5e-3
+    max_rounds: int = 30
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    accelerate: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run the federated job.
