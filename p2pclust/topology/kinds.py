@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["KINDS", "Kind", "Option", "Value", "kind_of", "options_of"]
+__all__ = ["KINDS", "Kind", "Option", "Value", "grid_columns", "kind_of", "options_of"]
 
 Value = int | float | bool | str
 
@@ -136,6 +137,17 @@ KINDS: Mapping[str, Kind] = {
 
 _LARGEST = 1e9
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def grid_columns(n_peers: int) -> int:
+    """Return how many columns a grid has: nearly a square; the last row may be short.
+
+    Examples
+    --------
+    >>> grid_columns(12), grid_columns(16)
+    (4, 4)
+    """
+    return math.isqrt(n_peers - 1) + 1
 
 
 def kind_of(name: str) -> Kind:
