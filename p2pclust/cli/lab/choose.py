@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.lab.run import Backend, ended_like_ctrl_c
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters
-    from p2pclust.fleet.spec import Event, OnEvent
+    from p2pclust.fleet.spec import Event
     from p2pclust.scenario.file.schema import Scenario
 
 __all__ = ["choose"]
@@ -128,34 +129,17 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
     spec = fleet_spec(plain, shares, [jobs[0]])
     spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
     with ExitStack() as stack:
-        tell = stack.enter_context(_bar(len(jobs)))
+        advance = stack.enter_context(progress_bar("jobs", len(jobs)))
         stack.enter_context(ended_like_ctrl_c())
-        result = backend_called(backend).carry_out(spec, tell)
+        begun = count()
+
+        def take(event: Event) -> None:
+            if advance is not None and event["verb"] == "submitted":
+                advance(next(begun))
+
+        result = backend_called(backend).carry_out(spec, take)
     names = [peer.name for peer in spec.peers]
     return choice(jobs, final_states(result, len(jobs)), names.__getitem__)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[OnEvent]:
-    """Show a progress bar on a terminal; elsewhere nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda event: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("jobs", total=total)
-        begun = 0
-
-        def tell(event: Event) -> None:
-            nonlocal begun
-            if event["verb"] == "submitted":
-                bar.update(task, completed=begun)
-                begun += 1
-
-        yield tell
 
 
 def _show(found: ChoiceOfClusters, plot: Path | None) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.lab.run import Backend
+from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores
@@ -97,8 +97,15 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
     directory = out or default_directory("reproduce", datetime.now())
     prepare(directory)
     long = any(item.experiment.keeps for item in tables) and not plan.quick
-    with _bar(lines=long) as tell:
-        measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
+    with progress_bar("repetitions") as advance:
+
+        def show(done: int, total: int) -> None:
+            if advance is not None:
+                advance(done, total)
+            elif long:
+                stderr().print(f"{done} of {total} repetitions")
+
+        measured = measure(tables, replace(plan, keep=directory / "repetitions"), show)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
     _save(directory, tables, measured)
     for item in tables:
@@ -125,21 +132,6 @@ def _list(tables: Sequence[Table], *, as_json: bool) -> None:
     console = stdout()
     console.print(shown)
     console.print("\nOne of them: p2pclust reproduce TABLE. All: --all. Times are of full runs, on one core.")
-
-
-@contextmanager
-def _bar(*, lines: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal; elsewhere a line per repetition where these take minutes, else nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda done, of: console.print(f"{done} of {of} repetitions") if lines else None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("repetitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("repetitions", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.lab.seeds import Asked, Finding, explore
+from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores
@@ -72,10 +71,11 @@ def simulate(
         raise UsageError("--seed-trace and --json both claim standard output: choose one")
     findings: list[Finding] = []
     n_workers = min(jobs or n_cores(), last - first)
-    with _bar(last - first) as advance:
+    with progress_bar("seeds", last - first) as advance:
         for finding in explore(first, last, asked, n_workers):
             findings.append(finding)
-            advance()
+            if advance is not None:
+                advance(len(findings))
     findings.sort(key=lambda finding: finding.seed)
     if seed_trace:
         for finding in findings:
@@ -86,21 +86,6 @@ def simulate(
         _show(stderr() if seed_trace else stdout(), findings, asked)
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal; elsewhere nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("seeds", total=total)
-        yield lambda: bar.advance(task)
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.lab.run import ended_like_ctrl_c
+from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores
@@ -84,7 +85,7 @@ def sweep(
         from p2pclust.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
 
         files += write_report(directory, spec, cells, done.rows)
-    _tell(stderr() if as_json else stdout(), spec, done, files)
+    _print_summary(stderr() if as_json else stdout(), spec, done, files)
     if as_json:
         put_json(_summary(spec, done, files))
     stuck = [row for row in done.rows if spec.measure == "job" and row["outcome"] != "finished"]
@@ -120,20 +121,31 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
     from p2pclust.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
 
     console = stderr()
-    watch = _Watch(console, len(cells))
-    with ended_like_ctrl_c(), _remembered_ctrl_c() as look:
+    n_done = 0
+    with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:
+
+        def start(n_left: int, n_kept: int) -> None:
+            nonlocal n_done
+            n_done = n_kept
+            if n_kept:
+                console.print(f"{n_kept} of {len(cells)} cells are finished already", soft_wrap=True)
+            if advance is not None:
+                advance(n_done)
 
         def take(finished: Finished) -> None:
-            watch.take(finished)
+            nonlocal n_done
+            n_done += 1
+            line = f"{finished.cell}: {finished.seconds:.1f} s"
+            if advance is not None:
+                advance(n_done, what=line)
+            else:
+                console.print(f"{n_done}/{len(cells)}  {line}", soft_wrap=True)
             look()
 
         try:
-            with watch.shown():
-                return sweep_to(directory, cells, pool, on_start=watch.start, on_cell=take)
+            return sweep_to(directory, cells, pool, on_start=start, on_cell=take)
         except KeyboardInterrupt:
-            complain(
-                f"{watch.n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there"
-            )
+            complain(f"{n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there")
             raise
 
 
@@ -157,53 +169,7 @@ def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Watch:
-    """Shows how far it is: a bar on a terminal, elsewhere one line per cell."""
-
-    def __init__(self, console: Console, n_cells: int) -> None:
-        self._console = console
-        self._n_cells = n_cells
-        self._bar: Any = None
-        self.n_done = 0
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """For as long as cells are run."""
-        if not self._console.is_terminal:
-            yield
-            return
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=self._console, transient=True) as self._bar:
-            self._bar.add_task("", total=self._n_cells)
-            yield
-
-    def start(self, n_left: int, n_kept: int) -> None:
-        """So many are left."""
-        self.n_done = n_kept
-        if n_kept:
-            self._console.print(f"{n_kept} of {self._n_cells} cells are finished already", soft_wrap=True)
-        if self._bar is not None:
-            self._bar.update(0, completed=n_kept)
-
-    def take(self, finished: Finished) -> None:
-        """A cell is finished."""
-        self.n_done += 1
-        told = f"{finished.cell}: {finished.seconds:.1f} s"
-        if self._bar is not None:
-            self._bar.update(0, completed=self.n_done, description=told)
-        else:
-            self._console.print(f"{self.n_done}/{self._n_cells}  {told}", soft_wrap=True)
-
-
-def _tell(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
+def _print_summary(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
     kept = f", {done.n_kept} kept" if done.n_kept else ""
     console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
     for file in files:

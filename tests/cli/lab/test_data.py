@@ -171,7 +171,7 @@ def test_fetch_what_was_given_by_hand(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("xclra",), "unknown data set 'xclra': did you mean 'xclara'?"),
+        (("xclra",), "unknown data set 'xclra' (did you mean 'xclara'?)"),
         (("femnist",), "femnist: there is no file to download: run data/femnist/preprocess.sh of"),
         (("xclara", "rice", "--from", "."), "--from is for one data set, and 2 were named"),
         (("xclara", "--from", "nowhere"), "nowhere: no such file or folder"),
