@@ -1,6 +1,6 @@
-"""p2pclust: peers beside their data end with the clustering that pooling all the data would have given.
+"""p2pclust: federated clustering without a server, equal to clustering the pooled data.
 
-The names below are the whole promise of the package; each is imported when it is first used.
+The names below are the public interface; each is imported when it is first used.
 """
 
 from __future__ import annotations

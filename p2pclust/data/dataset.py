@@ -159,7 +159,7 @@ def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def what_to_do(*, missing: bool) -> str:
-    """Say what can be done about a value that is no finite number; a missing one may also be left out by declaration."""
+    """Say what can be done about a value that is not a finite number; a missing one may also be left out by declaration."""
     return "fill it in or leave the row out" + (
         ', as missing_values = "drop" (--missing-values drop) does' if missing else ""
     )

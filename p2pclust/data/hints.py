@@ -1,4 +1,4 @@
-"""What to do about cells that are no numbers: decimal commas, columns of text, one odd cell."""
+"""What to do about cells that are not numbers: decimal commas, columns of text, one odd cell."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def row_ids(
     rows : sequence of int
         What a message calls each row.
     absent : collection of str
-        What stands for a missing value, in small letters.
+        What means a missing value, in small letters.
 
     Raises
     ------

@@ -53,7 +53,7 @@ def read(
         A ``.csv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files: see `read_folder`.
     label_column, group_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
-        1. Its cells may be text; it is no feature. Whole numbers stay numbers, everything else becomes text.
+        1. Its cells may be text; it is not a feature. Whole numbers stay numbers, everything else becomes text.
     columns : sequence of str or int, optional
         The features, in this order. By default all columns but label, group and id.
     missing_values : {"error", "drop"} or mapping
@@ -321,8 +321,8 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     except OSError as error:
         raise DataError(unreadable(file, error)) from error
     for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # numpy returns what is no array as bytes
-            raise DataError(f"{file}: damaged or not a NumPy file ({name} is no array)")
+        if not isinstance(array, np.ndarray):  # numpy returns what is not an array as bytes
+            raise DataError(f"{file}: damaged or not a NumPy file ({name} is not an array)")
     if wanted[0] not in arrays:
         raise DataError(f"{file}: no array {wanted[0]!r}: it holds {found}")
     return arrays

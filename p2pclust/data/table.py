@@ -85,7 +85,7 @@ class Choice:
         Raises
         ------
         DataError
-            If a value is declared for a column that is no feature of this file.
+            If a value is declared for a column that is not a feature of this file.
 
         Examples
         --------
@@ -102,7 +102,7 @@ class Choice:
                     meant = did_you_mean(name, titles)
                     known = ", ".join(map(_printable, titles[:20]))
                     raise DataError(
-                        f"{file}: missing_values.fill: {name!r} is no feature{meant}; the features are {known}"
+                        f"{file}: missing_values.fill: {name!r} is not a feature{meant}; the features are {known}"
                     )
                 values[list(titles).index(name)] = float(value)
         return values
@@ -234,7 +234,7 @@ class Table:
         Raises
         ------
         DataError
-            For a cell that is no finite number, a column that is not there, or an id that two rows have.
+            For a cell that is not a finite number, a column that is not there, or an id that two rows have.
         """
         titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
         features, label, group, id = titles.chosen(choice)
@@ -265,7 +265,7 @@ class Table:
     def _check_row(
         self, index: int, features: Sequence[int], titles: Titles, drop: bool, fills: NDArray[np.float64]
     ) -> None:
-        """Refuse a row for its first cell that is no finite number, unless all such cells may be missing."""
+        """Refuse a row for its first cell that is not a finite number, unless all such cells may be missing."""
         for i, fill in zip(features, fills, strict=True):
             cell = self.rows[index][i]
             absent = cell.lower() in ABSENT
@@ -304,7 +304,7 @@ def finished(
     Raises
     ------
     DataError
-        If no row is left, or what is left is no matrix of finite numbers.
+        If no row is left, or what is left is not a matrix of finite numbers.
     """
     dropped, row = 0, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
@@ -351,14 +351,14 @@ def _is_finite(cell: str) -> bool:
 
 
 def _fault(cell: str) -> str:
-    """Say why a cell is no finite number, and what to do about it."""
+    """Say why a cell is not a finite number, and what to do about it."""
     missing = cell.lower() in ABSENT
     if not cell:
         return f"empty: {what_to_do(missing=True)}"
     if is_number(cell):
         return f"{_short(cell)} is not a finite number: {what_to_do(missing=missing)}"
     if missing:
-        return f"{cell!r} stands for a missing value: {what_to_do(missing=True)}"
+        return f"{cell!r} means a missing value: {what_to_do(missing=True)}"
     if written := unlocalised(cell):
         return f"{_short(cell)!r} has a decimal comma: write numbers with a decimal point, as {_short(written)}"
     return f"{_short(cell)!r} is text: expected a number"

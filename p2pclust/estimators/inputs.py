@@ -180,7 +180,7 @@ def matrix(rows: Any, where: str) -> Floats:
     Raises
     ------
     DataError
-        For anything that is no matrix of finite numbers, or is empty.
+        For anything that is not a matrix of finite numbers, or is empty.
     TypeError
         For a sparse matrix, as scikit-learn has it.
     """
@@ -258,7 +258,7 @@ def _columns_of_text(given: NDArray[Any], names: list[str]) -> str:
 
 
 def _first_non_number(rows: Any) -> str:
-    """Name the first value of a table or matrix of objects that is no number, such as a missing one."""
+    """Name the first value of a table or matrix of objects that is not a number, such as a missing one."""
     try:
         given = np.asarray(rows)
     except (TypeError, ValueError):

@@ -259,7 +259,7 @@ def load_sweep(path: str | Path) -> Sweep:
     Raises
     ------
     UsageError
-        If the file is missing, is no TOML, or says something that cannot be meant; one line for each of the first few
+        If the file is missing, is not TOML, or says something that cannot be meant; one line for each of the first few
         errors, with the file, the table and the key.
     """
     file = Path(path)

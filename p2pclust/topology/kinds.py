@@ -40,7 +40,7 @@ class Option:
     most: float | None = None
     otherwise: str = ""
 
-    def told(self) -> str:
+    def shown_default(self) -> str:
         """Return the default in a few words."""
         if self.default is None:
             return self.otherwise or "(needed)"

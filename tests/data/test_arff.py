@@ -48,9 +48,7 @@ def test_the_same_numbers_as_scipy_reads(tmp_path: Path) -> None:
 
 def test_missing_values(tmp_path: Path) -> None:
     file = written(tmp_path, HEAD + "1,?,n,cat\n2,3,n,cat\n")
-    with pytest.raises(
-        DataError, match=r"d\.arff: row 9, column 2 \(sepal length\): '\?' stands for a missing value: "
-    ):
+    with pytest.raises(DataError, match=r"d\.arff: row 9, column 2 \(sepal length\): '\?' means a missing value: "):
         read(file, columns=[1, 2])
     assert read(file, columns=[1, 2], missing_values="drop").X.tolist() == [[2.0, 3.0]]
 

@@ -278,9 +278,9 @@ def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> Non
     assert (data.X.tolist(), data.dropped) == ([[1.0, 7.0], [7.0, 2.0], [3.0, 4.0]], 0)
     data = read(file, columns=["b", "a"], missing_values={"fill": {"a": -1.0, "b": 230}})
     assert data.X.tolist() == [[230.0, 1.0], [2.0, -1.0], [4.0, 3.0]]
-    with pytest.raises(DataError, match=r"row 2, column 2 \(b\): '\?' stands for a missing value: fill it in"):
+    with pytest.raises(DataError, match=r"row 2, column 2 \(b\): '\?' means a missing value: fill it in"):
         read(file, columns=["a", "b"], missing_values={"fill": {"a": 0.0}})
-    with pytest.raises(DataError, match=r"missing_values\.fill: 'volt' is no feature; the features are a, b$"):
+    with pytest.raises(DataError, match=r"missing_values\.fill: 'volt' is not a feature; the features are a, b$"):
         read(file, label_column="k", missing_values={"fill": {"volt": 0.0}})
     with pytest.raises(DataError, match=r"row 2, column 1 \(a\): inf is not a finite number"):
         read(written(tmp_path, "a,b\ninf,1\n"), missing_values={"fill": 0.0})

@@ -35,7 +35,7 @@ _TWO_PEERS = {
 }
 
 _INAPPLICABLE = {
-    "check_dtype_object": "a value that is no number is a DataError, which is a ValueError, and not a TypeError",
+    "check_dtype_object": "a value that is not a number is a DataError, which is a ValueError, and not a TypeError",
     "check_array_api_input": "arrays are NumPy's",
 }
 

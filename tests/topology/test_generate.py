@@ -274,7 +274,7 @@ def test_none_is_as_if_not_given() -> None:
 def test_the_table_is_told_in_lines(kind: str) -> None:
     assert "\n" not in KINDS[kind].what
     for option in KINDS[kind].options.values():
-        assert "\n" not in option.what + option.told()
+        assert "\n" not in option.what + option.shown_default()
         assert option.type in (int, float, bool, str)
         assert option.what
         if option.default is not None:
@@ -282,7 +282,7 @@ def test_the_table_is_told_in_lines(kind: str) -> None:
 
 
 def test_defaults_in_words() -> None:
-    told = {f"{kind}.{name}": option.told() for kind in KINDS for name, option in KINDS[kind].options.items()}
+    told = {f"{kind}.{name}": option.shown_default() for kind in KINDS for name, option in KINDS[kind].options.items()}
     assert told["small-world.rewire"] == "0.1"
     assert told["grid.torus"] == "false"
     assert told["star.center"] == "the first peer"

@@ -15,7 +15,7 @@ __all__ = ["Asked", "Finding", "explore", "try_seeds"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one seed; `failure` is empty if nothing was wrong."""
+    """The result of one seed; `failure` is empty if it passed."""
 
     seed: int
     failure: str
@@ -26,14 +26,14 @@ class Finding:
 
 
 class Asked(NamedTuple):
-    """What a person wants tried."""
+    """The options of ``p2pclust simulate`` that choose what is tried."""
 
-    protocol: str | None = None  # "fedcref", "leaderless", "cancel", "series" and "lasting" have seeds of their own
+    protocol: str | None = None  # "fedcref", "leaderless", "cancel", "series" or "lasting"
     mutant: str | None = None
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
 
-def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - it never changes
+def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable
     """Run seeds one after another in this process.
 
     Examples
@@ -60,7 +60,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
         for seed in seeds:
             try:
                 outcome = run(seed, overlay=asked.overlay)
-            except Exception:  # noqa: BLE001 - a crash of the agent is a finding like any other, and told in full
+            except Exception:  # noqa: BLE001 - a crash of the agent is a finding, reported with its traceback
                 yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {})
             else:
                 yield Finding(

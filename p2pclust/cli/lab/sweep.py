@@ -1,4 +1,4 @@
-"""``p2pclust topology sweep``: the same measurement over a grid of overlays, on all cores or on many machines."""
+"""``p2pclust topology sweep``: one measurement over a grid of overlays, on all cores or on many machines."""
 
 from __future__ import annotations
 
@@ -31,30 +31,33 @@ def sweep(
         Path | None,
         typer.Argument(
             metavar="[SWEEP.toml]",
-            help="The sweep file, or the name of one that is installed with p2pclust; without any, these are listed.",
+            help="The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/sweep-NAME, to go on there.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Output directory; default runs/sweep-NAME. An interrupted sweep continues there."
+        ),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler: run on its workers instead.")
+        str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead.")
     ] = None,
     report: Annotated[
         bool | None,
         typer.Option(
-            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is there."
+            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is installed."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object.")] = False,
 ) -> None:
-    """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and put what came of it in a table.
+    """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and write the results as a table.
 
-    Leaves cells.jsonl (what is finished: the same command goes on from there), table.csv, table.parquet if pyarrow is
-    there, and if Matplotlib is there plots/*.svg and report.html. Exits with 3 if a fleet that nothing befell could not
+    Writes cells.jsonl (finished cells; the same command continues from there) and table.csv, with pyarrow also
+    table.parquet, with Matplotlib also plots/*.svg and report.html. Exits with 3 if a fleet without faults could not
     finish.
 
     \b
@@ -72,7 +75,7 @@ def sweep(
         list_examples(SWEEPS, "sweep", "p2pclust topology sweep", as_json=as_json)
         return
     if scheduler is not None and workers is not None:
-        raise UsageError("--workers is for this machine, and --scheduler has workers of its own: choose one")
+        raise UsageError("--workers is for this machine, --scheduler has its own workers: choose one")
     file = find_example(file, SWEEPS, "p2pclust topology sweep")
     spec = load_sweep(file)
     cells = check(spec, str(file))
@@ -104,16 +107,16 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
 
 
 def _draws(wanted: bool | None) -> bool:
-    """Whether plots are drawn: where nothing was said, if they can be."""
+    """Return whether plots are drawn; by default they are if Matplotlib is installed."""
     from p2pclust.scenario.pictures.canvas import can_draw  # noqa: PLC0415
 
     if wanted is None and not can_draw():
         stderr().print(
-            "no plots and no report.html, for they need Matplotlib: pip install 'p2pclust[plots]'", soft_wrap=True
+            "no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'", soft_wrap=True
         )
         return False
     if wanted and not can_draw():
-        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or leave them out by --no-report")
+        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
     return wanted is not False
 
 
@@ -151,7 +154,7 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
 
 @contextmanager
 def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Yield what raises Ctrl-C again if it was lost: where it comes in a finalizer, of Dask's say, Python only prints it."""
+    """Yield a function that raises Ctrl-C again if it was lost: Python only prints one that interrupts a finalizer."""
     asked: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
