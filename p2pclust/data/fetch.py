@@ -1,8 +1,8 @@
-"""Downloading a data set from its home: resumed where it broke off, checked, converted, and put in place at once.
+"""Download a data set from its home: resume, check, convert, and move it into place.
 
-Pooch downloads to a temporary name, checks, and moves. What is added here: a broken download is kept as ``.part``, and
-goes on from there; a file whose checksum nobody published is remembered by the one that it had the first time. A data
-set's own file appears last and whole, or not at all.
+Pooch downloads to a temporary name, checks, and moves. This module adds: a broken download is kept as ``.part`` and
+resumed; for a file without a published checksum, that of the first download is remembered. The file of the data set
+appears last and complete, or not at all.
 """
 
 from __future__ import annotations
@@ -193,14 +193,14 @@ class _DownloadError(Exception):
 
 
 class _Resumed:
-    """Pooch's downloader over HTTP, made to go on where the last one broke off.
+    """Pooch's downloader over HTTP, which resumes a broken download.
 
     Parameters
     ----------
     part : Path
-        What has come so far; its validator (ETag or date) lies beside it.
+        The part downloaded so far; its validator (ETag or date) is kept beside it.
     safe : bool
-        Whether a checksum will tell if the file changed in between: without one, and without a validator, a download
+        Whether a checksum detects that the file changed in between: without one, and without a validator, a download
         begins anew.
     """
 
@@ -285,7 +285,7 @@ class _Resumed:
     def _answered(self, response: Any, *_args: Any, **_settings: Any) -> None:
         """Look at the head of an answer, before its content is written."""
         if response.status_code == 200:
-            self._begin_anew()  # the whole file comes, whatever was asked for
+            self._begin_anew()  # the server sends the whole file, not a range
         elif response.status_code != 206:
             return
         self.answered = True

@@ -26,7 +26,7 @@ class Item:
         0 where it is not known, or depends on options.
     here : {"built in", "generated", "yes", "no", "by hand"}
     size : str
-        Of the file that is here, or of what there is to download; empty where it is not known.
+        Of the cached file, or of the download; empty if unknown.
     home, licence, citation : str
     """
 

@@ -1,4 +1,4 @@
-"""Writing NPZ files, each wholly or not at all; and what one holds, without reading it."""
+"""Write NPZ files atomically, and read the shape of one from its header."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o6
 
 
 def shape_of(file: Path) -> tuple[int, ...]:
-    """Return the shape of ``X`` in an NPZ file from its header alone; empty if it cannot be told."""
+    """Return the shape of ``X`` in an NPZ file from its header alone; empty if it cannot be read."""
     try:
         with zipfile.ZipFile(regular(file)) as archive, archive.open("X.npy") as array:
             version = np.lib.format.read_magic(array)

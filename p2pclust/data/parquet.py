@@ -29,7 +29,7 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     Raises
     ------
     DataError
-        If the file is missing or damaged, a feature is no column of numbers, or a value is missing or not finite.
+        If the file is missing or damaged, a feature is not a column of numbers, or a value is missing or not finite.
     UsageError
         If pyarrow is not installed.
     """

@@ -1,6 +1,6 @@
-"""Cells on their way to numbers: which columns are features, what is missing, and which cell is at fault.
+"""Convert cells to numbers: choose the features, handle missing values, and name cells that are wrong.
 
-Every reader ends here, so that a wrong column or cell is named in the same words whatever file it came from.
+All readers use this, so that messages about a column or cell are the same for every format.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Titles:
         if column in self.names:
             return self.names.index(column)
         meant = did_you_mean(column, self.names)
-        known = "none, for the file has no header: give its number, counted from 1"
+        known = "none, because the file has no header: give its number, counted from 1"
         if self.names:
             known = ", ".join(map(_printable, self.names[:20])) + (
                 f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
@@ -192,13 +192,13 @@ class Titles:
                     raise DataError(f"{self.file}: columns: {column!r} is named twice")
                 if index in (label, group, id):
                     what = "id column" if index == id else "label or group column"
-                    raise DataError(f"{self.file}: columns: {column!r} is the {what}: no feature")
+                    raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
                 features.append(index)
         self._check_distinct(features)
         return features, label, group, id
 
     def _check_distinct(self, features: Sequence[int]) -> None:
-        """Refuse two features of one name: nobody could tell them apart, and often one is the other once more."""
+        """Refuse two features of one name: they are ambiguous, and often one is a copy of the other."""
         known: dict[str, int] = {}
         for index in features:
             first = known.setdefault(self.title(index), index)
@@ -304,7 +304,7 @@ def finished(
     Raises
     ------
     DataError
-        If no row is left, or what is left is not a matrix of finite numbers.
+        If no row is left, or the rest is not a matrix of finite numbers.
     """
     dropped, row = 0, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
@@ -351,7 +351,7 @@ def _is_finite(cell: str) -> bool:
 
 
 def _fault(cell: str) -> str:
-    """Say why a cell is not a finite number, and what to do about it."""
+    """Return why a cell is not a finite number, and what to do about it."""
     missing = cell.lower() in ABSENT
     if not cell:
         return f"empty: {what_to_do(missing=True)}"
@@ -369,5 +369,5 @@ def _short(cell: str) -> str:
 
 
 def _printable(name: str) -> str:
-    """Return a name from a file as it may stand in a message: on one line, and without signs that move a cursor."""
+    """Return a name from a file for a message: one line, without control characters."""
     return _short(name) if name.isprintable() else repr(_short(name))

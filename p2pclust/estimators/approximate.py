@@ -1,4 +1,4 @@
-"""The algorithms that approach what pooling all rows would have found, without a promise to equal it."""
+"""The algorithms that approximate the result of the pooled rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FFCM", "ClusteredFuzzyCMeans", "FederatedKMeans", "GradientFuzzyCMea
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FFCM(FuzzyEstimator):
-    """FFCM: each peer runs fuzzy c-means from the global centers, and what all found is averaged or clustered.
+    """FFCM: each peer runs fuzzy c-means from the global centers, and the local centers are averaged or clustered.
 
     M. Stallmann, A. Wilbik: Towards federated clustering: a federated fuzzy c-means algorithm (FFCM).
 
@@ -27,14 +27,14 @@ class FFCM(FuzzyEstimator):
         The paper's avg_1, the weighted mean of the local centers with the same number, or avg_2, k-means of all local
         centers.
     local_iterations : int, optional
-        Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000. With 1 and
+        Steps of local fuzzy c-means per round. None: until the memberships are stable, at most 1000. With 1 and
         "weighted" the algorithm is pooled fuzzy c-means.
     init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 1e-4
         Stop when the centers move by less (Frobenius norm, in working coordinates).
     max_rounds : int, default 100
     support : {"u^m", "u"}, default "u^m"
-        What a local center's weight sums, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
+        The sum that weighs a local center, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
         or themselves (the authors' code).
     privacy_gate : bool, default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away.
@@ -127,7 +127,7 @@ class ClusteredFuzzyCMeans(FuzzyEstimator):
     n_clusters : int, default 8
     fuzzifier : float, default 2.0
     local_iterations : int, optional
-        Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000.
+        Steps of local fuzzy c-means per round. None: until the memberships are stable, at most 1000.
     init : {"careful", "split-merge", "k-means++", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30

@@ -33,11 +33,11 @@ class LosslessCMeans(WeighingEstimator):
         Working coordinates, found by the federation.
     bounds : pair (lo, hi) of numbers, or of sequences of one number per feature, optional
         Declared bounds of the features, which spare the round that finds them. A peer with a value outside abstains:
-        `abstained_` tells.
+        see `abstained_`.
     random_state : int, numpy Generator or RandomState, or None
         The job's seed, or where to draw it.
     suppress_singletons : bool, default True
-        Send a local cluster of one row as zeros, and let peers of one or two rows tell no range, so that no row leaves
+        Send a local cluster of one row as zeros, and let peers of one or two rows reveal no range, so that no row leaves
         its peer. What is suppressed breaks the equality with pooled c-means; ``suppressed_`` counts it.
     accelerate : bool, default False
         Go further than each round's step as long as the objective falls: fewer rounds to the same fixed point, but no
@@ -57,7 +57,7 @@ class LosslessCMeans(WeighingEstimator):
         In the data's own units.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
-        What the peers added up in the last round: the sum of their rows' squared distances to the nearest center, in
+        The sum over all peers in the last round: the sum of their rows' squared distances to the nearest center, in
         working coordinates, each times the row's weight if there are weights. NaN if every peer abstained from that.
     doubts_ : tuple of str
         Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
@@ -110,14 +110,14 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
         The papers' lambda, above 1: near 1 memberships are crisp.
     privacy_gate : bool, default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
-        and peers of one or two rows tell no range.
+        and peers of one or two rows reveal no range.
 
     Attributes
     ----------
     cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, doubts_, origin_, scale_, seed_
         See :class:`LosslessCMeans`; a label is the cluster of the greatest membership.
     objective_ : float
-        What the peers added up in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
+        The sum over all peers in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
         abstained from that.
     suppressed_ : int
         Contributions that the privacy gate held back, over all rounds, and ranges and sums for scaling that peers of

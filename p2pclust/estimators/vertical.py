@@ -25,7 +25,7 @@ __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _VerticalEstimator(FederatedEstimator):
-    """What both share: columns instead of rows at each peer, and centers that only the caller sees whole."""
+    """Shared by both: peers hold columns instead of rows, and only the caller sees complete centers."""
 
     init: str | ArrayLike = "k-means++"
     tol: float = 5e-3
@@ -60,7 +60,7 @@ class _VerticalEstimator(FederatedEstimator):
             If the job failed.
         """
         seed = seed_from(self.random_state)
-        job = self._job(seed, 0)  # nobody declares bounds: each peer scales its own columns
+        job = self._job(seed, 0)  # no bounds: each peer scales its own columns
         if is_list_of_peers(X):
             if not (isinstance(self.partition, str) and self.partition == "even"):
                 raise UsageError(
@@ -134,8 +134,8 @@ def _widths(partition: Any) -> list[int]:
 class VerticalCMeans(_VerticalEstimator):
     """Vertical LLF-CM: c-means (k-means) over peers that hold different columns of the same rows, equal to pooled.
 
-    On a fleet nobody ever holds whole centers: each peer keeps its own columns of them. Only this class, whose caller
-    holds all columns anyway, shows them whole.
+    On a fleet no peer ever holds complete centers: each keeps its own columns of them. Only this class, whose caller
+    has all columns anyway, joins them.
 
     Parameters
     ----------
@@ -151,12 +151,12 @@ class VerticalCMeans(_VerticalEstimator):
     scaling : {"none", "minmax", "zscore"}, default "none"
         Of each column, by the peer that holds it.
     transfer : {"float64", "float32"}, default "float64"
-        What is sent; float32 halves the traffic and is no longer lossless.
+        Precision of sent numbers; float32 halves the traffic but is not lossless.
     random_state : int, numpy Generator or RandomState, or None
     n_peers : int, optional
         Over how many peers the columns of one array are split. None: one peer holds them.
     partition : "even" or sequence of int, default "even"
-        How they are split: as equally as can be, or so many columns for each peer.
+        How they are split: evenly, or by the number of columns of each peer.
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
 

@@ -41,7 +41,7 @@ class WeighingEstimator(FederatedEstimator):
         X : list of array_like, or one array_like
             A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
-            What the partition of one array looks at: labels or groups. The clustering never sees it.
+            Labels or groups for the partition of one array. The clustering never sees them.
         sample_weight : list of array_like, or one array_like, optional
             One weight for each row, in the form of X: a row of weight w counts as w equal rows in all sums, and a row of
             weight 0 is only labelled. Privacy rules count rows, not weights. It takes ``init="split-merge"`` or given

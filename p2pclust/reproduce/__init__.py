@@ -1,8 +1,8 @@
-"""The papers' tables and figures, measured again: set-ups, published numbers, comparison, claims.
+"""Measure the papers' tables and figures again: set-ups, published numbers, comparison, claims.
 
-A *table* says what is shown, beside which published numbers, and what must hold. An *experiment* says how the numbers
-come about; several tables may read one experiment, which is then run once. The frame repeats it, on all cores, with
-seeds that follow from one number.
+A *table* has the rows that are shown, the published numbers and the claims. An *experiment* produces the numbers;
+several tables may share one experiment, which is then run once. The frame repeats it, on all cores, with seeds derived
+from one number.
 """
 
 from __future__ import annotations

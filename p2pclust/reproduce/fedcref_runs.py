@@ -48,7 +48,7 @@ QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updat
 
 @dataclass(frozen=True)
 class World:
-    """What the peers have; the defaults are the paper's (its Table 1).
+    """The data of the peers; the defaults are the paper's (its Table 1).
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _job(setting: Setting, n_features: int, seed: int, *, quick: bool) -> Job:
     initial = setting.world.start if setting.world.start in ("mixture", "kmeans") else "given"
     parameters: dict[str, Any] = {"initial": initial}
     if quick:
-        # So few rows differ so much that the usual θ would associate nothing.
+        # With so few rows the usual θ would associate nothing.
         few = (
             {"max_refinements": 2} if setting.method == "refined" else {"rounds": 3, "max_iterations": 2, "theta": 0.45}
         )
@@ -227,17 +227,17 @@ class _Watch:
             ]
         )
         if not self._curves:
-            # What the paper calls the start of the isolated clusters: before any was associated, all are.
-            alone, everybody = float(agreed.clusters.total), float(len(self._truth))
+            # Before any association all clusters are isolated, as in the paper's curves.
+            alone, n_all = float(agreed.clusters.total), float(len(self._truth))
             self._curves = {"acc": [self._score(office)], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
-            self._curves |= {"active": [everybody], "links": [0.0], "wrong pairs": [0.0]}
+            self._curves |= {"active": [n_all], "links": [0.0], "wrong pairs": [0.0]}
 
     def _refined(self, agreed: Agreed, office: Office) -> None:
         wrong, pairs = links_and_pairs(agreed.association, self._classes)
         last = dict(zip(HISTORY, agreed.history[-1].tolist(), strict=True))
-        told = {"acc": self._score(office), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
-        told |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
-        for name, value in told.items():
+        values = {"acc": self._score(office), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
+        values |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
+        for name, value in values.items():
             self._curves[name].append(float(value))
 
     def _score(self, office: Office) -> float:
@@ -259,7 +259,7 @@ class _Watch:
 def links_and_pairs(association: Association, classes: Ints) -> tuple[float, float]:
     """Return how many percent of the links are wrong, and of the pairs of clusters that share a community.
 
-    A wrong link joins clusters of different classes (the paper's Definition 4.1). The second number tells more: one wrong
+    A wrong link joins clusters of different classes (the paper's Definition 4.1). The second number says more: one wrong
     link can join two communities for good. 0 where there are none.
 
     Examples

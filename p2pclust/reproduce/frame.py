@@ -21,21 +21,21 @@ __all__ = ["Measured", "Plan", "Task", "do_task", "measure"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a person asked for.
+    """The options of ``p2pclust reproduce``.
 
     Parameters
     ----------
     repeats : int or None
-        None: as the papers, or a few in a quick run.
+        None: as in the papers, or a few in a quick run.
     seed : int
-        All chance follows from it.
+        The seed of all randomness.
     backend : str
     workers : int
         Processes at the same time; with 1 everything happens in this one.
     quick : bool
         A part of the set-ups, few repetitions, fewer rows.
     keep : Path or None
-        Where repetitions that take long are kept, and found again by a later run with the same version.
+        Where long repetitions are kept, for later runs of the same version.
     """
 
     repeats: int | None = None
@@ -67,12 +67,12 @@ class Task:
 
 @dataclass
 class Measured:
-    """What was found for one table, and what could not be measured."""
+    """The results of one table, and the set-ups that could not be measured."""
 
     found: Findings = field(default_factory=Findings)
-    skipped: dict[str, str] = field(default_factory=dict)  # by set-up: why, and what to do
+    skipped: dict[str, str] = field(default_factory=dict)  # by set-up: the reason, and what to do
     repeats: int = 0
-    kept: int = 0  # repetitions that an earlier run had left
+    kept: int = 0  # repetitions of an earlier run
 
 
 def do_task(task: Task, threads: int | None = None) -> Values:
@@ -85,16 +85,16 @@ def do_task(task: Task, threads: int | None = None) -> Values:
 
 
 def measure(
-    tables: Sequence[Table], plan: Plan, tell: Callable[[int, int], None] = lambda done, of: None
+    tables: Sequence[Table], plan: Plan, on_progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Measured]:
-    """Measure tables; what two of them share is measured once.
+    """Measure tables; shared repetitions are done once.
 
     Parameters
     ----------
     tables : sequence of Table
     plan : Plan
-    tell : callable
-        Is told how many of how many repetitions are done.
+    on_progress : callable
+        Called with the number of repetitions done, and of all.
 
     Returns
     -------
@@ -123,18 +123,18 @@ def measure(
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
             measured[table_id].kept += 1
-    tell(len(there), len(wanted))
+    on_progress(len(there), len(wanted))
     to_do = tuple(task for task in wanted if task not in there)
     for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
         _keep(task, values)
-        tell(done, len(wanted))
+        on_progress(done, len(wanted))
     return measured
 
 
 def kept(task: Task) -> Values | None:
-    """Return what an earlier run of this version left of a repetition, or None."""
+    """Return the result of a repetition by an earlier run of this version, or None."""
     file = _file(task)
     if file is None or not file.is_file():
         return None
@@ -156,7 +156,7 @@ def _keep(task: Task, values: Values) -> None:
 
 
 def _file(task: Task) -> Path | None:
-    """Return where a repetition is kept, or None if it is not: one of another seed or backend is another file."""
+    """Return the file of a repetition, by seed and backend, or None if it is not kept."""
     if not task.keep:
         return None
     name = re.sub(r"[^a-z0-9.]+", "-", task.setup.lower())
@@ -165,7 +165,7 @@ def _file(task: Task) -> Path | None:
 
 
 def missing(setup: Setup) -> str:
-    """Say why a set-up cannot be measured here and what to do, or return an empty string."""
+    """Return why a set-up cannot be measured here and what to do, or an empty string."""
     from p2pclust.data.registry import available, cache_dir  # noqa: PLC0415 - so that listing the tables stays light
 
     if not setup.needs or setup.needs in available():

@@ -1,4 +1,4 @@
-"""Tables and experiments by id; their modules are imported when they are asked for."""
+"""Tables and experiments by id; their modules are imported on first use."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def table(table_id: str) -> Table:
     Raises
     ------
     UsageError
-        If there is none; the nearest is named.
+        If there is none; the message suggests the nearest.
 
     Examples
     --------

@@ -24,7 +24,7 @@ def rows_of(cells: Sequence[Cell], finished: Mapping[str, Mapping[str, Any]]) ->
     found: list[Row] = []
     for cell in cells:
         if cell.digest in finished:
-            known = {**finished[cell.digest], **cell.told}
+            known = {**finished[cell.digest], **cell.identity}
             found.append({name: known.get(name) for name in columns_of(cell.measure)})
     return found
 

@@ -1,4 +1,4 @@
-"""What a worker does: one cell, from a line of text to a line of text. On this machine or, by Dask, on another."""
+"""Run one cell in a worker, on this machine or through Dask on another; cell and result are lines of text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["run_cell", "timed_work"]
 
 
 def timed_work(text: str) -> tuple[str, float]:
-    """Run the cell that a text describes; return what it found out as a line of JSON, and the seconds that it took.
+    """Run the cell that a text describes; return its result as a line of JSON, and the seconds that it took.
 
     Floats are written so that reading them gives the same bits.
     """
-    from p2pclust.sweep.cells import Cell  # noqa: PLC0415 - loads NumPy, which shall find its environment set
+    from p2pclust.sweep.cells import Cell  # noqa: PLC0415 - loads NumPy, which reads its environment
 
     began = monotonic()
     return json.dumps(run_cell(Cell.decode(text)), allow_nan=False), monotonic() - began

@@ -1,4 +1,4 @@
-"""Overlays: who is linked to whom, as values. To choose, to read from a file, and to measure.
+"""Overlays: which peers are linked. Make them, read them from files, and measure them.
 
 Names are imported when they are first used. At module level there is only NumPy: NetworkX and SciPy are imported by the
 functions that need them, so a running peer has neither.

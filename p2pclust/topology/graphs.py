@@ -7,7 +7,7 @@ Expanders
 ---------
 NetworkX's explicit expanders exist for some numbers of peers only (Margulis, Gabber and Galil: squares; chordal cycles:
 primes), and its random ones (unions of Hamiltonian cycles) for even numbers of links only. A random regular graph exists for
-every N >= 4 and is an expander nearly always: the second largest absolute value of its adjacency matrix's eigenvalues is at
+every N >= 4 and is nearly always an expander: the second largest absolute value of its adjacency matrix's eigenvalues is at
 most 2 sqrt(d - 1) + epsilon for almost all of them [1]_. Here it is drawn until epsilon is 0, Ramanujan's bound, which about
 two draws in three fulfil [2]_. No infinite family of graphs does better [3]_.
 
@@ -36,7 +36,7 @@ from p2pclust.topology.ranges import in_range
 __all__ = ["MAKERS"]
 
 _DRAWS = 100
-_DENSE = 1500  # up to so many peers a dense eigenvalue solver is the faster one
+_DENSE = 1500  # up to this many peers a dense eigenvalue solver is faster
 
 Options = Mapping[str, Any]
 # A graph of the nodes 0 to N - 1, and their places if they have some.
@@ -142,7 +142,7 @@ def _random(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
         graph = nx.fast_gnp_random_graph(n_peers, mean / max(1, n_peers - 1), _seed(rng))
         if nx.is_connected(graph):
             return graph, None
-    # With so many on average, peers without any link are rare enough (Erdős and Rényi).
+    # With this many on average, peers without links are rare enough (Erdős and Rényi).
     enough = min(n_peers - 1, math.ceil(math.log(n_peers) + 1))
     raise _never_connected("random", "neighbours", mean, n_peers, f"raise it; {enough} are enough")
 

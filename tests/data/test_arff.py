@@ -63,8 +63,8 @@ def test_missing_values(tmp_path: Path) -> None:
         ("@relation r\n1,2\n", "row 2: expected @relation, @attribute NAME TYPE, @data or % comment"),
         (HEAD + "1,2,n,cat\n1,2,n\n", "row 10 has 3 cells: expected 4, one per attribute"),
         (HEAD + "{0 1, 2 cat}\n", "row 9: sparse ARFF is not read: save it as dense ARFF or CSV"),
-        (HEAD + "1,2,'n,cat\n", "row 9: a quote is not closed, or something stands behind one"),
-        (HEAD + "1,2,'n'm,cat\n", "row 9: a quote is not closed, or something stands behind one"),
+        (HEAD + "1,2,'n,cat\n", "row 9: a quote is not closed, or text follows one"),
+        (HEAD + "1,2,'n'm,cat\n", "row 9: a quote is not closed, or text follows one"),
         (HEAD + "1,2,n,cat\n", "row 9, column 3 (note): 'n' is text: expected a number"),
     ],
 )

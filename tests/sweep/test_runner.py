@@ -120,7 +120,7 @@ def test_workers_are_gone_when_somebody_stops_listening(tmp_path: Path) -> None:
 def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "timed_work", dying)
     with pytest.raises(
-        FleetError, match="a worker process died: perhaps for want of memory: go on with fewer --workers"
+        FleetError, match="a worker process died: perhaps for lack of memory: continue with fewer --workers"
     ):
         list(pools.on_cores(2)(cells(tmp_path)))
 
