@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
-from multiprocessing import connection
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from p2pclust.errors import FleetError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["in_processes", "n_cores"]
 
@@ -53,6 +52,11 @@ def in_processes(
     FleetError
         If a worker dies.
     """
+    # Imported here, because every command imports this module for `n_cores`.
+    import multiprocessing  # noqa: PLC0415
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait  # noqa: PLC0415
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(n_workers, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     remaining = iter(tasks)
@@ -97,7 +101,9 @@ def _environment_of_workers() -> Iterator[None]:
 
 def _end_with_parent() -> None:
     """End this worker when its parent process ends, however it ends."""
-    parent = multiprocessing.parent_process()
+    from multiprocessing import connection, parent_process  # noqa: PLC0415
+
+    parent = parent_process()
     assert parent is not None
 
     def watch() -> None:
