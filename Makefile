@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # A plain path entry: the package is found even from a folder that holds a clone of the same name.
 EDITABLE := --config-settings editable_mode=compat
 
-.PHONY: demo test check format scenarios soak benchmarks clean
+.PHONY: demo test check format explore scenarios soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -25,6 +25,13 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Tests of properties with new random examples in each run; `make test` draws the same ones every time. A failure prints
+# how to repeat it. Some of them: make explore TESTS=tests/data
+TESTS := tests
+explore: $(VENV)/.dev
+	P2PCLUST_HYPOTHESIS=explore $(BIN)/python -m pytest -n 2 --timeout 1800 -m "not processes and not soak" \
+		$$(grep -rl "^from hypothesis" $(TESTS) --include="test_*.py")
 
 # Every scenario of the folder as it stands, on real processes, with a table of what held. Some of them, and where their
 # results go: .venv/bin/python -m tests.cli.run_scenarios NAME...; runs/scenarios/NAME

@@ -1,12 +1,14 @@
-"""p2pclust: peers beside their data end with the clustering that pooling all the data would have given.
+"""p2pclust: federated clustering without a server, equal to clustering the pooled data.
 
-The names below are the whole promise of the package; each is imported when it is first used.
+The names below are the public interface; each is imported when it is first used.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust import metrics
@@ -52,27 +54,16 @@ __all__ = [
     "metrics",
 ]
 
-_HOMES = {
-    "ChoiceOfClusters": "choose.choice",
-    "ClusteredFuzzyCMeans": "estimators",
-    "DataError": "errors",
-    "FFCM": "estimators",
-    "FedCRef": "estimators",
-    "FederatedKMeans": "estimators",
-    "FleetError": "errors",
-    "GradientFuzzyCMeans": "estimators",
-    "KFed": "estimators",
-    "LosslessCMeans": "estimators",
-    "LosslessFuzzyCMeans": "estimators",
-    "P2PClustError": "errors",
-    "StreamingFuzzyCMeans": "estimators",
-    "UIFCA": "estimators",
-    "UsageError": "errors",
-    "VerticalCMeans": "estimators",
-    "VerticalFuzzyCMeans": "estimators",
-    "WireError": "errors",
-    "choose_clusters": "choose.trials",
-}
+_get, _ = lazy_names(
+    __name__,
+    choose__choice="ChoiceOfClusters",
+    choose__trials="choose_clusters",
+    errors="DataError FleetError P2PClustError UsageError WireError",
+    estimators=(
+        "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedKMeans GradientFuzzyCMeans KFed LosslessCMeans "
+        "LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+    ),
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -82,9 +73,7 @@ def __getattr__(name: str) -> Any:
         return version("p2pclust")
     if name == "metrics":
         return importlib.import_module("p2pclust.metrics")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'p2pclust' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"p2pclust.{_HOMES[name]}"), name)
+    return _get(name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""One tree of exceptions; the message of each says what was wrong, where, and what to do.
+"""All exceptions of p2pclust; every message says what is wrong, where, and what to do.
 
 ::
 
@@ -6,7 +6,7 @@
     ├── UsageError            bad usage or input: exit code 2
     │   └── DataError         a data file, column or row that cannot be used; also a ValueError, as in scikit-learn
     ├── FleetError            the fleet could not finish: exit code 3
-    └── WireError             another peer's bytes were malformed: dropped and counted, never raised to a person
+    └── WireError             another peer's bytes were malformed: dropped and counted, never raised to a caller
 
 Any other exception that leaves the library is a bug.
 """
@@ -32,7 +32,7 @@ class P2PClustError(Exception):
 
 
 class UsageError(P2PClustError):
-    """What the person asked for cannot be done as asked; one line says what, where and how to mend it."""
+    """Bad usage or input; the message says what is wrong, where, and what to do."""
 
     exit_code = 2
 
@@ -50,12 +50,12 @@ class FleetError(P2PClustError):
 class WireError(P2PClustError):
     """Bytes from another peer that do not follow the wire format.
 
-    Never raised to a person: the receiver drops the message, counts it, and goes on.
+    Never raised to a caller: the receiver drops the message, counts it, and continues.
     """
 
 
 class LeftOutWarning(UserWarning):
-    """The result is without the rows of some peers: they did not fit, or a privacy gate held them."""
+    """The result lacks the rows of some peers: they did not fit, or a privacy gate held them back."""
 
 
 class SuspectResultWarning(UserWarning):
@@ -63,4 +63,4 @@ class SuspectResultWarning(UserWarning):
 
 
 class RenamedWarning(FutureWarning):
-    """A name of the release before was used: it still works in this one."""
+    """A name of the previous release was used; it still works in this one."""

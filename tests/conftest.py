@@ -1,4 +1,7 @@
-"""Shared by all tests: Hypothesis draws the same examples in every run, and has no deadline on a busy machine."""
+"""Shared by all tests: Hypothesis draws the same examples in every run, and has no deadline on a busy machine.
+
+With P2PCLUST_HYPOTHESIS=explore (`make explore`) it draws new examples in each run, and more of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("deterministic", derandomize=True, deadline=None)
-settings.load_profile("deterministic")
+settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("P2PCLUST_HYPOTHESIS", "deterministic"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ChoiceOfClusters:
-    """What the fleet found for each number of clusters, and which one it recommends.
+    """The measures for each number of clusters, and the recommended number.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class ChoiceOfClusters:
     reason : str
         In sentences; it says so where the measures disagree.
     votes : mapping of str to int or None
-        At which number each measure is best; None where it cannot tell.
+        The number at which each measure is best; None if it does not decide.
     agreed : bool
         Whether more than half of the measures are best at the recommended number.
     table : tuple of Measures
@@ -83,7 +83,7 @@ class ChoiceOfClusters:
         UsageError
             If matplotlib is not installed, or the file cannot be written.
         """
-        from p2pclust.choose.plots import figure_of, plot_refusal  # noqa: PLC0415 - only whoever draws needs it
+        from p2pclust.choose.plots import figure_of, plot_refusal  # noqa: PLC0415 - only for drawing
 
         refusal = plot_refusal(path)
         if refusal:
@@ -125,7 +125,7 @@ def choice(
         found = Measures.of(state)
         for peer, why in state.log[-1].abstained.items():
             notes[f"{name(peer)} was not measured: {why}"] = None
-        # What the algorithm itself minimises, per row: peers that were lost meanwhile are not measured.
+        # The algorithm's own objective per row: peers that were lost meanwhile are not measured.
         loss = (found.objective if hasattr(job.protocols[job.main], "fuzzifier") else found.inertia) / found.rows
         if found.clusters not in best or loss < best[found.clusters][0]:
             best[found.clusters] = (loss, found, job.seed, state)

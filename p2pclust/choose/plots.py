@@ -66,7 +66,7 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
         axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color=_CURVE)
         if vote is not None:
             axes.plot([vote], [values[vote]], "o", color=_BEST, markersize=10, zorder=3)
-        axes.set_title(f"{measure}: {'cannot tell' if vote is None else vote}", fontsize=11, loc="left")
+        axes.set_title(f"{measure}: {'undecided' if vote is None else vote}", fontsize=11, loc="left")
         axes.set_title(how, fontsize=8, loc="right", color="0.4")
         if measure in (MEASURES[1], MEASURES[3]):
             _logarithmic(axes, list(values.values()))

@@ -4,8 +4,8 @@ Each job is the clustering itself and one round of sums (:mod:`p2pclust.protocol
 can run it. First centers are drawn by chance, and a bad draw would be taken for a bad number of clusters: hence the
 restarts. The jobs go through one fleet, one after another.
 
-Each job tells more sums over the same rows. The gates of the protocols look at one round, and say nothing about what the
-rounds of some dozens of jobs tell together.
+Each job reveals more sums over the same rows. The gates of the protocols look at one round, not at what the rounds of
+some dozens of jobs reveal together.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def numbers_of_clusters(clusters: Iterable[int], n_rows: int) -> tuple[int, ...]
 
 
 def usual_init(protocol: str) -> str | None:
-    """Return how first centers are made if nobody says: carefully by all peers, where the protocol can take it."""
+    """Return the default method for first centers: sums of all peers, where the protocol supports it."""
     return _INIT if _INIT in inits_of(clustering_class(protocol)) else None
 
 
@@ -161,7 +161,7 @@ def trials(clusters: Sequence[int], restarts: int, seed: int) -> tuple[tuple[int
 def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     """Return a clustering job that is measured at its end, as one of several with up to `most` clusters.
 
-    What the clustering itself says of privacy holds for the measuring too; `gate` replaces its ``privacy_gate``.
+    The privacy parameters of the clustering hold for measuring too; `gate` replaces its ``privacy_gate``.
     """
     clustering_stage(job)  # what has no centers cannot be measured
     own = job.stages[job.main].parameters

@@ -1,4 +1,4 @@
-"""The application: all commands, and what becomes of errors.
+"""The application: all commands, and the handling of errors.
 
 Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug, with a traceback); 2 bad usage or input;
 3 the fleet could not finish; 130 interrupted.
@@ -6,7 +6,6 @@ Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug,
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -24,6 +23,7 @@ from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submi
 from p2pclust.cli.lab import choose, compare, data, protocols, reproduce, run, simulate, topology
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError, RenamedWarning
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["app"]
 
@@ -33,7 +33,7 @@ _LIMITS = {"greater than or equal to": "at least", "less than or equal to": "at 
 
 
 class _Group(TyperGroup):
-    """Turns every exception into one line and an exit code, here rather than in each command."""
+    """A group of commands that turns every exception into one line and an exit code."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command and exit; unlike typer's own, with this module's exit codes and one line for every error."""
@@ -48,7 +48,7 @@ class _Group(TyperGroup):
         except (KeyboardInterrupt, typer.Abort):
             sys.exit(_refused("interrupted", _INTERRUPTED, as_json=as_json))
         except BrokenPipeError:
-            # Whoever read our output has enough. The interpreter would complain once more when it flushes at its end.
+            # The reader closed our output; without this the interpreter would complain again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(1)
         except Exception as error:  # noqa: BLE001 - the last resort: shown in full, never swallowed
@@ -64,7 +64,7 @@ class _Group(TyperGroup):
 
 @contextmanager
 def _names_of_before() -> Iterator[None]:
-    """Show the warnings about names that changed as one line each; all others as Python does."""
+    """Show each warning about a renamed option as one line, and all others as Python does."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -88,7 +88,7 @@ def _refused(message: str, code: int, *, as_json: bool) -> int:
 
 
 def _is_usage(error: Exception) -> bool:
-    """Whether typer itself refuses the command line. Told by shape: its versions have different classes for it."""
+    """Return whether typer refused the command line; checked by attributes, as its versions use different classes."""
     return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
@@ -102,22 +102,21 @@ def _usage_line(error: Any) -> str:
     return text[:1].lower() + text[1:] + hint
 
 
-def _value_line(option: str, told: str, cause: Any) -> str:
-    """Say what an option expects. Versions of typer say it each in their own words, newer ones in those of pydantic."""
-    quoted = re.match(r"'(.*?)' is not ", told)
+def _value_line(option: str, words: str, cause: Any) -> str:
+    """Return what an option expects; every version of typer words it differently, newer ones as pydantic does."""
+    quoted = re.match(r"'(.*?)' is not ", words)
     given = str(cause.errors()[0]["input"]) if hasattr(cause, "errors") else quoted[1] if quoted else ""
     where = f"{option} {given[:40]}".rstrip()
-    _, choice, names = told.partition(" is not one of ")
+    _, choice, names = words.partition(" is not one of ")
     if choice:
-        known = re.findall(r"'([^']*)'", names)
-        near = difflib.get_close_matches(given, known, n=1)
-        return f"{where}: expected {', '.join(known)}" + (f" (did you mean {near[0]!r}?)" if near else "")
-    for words, expected in _NUMBERS.items():
-        if words in told:
+        choices = re.findall(r"'([^']*)'", names)
+        return f"{where}: expected {', '.join(choices)}{did_you_mean(given, choices)}"
+    for known, expected in _NUMBERS.items():
+        if known in words:
             return f"{where}: expected {expected}"
-    for words, expected in _LIMITS.items():
-        told = told.replace(f"Input should be {words}", f"expected {expected}")
-    return f"{where}: {told.removeprefix('Value error, ')}"
+    for known, expected in _LIMITS.items():
+        words = words.replace(f"Input should be {known}", f"expected {expected}")
+    return f"{where}: {words.removeprefix('Value error, ')}"
 
 
 app = typer.Typer(
@@ -158,7 +157,7 @@ app.command("compare", short_help="Put runs side by side.")(compare.compare)
 app.command("choose", short_help="Let the fleet choose the number of clusters.")(choose.choose)
 app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
 app.command("reproduce", short_help="Measure the papers' tables again, beside their numbers.")(reproduce.reproduce)
-app.command("simulate", short_help="Try the agent in simulated misfortunes.")(simulate.simulate)
+app.command("simulate", short_help="Test simulated fleets under faults.")(simulate.simulate)
 app.add_typer(data.app, name="data", short_help="List, fetch and split data sets.")
 app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and compare overlays.")
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands themselves: ``python -m p2pclust.cli.reference > docs/cli.md``."""
+"""Generate docs/cli.md from the commands: ``python -m p2pclust.cli.reference > docs/cli.md``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _HEAD = """# The command line
 
 <!-- Made from the commands' own help by `python -m p2pclust.cli.reference`; a test compares. -->
 
-What a command was asked for goes to standard output; how it is going, and what is wrong, to standard error. With `--json`,
-standard output holds exactly one object, also when a command is refused.
+Results go to standard output, progress and errors to standard error. With `--json`, standard output holds exactly one
+object, also when a command is refused.
 
 | exit code | meaning |
 |---|---|
 | 0 | done, and all expectations held |
 | 1 | an expectation failed, a check warned, or a seed found a fault |
-| 2 | bad usage or input; one line says what, where, and what to do |
+| 2 | bad usage or input; one line says what is wrong, where, and what to do |
 | 3 | the fleet could not finish |
 | 130 | interrupted; every peer has ended |
 
@@ -63,7 +63,7 @@ def _section(name: str, command: Any) -> Iterator[str]:
 
 
 def _spelling(option: Any) -> str:
-    # Every option that takes a value names it; typer's own names for types differ from version to version.
+    # Every option has a metavar, because typer's own names for types differ between versions.
     return ", ".join(option.opts) + (f" {option.metavar}" if option.metavar else "")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.table import Choice, Table, unreadable
 from p2pclust.errors import DataError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["read_arff"]
 
@@ -34,7 +34,7 @@ def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
     Parameters
     ----------
     path : str or Path
-        UTF-8 text. Attributes of any type may stand in it, as long as those that are taken as features hold numbers;
+        UTF-8 text. Attributes may have any type, but the chosen features must hold numbers;
         ``?`` is a missing value.
     choice : Choice, optional
         Which attributes are features, label, group and id, and what to do about missing values.
@@ -94,7 +94,7 @@ def _cells(file: Path, number: int, line: str) -> list[str]:
     while True:
         found = _CELL.match(line, at)
         if found is None:
-            raise DataError(f"{file}: row {number}: a quote is not closed, or something stands behind one")
+            raise DataError(f"{file}: row {number}: a quote is not closed, or text follows one")
         quoted = found["double"] if found["double"] is not None else found["single"]
         cells.append(found["plain"].strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
         if found["end"] == "":

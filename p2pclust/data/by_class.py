@@ -31,12 +31,12 @@ Ints = NDArray[np.int64]
 # Compared by identity, because it holds arrays.
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What one peer sees.
+    """The rows of one peer.
 
     Attributes
     ----------
     rows : int64 array, shape (n,)
-        Row indices, shuffled: their order tells nothing about their classes.
+        Row indices, shuffled: their order does not reveal their classes.
     labels : int64 array, shape (n,)
         The true local label of each: 0 for the first of the peer's classes, and so on.
     classes : ndarray, shape (K,)
@@ -151,12 +151,12 @@ def _classes(places: Ints, numbers: Ints, rng: np.random.Generator) -> Ints:
     after = places.copy()
     after[chosen] -= 1
     if not _enough(after, numbers[1:]):
-        # Whoever takes the classes with the most places left never makes it impossible for those who follow.
+        # Taking the classes with the most places left always leaves enough for the following peers.
         chosen = np.argsort(-places, kind="stable")[: numbers[0]]
     return np.sort(chosen).astype(np.int64)
 
 
 def _enough(places: Ints, numbers: Ints) -> bool:
-    """Tell whether the peers can see so many different classes each (the theorem of Gale and Ryser)."""
+    """Return whether each peer can get its number of different classes (the theorem of Gale and Ryser)."""
     demand = np.cumsum(np.sort(numbers)[::-1])
     return all(int(np.minimum(places, m).sum()) >= total for m, total in enumerate(demand.tolist(), start=1))

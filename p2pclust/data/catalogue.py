@@ -1,6 +1,6 @@
-"""What is known of each public data set of the papers: its size, home, licence, and the files to download.
+"""The public data sets of the papers: size, home, licence, and the files to download.
 
-A name is written with small letters, digits and "_"; capitals stand for small letters and "-" for "_", so that
+A name is written with small letters, digits and "_"; capitals equal small letters and "-" equals "_", so that
 ``S-Set1`` is ``s_set1``. A few sets have a second name, such as ``statlog`` for ``satellite``.
 
 Where the original home offers a file in a readable form, that file is downloaded. Where it does not, or is no longer

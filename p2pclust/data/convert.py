@@ -1,4 +1,4 @@
-"""From the files of a data set's home to arrays: one small function for each format, named by the catalogue.
+"""Convert downloaded files to arrays, with one function for each format of the catalogue.
 
 Rows keep the order of the source, the training part first. Labels are numbered from 0 in their sorted order, tables
 stay in the units of the source, and images stay bytes: upright, row by row, 0 to 255.
@@ -29,7 +29,7 @@ __all__ = ["CONVERTERS", "Arrays", "convert"]
 
 @dataclass(frozen=True)
 class Arrays:
-    """What a converted file holds.
+    """The arrays of a converted file.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _arff(entry: Entry, files: Sequence[Path]) -> Arrays:
 
 
 def _labelled(table: NDArray[np.float64]) -> Arrays:
-    """Take the last column of a table for the labels."""
+    """Use the last column of a table as the labels."""
     return Arrays(np.ascontiguousarray(table[:, :-1]), _numbered(table[:, -1]))
 
 

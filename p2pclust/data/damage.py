@@ -1,4 +1,4 @@
-"""Rows that went bad: what a testbed gives a device in the place of its own."""
+"""Damage the rows of a device, for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HOWS", "damaged"]
 HOWS = {
     "nan": "a value is missing in one row of ten, and in one at least",
     "scale": "every value is a thousand times too large, as after a mistaken unit",
-    "shuffle": "the columns stand in another order, each in a place that is not its own",
+    "shuffle": "the columns are in another order, none in its own place",
     "constant": "every row is the same one, as of a sensor that is stuck",
 }
 _TOO_LARGE = 1000.0
@@ -28,7 +28,7 @@ def damaged(X: NDArray[np.float64], how: str, seed: int | Sequence[int]) -> NDAr
     how : {"nan", "scale", "shuffle", "constant"}
         See `HOWS`.
     seed : int or sequence of int
-        Of what is drawn: which values are missing, where columns go, at which row a sensor is stuck.
+        Seed for missing values, the order of columns, and the row from which a sensor is stuck.
 
     Returns
     -------

@@ -28,14 +28,14 @@ class DataSet:
     group : ndarray of shape (n_rows,) or None
         The device or person that each row came from.
     id : ndarray of shape (n_rows,) or None
-        What each row is called, as whole numbers or text: by this, peers that hold different columns of the same rows see
+        The id of each row, as whole numbers or text: by this, peers that hold different columns of the same rows see
         that the rows are the same.
     feature_names : tuple of str
         One per feature; left empty, they become ``x1``, ``x2``, ...
     dropped : int
         How many rows a reader left out because a value was missing.
     row : ndarray of shape (n_rows,), int64, or None
-        The number of each row in its own file, from 0, rows that were left out counted; None stands for 0 to n_rows - 1.
+        The number of each row in its own file, from 0, rows that were left out counted; None means 0 to n_rows - 1.
     file : ndarray of shape (n_rows,) or None
         The name of the file that each row came from, where several were read as one.
 
@@ -91,7 +91,7 @@ class DataSet:
 
     @property
     def row_names(self) -> NDArray[Any]:
-        """What each row is called where labels are written: its id, else its number in its own file."""
+        """The name of each row in files of labels: its id, or its number in its own file."""
         return self.id if self.id is not None else self.row_numbers
 
     @property
@@ -101,7 +101,7 @@ class DataSet:
 
     @property
     def shared_ids(self) -> NDArray[Any] | None:
-        """What peers that hold columns compare; None stands for 0 to n_rows - 1.
+        """The ids that peers with different columns compare; None means 0 to n_rows - 1.
 
         Where rows were left out and have no ids, these are their numbers: two peers that left out different rows do not
         hold the same rows, even if they hold equally many.
@@ -109,7 +109,7 @@ class DataSet:
         return self.row_names if self.id is not None or self.dropped else None
 
     def take(self, rows: NDArray[np.int64]) -> DataSet:
-        """Return the data set of these rows alone, in the order given.
+        """Return these rows as a data set, in the given order.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class DataSet:
         )
 
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
-        """Return the data set of these columns alone, in the order given.
+        """Return these columns as a data set, in the given order.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class DataSet:
 
 
 def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
-    """Return X as a float64 matrix, or say what keeps it from being one."""
+    """Return X as a float64 matrix, or refuse it with the reason."""
     if X.dtype.kind not in "biuf":
         raise DataError(f"{name}: holds values of type {X.dtype}: expected real numbers")
     if X.ndim != 2:
@@ -159,7 +159,7 @@ def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def what_to_do(*, missing: bool) -> str:
-    """Say what can be done about a value that is no finite number; a missing one may also be left out by declaration."""
+    """Return advice for a value that is not a finite number; the row of a missing one can also be left out."""
     return "fill it in or leave the row out" + (
         ', as missing_values = "drop" (--missing-values drop) does' if missing else ""
     )

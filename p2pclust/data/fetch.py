@@ -1,13 +1,12 @@
-"""Downloading a data set from its home: resumed where it broke off, checked, converted, and put in place at once.
+"""Download a data set from its home: resume, check, convert, and move it into place.
 
-Pooch downloads to a temporary name, checks, and moves. What is added here: a broken download is kept as ``.part``, and
-goes on from there; a file whose checksum nobody published is remembered by the one that it had the first time. A data
-set's own file appears last and whole, or not at all.
+Pooch downloads to a temporary name, checks, and moves. This module adds: a broken download is kept as ``.part`` and
+resumed; for a file without a published checksum, that of the first download is remembered. The file of the data set
+appears last and complete, or not at all.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -26,7 +25,8 @@ from p2pclust.data.npz import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["Fetched", "OnProgress", "fetch"]
 
@@ -111,9 +111,8 @@ def _entry(name: str) -> Entry:
         return entry
     if canonical(name) in BUILT_IN:
         raise UsageError(f"{name}: always there, nothing to fetch")
-    near = difflib.get_close_matches(canonical(name), ENTRIES, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"unknown data set {name!r}: {meant}p2pclust data list shows all that can be fetched")
+    meant = did_you_mean(canonical(name), ENTRIES)
+    raise UsageError(f"unknown data set {name!r}{meant}: p2pclust data list shows all that can be fetched")
 
 
 def _given(entry: Entry, given: Path) -> list[Path]:
@@ -194,14 +193,14 @@ class _DownloadError(Exception):
 
 
 class _Resumed:
-    """Pooch's downloader over HTTP, made to go on where the last one broke off.
+    """Pooch's downloader over HTTP, which resumes a broken download.
 
     Parameters
     ----------
     part : Path
-        What has come so far; its validator (ETag or date) lies beside it.
+        The part downloaded so far; its validator (ETag or date) is kept beside it.
     safe : bool
-        Whether a checksum will tell if the file changed in between: without one, and without a validator, a download
+        Whether a checksum detects that the file changed in between: without one, and without a validator, a download
         begins anew.
     """
 
@@ -286,7 +285,7 @@ class _Resumed:
     def _answered(self, response: Any, *_args: Any, **_settings: Any) -> None:
         """Look at the head of an answer, before its content is written."""
         if response.status_code == 200:
-            self._begin_anew()  # the whole file comes, whatever was asked for
+            self._begin_anew()  # the server sends the whole file, not a range
         elif response.status_code != 206:
             return
         self.answered = True

@@ -28,7 +28,6 @@ References
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,6 +39,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.households import smart_meters
 from p2pclust.data.partition import nearby
 from p2pclust.errors import DataError, UsageError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = [
     "GENERATORS",
@@ -62,7 +62,7 @@ PEER_LOCATIONS = (
     (2.443515920603241, 8.331910708477391),
     (-9.606948592795872, 2.769673398722041),
 )
-"""Where the five peers of the Gaussian grid stand: drawn once by the paper's authors, and kept for all its figures."""
+"""The locations of the five peers of the Gaussian grid: drawn once by the paper's authors and used in all its figures."""
 
 _GRID = np.array([(x, y) for x in (-7.5, -2.5, 2.5, 7.5) for y in (-7.5, -2.5, 2.5, 7.5)])
 
@@ -95,8 +95,7 @@ def generate(name: str, options: Mapping[str, Any]) -> DataSet:
     known = inspect.signature(make).parameters
     for option, value in options.items():
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            meant = did_you_mean(option, known)
             has = ", ".join(f"{key} = {_shown(item.default)}" for key, item in known.items())
             raise UsageError(f"{name}: no option {option!r}{meant}; its options are {has}")
         if not _fits(value, known[option].default):
@@ -109,7 +108,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", tuple
 
 
 def _fits(value: Any, default: Any) -> bool:
-    """Say whether an option has the type of its default; a whole number may stand for a number."""
+    """Return whether an option has the type of its default; a whole number is also a number."""
     if isinstance(default, tuple):
         return isinstance(value, list | tuple) and all(_fits(item, 0) for item in value)
     if isinstance(default, bool) or isinstance(value, bool):
@@ -140,7 +139,7 @@ def gaussians(
     Returns
     -------
     DataSet
-        ``y`` tells the cluster that each row was drawn from; rows are in random order.
+        ``y`` is the cluster that each row was drawn from; rows are in random order.
 
     Examples
     --------
@@ -251,7 +250,7 @@ def gaussian_grid(*, points: int = 50, noise: float = 1.0, beta: float = 0.1, se
     """Generate the grid of [2]_: sixteen Gaussians, 5 apart, seen by five peers.
 
     A peer at distance d from a row sees it with probability 1 - exp(-beta / d) (Eq. 2). A row that several peers see
-    is at one of them, drawn at random; one that nobody sees is at the nearest.
+    is at one of them, drawn at random; one that no peer sees is at the nearest.
 
     Parameters
     ----------
@@ -318,7 +317,7 @@ def uneven_grid(
 def moving_clusters(
     *, peers: int = 6, rows: int = 320, leap: float = 4.0, growth: float = 0.7, sigma: float = 1.0, seed: int = 0
 ) -> DataSet:
-    """Generate a stream at each of some peers, in which the clusters do not stay what they were.
+    """Generate a stream of rows for each peer, in which the clusters change.
 
     Means (0, 0), (8, 0), (0, 8), with equal chances. After half of a peer's rows the second one leaps away from the
     others, and after three quarters the third one's chance becomes `growth`.

@@ -1,4 +1,4 @@
-"""What to do about cells that are no numbers: decimal commas, columns of text, one odd cell."""
+"""Advice for cells that are not numbers: decimal commas, columns of text, single cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 8
 
 
 def is_number(cell: str) -> bool:
-    """Say whether a cell is a number, NaN and infinity among them."""
+    """Return whether a cell is a number; NaN and infinity count."""
     try:
         float(cell)
     except ValueError:
@@ -22,7 +22,7 @@ def is_number(cell: str) -> bool:
 
 
 def unlocalised(cell: str) -> str:
-    """Return a number that is written with a decimal comma as it is written with a point; empty if it is something else.
+    """Return a number with a decimal comma rewritten with a point; empty for any other text.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def delimiter_of(line: str) -> str:
 
 
 def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[int]) -> str:
-    """Say what to do about text where a number was expected.
+    """Return advice for text where a number was expected.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Who holds what: the rows and classes of each peer, as a table and as a picture."""
+"""Show which rows and classes each peer holds, as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANNOTATED = 400  # more cells than this have no room for a number
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """How a data set is shared out.
+    """How a data set is split.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Holdings:
 
 
 def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.int64]], *, vertical: bool) -> Holdings:
-    """Count who holds what.
+    """Count the rows and classes of each peer.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.in
 def picture(
     held: Holdings, title: str, *, data: DataSet | None = None, shares: Sequence[NDArray[np.int64]] = ()
 ) -> Figure:
-    """Draw who holds what: peers by classes, the sizes beside it, and rows of two features as points.
+    """Draw the rows of each peer by class, the sizes, and rows of two features as points.
 
     Parameters
     ----------

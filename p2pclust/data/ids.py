@@ -1,4 +1,4 @@
-"""The ids of rows, as a column of a file holds them: what labels are joined back by."""
+"""Read the ids of rows from a column; labels are joined to rows by them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 40  # characters of an id in a message
 def row_ids(
     file: Path, where: str, cells: Sequence[str], rows: Sequence[int], absent: Collection[str] = ("",)
 ) -> NDArray[Any]:
-    """Return the ids of a file's rows, shape (n_rows,): int64 where all are whole numbers, else text as it stands.
+    """Return the ids of a file's rows, shape (n_rows,): int64 if all are whole numbers, otherwise text as written.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ def row_ids(
     cells : sequence of str
         One id for each row, before any row is left out.
     rows : sequence of int
-        What a message calls each row.
+        The name of each row in messages.
     absent : collection of str
-        What stands for a missing value, in small letters.
+        What means a missing value, in small letters.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from p2pclust.data.catalogue import ENTRIES, Entry, canonical
 from p2pclust.data.generate import GENERATORS
 from p2pclust.data.npz import shape_of
 from p2pclust.data.registry import cache_dir
+from p2pclust.tools.units import size
 
 __all__ = ["Item", "listing"]
 
@@ -25,7 +26,7 @@ class Item:
         0 where it is not known, or depends on options.
     here : {"built in", "generated", "yes", "no", "by hand"}
     size : str
-        Of the file that is here, or of what there is to download; empty where it is not known.
+        Of the cached file, or of the download; empty if unknown.
     home, licence, citation : str
     """
 
@@ -101,9 +102,9 @@ def _sizes(name: str) -> tuple[int, int, int, int]:
 
 def _item(entry: Entry, file: Path | None) -> Item:
     here = "yes" if file is not None else "no" if entry.files else "by hand"
-    size = _bytes(file.stat().st_size) if file is not None else f"{entry.megabytes:g} MB" if entry.megabytes else ""
+    shown = size(file.stat().st_size) if file is not None else f"{entry.megabytes:g} MB" if entry.megabytes else ""
     return Item(
-        entry.name, entry.title, entry.rows, entry.columns, entry.classes, entry.groups, here, size, entry.home,
+        entry.name, entry.title, entry.rows, entry.columns, entry.classes, entry.groups, here, shown, entry.home,
         entry.licence, entry.citation,
     )  # fmt: skip
 
@@ -111,8 +112,4 @@ def _item(entry: Entry, file: Path | None) -> Item:
 def _own(file: Path) -> Item:
     shape = shape_of(file)
     rows, columns = shape if len(shape) == 2 else (0, 0)
-    return Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", _bytes(file.stat().st_size))
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"
+    return Item(file.stem, "a file of yours", rows, columns, 0, 0, "yes", size(file.stat().st_size))

@@ -1,9 +1,7 @@
-"""Writing NPZ files, each wholly or not at all; and what one holds, without reading it."""
+"""Write NPZ files atomically, and read the shape of one from its header."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular, replacing
 
 __all__ = ["shape_of", "write_npz"]
 
@@ -38,22 +36,14 @@ def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o6
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, written = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(file, **content)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-            Path(written).chmod(mode)
-            Path(written).replace(target)
-        finally:
-            Path(written).unlink(missing_ok=True)
+        with replacing(target, mode=mode, durable=True) as file:
+            np.savez_compressed(file, **content)  # type: ignore[arg-type]
     except OSError as error:
         raise DataError(f"{target}: cannot be written ({error.strerror}): choose another folder") from error
 
 
 def shape_of(file: Path) -> tuple[int, ...]:
-    """Return the shape of ``X`` in an NPZ file from its header alone; empty if it cannot be told."""
+    """Return the shape of ``X`` in an NPZ file from its header alone; empty if it cannot be read."""
     try:
         with zipfile.ZipFile(regular(file)) as archive, archive.open("X.npy") as array:
             version = np.lib.format.read_magic(array)

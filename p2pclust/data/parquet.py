@@ -12,7 +12,7 @@ from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.ids import row_ids
 from p2pclust.data.table import Choice, Titles, codes, finished, unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["read_parquet"]
 
@@ -29,7 +29,7 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     Raises
     ------
     DataError
-        If the file is missing or damaged, a feature is no column of numbers, or a value is missing or not finite.
+        If the file is missing or damaged, a feature is not a column of numbers, or a value is missing or not finite.
     UsageError
         If pyarrow is not installed.
     """

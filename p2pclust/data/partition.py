@@ -1,6 +1,6 @@
-"""Which peer holds which rows: partitions of a data set, each row at exactly one peer.
+"""Partition a data set: assign each row to exactly one peer.
 
-A partition is made once, before anything runs, by whoever holds all the data for an experiment. It may look at labels
+A partition is made once, before anything runs, from all the data of an experiment. It may look at labels
 and groups; the protocols never do.
 """
 
@@ -168,7 +168,7 @@ def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: fl
     """Return the peer of each row if peers see what is near them: Eq. 2 of Garst and Reinders (2023).
 
     A peer at Euclidean distance d from a row sees it with probability 1 - exp(-beta / d). A row that several peers see
-    goes to one of them, drawn at random; one that nobody sees goes to the nearest, as in its authors' code.
+    goes to one of them, drawn at random; one that no peer sees goes to the nearest, as in its authors' code.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def _places(locations: Any, n_peers: int, n_features: int) -> NDArray[np.float64
 
 
 def _dirichlet(codes: Rows, n_classes: int, n_peers: int, beta: float, rng: np.random.Generator) -> Rows:
-    """Return each row's peer, every class shared out by its own draw of proportions."""
+    """Return each row's peer, every class split by its own drawn proportions."""
     owner = np.empty(len(codes), dtype=np.int64)
     for label in range(n_classes):
         rows = rng.permutation(np.flatnonzero(codes == label))
@@ -329,7 +329,7 @@ def _labels(codes: Rows, n_classes: int, n_peers: int, labels_per_peer: int, rng
 
 
 def _holders(sizes: Rows, n_peers: int, labels_per_peer: int) -> Rows:
-    """Return by how many peers each class is held: at least 1; large classes by more (D'Hondt's rule)."""
+    """Return how many peers hold each class: at least 1, more for large classes (D'Hondt's rule)."""
     n_slots = n_peers * labels_per_peer
     if n_slots < len(sizes):
         raise UsageError(
@@ -365,7 +365,7 @@ def _dealt_counts(sizes: Rows, holders: Rows, n_peers: int, rng: np.random.Gener
 
 
 def _swap(held: NDArray[np.bool_], rng: np.random.Generator) -> None:
-    """Let random pairs of slots change their peers, wherever no peer would get a class twice; in place."""
+    """Swap the peers of random pairs of slots in place, unless a peer would get a class twice."""
     labels, peers = np.nonzero(held)
     # A few swaps for each slot are known to forget where a random matrix with fixed sums began.
     for one, other in rng.integers(len(labels), size=(_SWAPS * len(labels), 2)):

@@ -23,7 +23,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.hints import delimiter_of, is_number, unlocalised
 from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, unreadable
 from p2pclust.errors import DataError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_csv_table", "read_folder", "read_npy", "read_npz"]
 
@@ -53,7 +53,7 @@ def read(
         A ``.csv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files: see `read_folder`.
     label_column, group_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
-        1. Its cells may be text; it is no feature. Whole numbers stay numbers, everything else becomes text.
+        1. Its cells may be text; it is not a feature. Whole numbers stay numbers, everything else becomes text.
     columns : sequence of str or int, optional
         The features, in this order. By default all columns but label, group and id.
     missing_values : {"error", "drop"} or mapping
@@ -99,7 +99,7 @@ def read(
 
 
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
-    """Read one file as what a suffix says, whatever it is called.
+    """Read one file in the format of a suffix, whatever its name.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     -------
     DataSet
         ``group`` is the name of the file, without its suffix, that each row came from, unless a group column was
-        chosen. ``y`` is there if every file has labels. ``file`` and ``row`` say where each row stands.
+        chosen. ``y`` is there if every file has labels. ``file`` and ``row`` give the origin of each row.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     stems = [file.stem for file in files]
     twice = next((stem for stem in stems if stems.count(stem) > 1), None)
     if twice is not None:
-        raise DataError(f"{folder}: two files are called {twice!r}: the name tells which file a row came from")
+        raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
     labels = [part.y for part in parts if part.y is not None]
     groups = [part.group for part in parts if part.group is not None]
     ids = [part.id for part in parts if part.id is not None]
@@ -246,7 +246,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
 
 
 def read_csv_table(file: Path) -> Table:
-    """Return the header's names (perhaps none), the line number of each row, and the rows of stripped cells.
+    """Return the header's names (possibly empty), the line number of each row, and the rows of stripped cells.
 
     Raises
     ------
@@ -321,8 +321,8 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     except OSError as error:
         raise DataError(unreadable(file, error)) from error
     for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # numpy returns what is no array as bytes
-            raise DataError(f"{file}: damaged or not a NumPy file ({name} is no array)")
+        if not isinstance(array, np.ndarray):  # numpy returns other content as bytes
+            raise DataError(f"{file}: damaged or not a NumPy file ({name} is not an array)")
     if wanted[0] not in arrays:
         raise DataError(f"{file}: no array {wanted[0]!r}: it holds {found}")
     return arrays

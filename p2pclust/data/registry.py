@@ -5,7 +5,6 @@ Names follow one rule: see `p2pclust.data.catalogue.canonical`.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import re
@@ -22,6 +21,7 @@ from p2pclust.data.generate import GENERATORS, gaussians, generate
 from p2pclust.data.readers import SUFFIXES, read, read_npz
 from p2pclust.data.table import Column
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
 
@@ -48,7 +48,7 @@ def load(
     ----------
     source : str
         A built-in name, the NAME of a ``NAME.npz`` in the cache directory, a data file, or a folder of data files
-        (with a "/" where a data set has the same name). In a name, capitals stand for small letters and "-" for "_".
+        (with a "/" where a data set has the same name). In a name, capitals equal small letters and "-" equals "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
     label_column, group_column, columns, missing_values, id_column
@@ -100,7 +100,7 @@ def load(
         return BUILT_IN[name]()
     file = cached(source)
     data = read_npz(file)
-    # Nobody knows these labels: told as labels, they would be one class, and any result scored against it.
+    # Unknown labels: kept as labels they would be one class, and any result would be scored against it.
     known = data.y is not None and bool((data.y != NO_LABEL).any())
     return replace(data, name=file.stem, y=data.y if known else None)
 
@@ -124,7 +124,7 @@ def cached(source: str) -> Path:
 
 
 def is_file(source: str, base: str | Path | None = None) -> bool:
-    """Say whether a source is a file's or a folder's name rather than a data set's.
+    """Return whether a source names a file or folder, not a data set.
 
     It is by its suffix, or by a separator in it; or if there is a folder of that name, and no data set.
     """
@@ -153,7 +153,7 @@ def cache_dir() -> Path:
 
 
 def available() -> tuple[str, ...]:
-    """Return the names that `load` would find now: the built-in ones first, then the cached ones, each sorted."""
+    """Return the names that `load` finds now: first the built-in, then the cached ones, each sorted."""
     folder = cache_dir()
     stems = sorted(file.stem for file in folder.glob("*.npz")) if folder.is_dir() else []
     return (*BUILT_IN, *(name for name in stems if canonical(name) not in BUILT_IN))
@@ -183,14 +183,13 @@ BUILT_IN: dict[str, Callable[..., DataSet]] = dict(
 
 
 def _absent(source: str) -> str:
-    """Say where a data set was looked for, which name may have been meant, and what to do."""
+    """Return the message for a missing data set: where it was looked for, the nearest name, and what to do."""
     entry = find(source)
     if entry is not None:
-        # No line break: it can be copied as it stands. What downloads is an extra, which would be missed only then.
+        # On one line, so that it can be copied. Pooch is an extra, so its installation is part of the advice.
         first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
         return f"{source} is not in {cache_dir()}: get it with: {first}p2pclust data fetch {entry.name}"
-    near = difflib.get_close_matches(canonical(source), available(), n=1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    meant = did_you_mean(canonical(source), available())
     return (
         f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
         f"y) from {cache_dir()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"

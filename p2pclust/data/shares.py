@@ -16,7 +16,7 @@ from p2pclust.data.holdings import Holdings
 from p2pclust.data.npz import write_npz
 from p2pclust.data.readers import SUFFIXES
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["MANIFEST", "peer_names", "write_shares"]
 
@@ -113,7 +113,7 @@ def write_shares(
 
 
 def _check_empty(out: Path, *, overwrite: bool) -> None:
-    """Refuse a folder with something in it; an earlier split may be there if it is to be replaced."""
+    """Refuse a folder that is not empty, except for an earlier split that may be replaced."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -132,16 +132,16 @@ def _of_a_split(out: Path) -> list[Path]:
     """Return the files of a split that are in a folder, the manifest first; none if there is no manifest."""
     manifest = out / MANIFEST
     try:
-        told = json.loads(regular(manifest).read_text(encoding="utf-8"))
-        names = [peer["file"] for peer in told["peers"]]
+        content = json.loads(regular(manifest).read_text(encoding="utf-8"))
+        names = [peer["file"] for peer in content["peers"]]
     except (OSError, ValueError, TypeError, KeyError):
-        return []  # not a manifest: whatever it is, it is not ours to replace
+        return []  # not a manifest: do not replace it
     files = [out / name for name in names if isinstance(name, str) and Path(name).name == name]
     return [manifest, *(file for file in files if file.is_file())]
 
 
 def _called(data: DataSet) -> NDArray[Any]:
-    """Return what each row is called, shape (n_rows,): never two of them alike, where the source has no ids of its own."""
+    """Return a name for each row, shape (n_rows,); unique if the source has no ids of its own."""
     if data.id is not None or data.file is None:
         return data.row_names
     return np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), data.row_names.tolist(), strict=True)])

@@ -1,4 +1,4 @@
-"""Where a peer's rows come from: a file, a folder of files, or a command whose output is read."""
+"""Read a peer's rows from a file, a folder of files, or the output of a command."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from p2pclust.errors import DataError
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["FORMATS", "MAX_MB", "TIMEOUT_S", "read_source", "told_to_others"]
+__all__ = ["FORMATS", "MAX_MB", "TIMEOUT_S", "public_reason", "read_source"]
 
 FORMATS = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
-"""What a command's output may be."""
+"""Formats of a command's output."""
 
 TIMEOUT_S = 30.0
 """How long a command may take, unless the configuration says otherwise."""
@@ -34,7 +34,7 @@ MAX_MB = 256.0
 """How much a command may write, unless the configuration says otherwise."""
 
 _PIECE = 1 << 16
-_LOOK_S = 0.1  # how soon a command ends that nobody waits for any more
+_LOOK_S = 0.1  # how soon a cancelled command is ended
 _MAX_SAID = 200
 
 
@@ -76,7 +76,7 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
         return read(data, columns=columns, missing_values=missing_values, id_column=id_column)
     choice = Choice(columns, missing_values=missing_values, id_column=id_column)
     named = f"command {data['command'][0]}"
-    with tempfile.TemporaryFile() as output:  # it has no name, so nothing of it stays, whatever happens to the peer
+    with tempfile.TemporaryFile() as output:  # it has no name, so it vanishes even if the peer is killed
         _run(data, named, output, cancelled)
         file = Path(f"/dev/fd/{output.fileno()}")
         try:
@@ -85,12 +85,12 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
             raise DataError(str(error).replace(str(file), f"{named}: its output")) from None
 
 
-def told_to_others(error: DataError) -> str:
-    """Return what the other peers are told of data that cannot be read: where it is wrong, but no path and no value.
+def public_reason(error: DataError) -> str:
+    """Return the reason that other peers may see for data that cannot be read: the place of the error, no path and no value.
 
     Examples
     --------
-    >>> told_to_others(DataError("/home/me/rows.csv: row 7, column 2 (watt): 'secret' is text: expected a number"))
+    >>> public_reason(DataError("/home/me/rows.csv: row 7, column 2 (watt): 'secret' is text: expected a number"))
     'its data cannot be used (row 7, column 2)'
     """
     words = str(error).replace(",", " ").replace(":", " ").split()
@@ -164,15 +164,15 @@ def _drain(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and what it started, also where it has ended itself and left that behind with its output."""
-    if process.returncode is None:  # nobody has asked yet how it ended, so its number is still its group's
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody of the group is left
+    """End the command and all that it started, even if the command itself has ended."""
+    if process.returncode is None:  # not reaped yet, so its process id still belongs to its group
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group has ended
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def _last_line(said: bytes) -> str:
-    """Return the last line in which something is written, as it may stand in a message."""
+    """Return the last line that is not empty, printable."""
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     last = lines[-1] if lines else ""
     return (last if last.isprintable() else repr(last))[:_MAX_SAID]

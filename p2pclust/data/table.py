@@ -1,11 +1,10 @@
-"""Cells on their way to numbers: which columns are features, what is missing, and which cell is at fault.
+"""Convert cells to numbers: choose the features, handle missing values, and name cells that are wrong.
 
-Every reader ends here, so that a wrong column or cell is named in the same words whatever file it came from.
+All readers use this, so that messages about a column or cell are the same for every format.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.hints import about_text, is_number, unlocalised
 from p2pclust.data.ids import row_ids
 from p2pclust.errors import DataError
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["ABSENT", "MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
 
@@ -85,7 +85,7 @@ class Choice:
         Raises
         ------
         DataError
-            If a value is declared for a column that is no feature of this file.
+            If a value is declared for a column that is not a feature of this file.
 
         Examples
         --------
@@ -99,11 +99,10 @@ class Choice:
                 return np.full(len(titles), float(declared))
             for name, value in declared.items():
                 if name not in titles:
-                    near = difflib.get_close_matches(str(name), titles, n=1)
-                    meant = f" (did you mean {near[0]!r}?)" if near else ""
+                    meant = did_you_mean(name, titles)
                     known = ", ".join(map(_printable, titles[:20]))
                     raise DataError(
-                        f"{file}: missing_values.fill: {name!r} is no feature{meant}; the features are {known}"
+                        f"{file}: missing_values.fill: {name!r} is not a feature{meant}; the features are {known}"
                     )
                 values[list(titles).index(name)] = float(value)
         return values
@@ -164,9 +163,8 @@ class Titles:
             )
         if column in self.names:
             return self.names.index(column)
-        near = difflib.get_close_matches(column, self.names, n=1)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
-        known = "none, for the file has no header: give its number, counted from 1"
+        meant = did_you_mean(column, self.names)
+        known = "none, because the file has no header: give its number, counted from 1"
         if self.names:
             known = ", ".join(map(_printable, self.names[:20])) + (
                 f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
@@ -194,13 +192,13 @@ class Titles:
                     raise DataError(f"{self.file}: columns: {column!r} is named twice")
                 if index in (label, group, id):
                     what = "id column" if index == id else "label or group column"
-                    raise DataError(f"{self.file}: columns: {column!r} is the {what}: no feature")
+                    raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
                 features.append(index)
         self._check_distinct(features)
         return features, label, group, id
 
     def _check_distinct(self, features: Sequence[int]) -> None:
-        """Refuse two features of one name: nobody could tell them apart, and often one is the other once more."""
+        """Refuse two features of one name: they are ambiguous, and often one is a copy of the other."""
         known: dict[str, int] = {}
         for index in features:
             first = known.setdefault(self.title(index), index)
@@ -236,7 +234,7 @@ class Table:
         Raises
         ------
         DataError
-            For a cell that is no finite number, a column that is not there, or an id that two rows have.
+            For a cell that is not a finite number, a column that is not there, or an id that two rows have.
         """
         titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
         features, label, group, id = titles.chosen(choice)
@@ -267,7 +265,7 @@ class Table:
     def _check_row(
         self, index: int, features: Sequence[int], titles: Titles, drop: bool, fills: NDArray[np.float64]
     ) -> None:
-        """Refuse a row for its first cell that is no finite number, unless all such cells may be missing."""
+        """Refuse a row for its first cell that is not a finite number, unless all such cells may be missing."""
         for i, fill in zip(features, fills, strict=True):
             cell = self.rows[index][i]
             absent = cell.lower() in ABSENT
@@ -306,7 +304,7 @@ def finished(
     Raises
     ------
     DataError
-        If no row is left, or what is left is no matrix of finite numbers.
+        If no row is left, or the rest is not a matrix of finite numbers.
     """
     dropped, row = 0, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
@@ -353,14 +351,14 @@ def _is_finite(cell: str) -> bool:
 
 
 def _fault(cell: str) -> str:
-    """Say why a cell is no finite number, and what to do about it."""
+    """Return why a cell is not a finite number, and what to do about it."""
     missing = cell.lower() in ABSENT
     if not cell:
         return f"empty: {what_to_do(missing=True)}"
     if is_number(cell):
         return f"{_short(cell)} is not a finite number: {what_to_do(missing=missing)}"
     if missing:
-        return f"{cell!r} stands for a missing value: {what_to_do(missing=True)}"
+        return f"{cell!r} means a missing value: {what_to_do(missing=True)}"
     if written := unlocalised(cell):
         return f"{_short(cell)!r} has a decimal comma: write numbers with a decimal point, as {_short(written)}"
     return f"{_short(cell)!r} is text: expected a number"
@@ -371,5 +369,5 @@ def _short(cell: str) -> str:
 
 
 def _printable(name: str) -> str:
-    """Return a name from a file as it may stand in a message: on one line, and without signs that move a cursor."""
+    """Return a name from a file for a message: one line, without control characters."""
     return _short(name) if name.isprintable() else repr(_short(name))

@@ -1,9 +1,9 @@
-"""The algorithms that approach what pooling all rows would have found, without a promise to equal it."""
+"""The algorithms that approximate the result of the pooled rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
@@ -12,8 +12,9 @@ from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
 __all__ = ["FFCM", "ClusteredFuzzyCMeans", "FederatedKMeans", "GradientFuzzyCMeans", "KFed"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FFCM(FuzzyEstimator):
-    """FFCM: each peer runs fuzzy c-means from the global centers, and what all found is averaged or clustered.
+    """FFCM: each peer runs fuzzy c-means from the global centers, and the local centers are averaged or clustered.
 
     M. Stallmann, A. Wilbik: Towards federated clustering: a federated fuzzy c-means algorithm (FFCM).
 
@@ -26,14 +27,14 @@ class FFCM(FuzzyEstimator):
         The paper's avg_1, the weighted mean of the local centers with the same number, or avg_2, k-means of all local
         centers.
     local_iterations : int, optional
-        Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000. With 1 and
+        Steps of local fuzzy c-means per round. None: until the memberships are stable, at most 1000. With 1 and
         "weighted" the algorithm is pooled fuzzy c-means.
     init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 1e-4
         Stop when the centers move by less (Frobenius norm, in working coordinates).
     max_rounds : int, default 100
     support : {"u^m", "u"}, default "u^m"
-        What a local center's weight sums, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
+        The sum that weighs a local center, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
         or themselves (the authors' code).
     privacy_gate : bool, default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away.
@@ -57,44 +58,19 @@ class FFCM(FuzzyEstimator):
 
     protocol_id = "ffcm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        averaging: str = "weighted",
-        local_iterations: int | None = None,
-        init: str | ArrayLike = "uniform",
-        tol: float = 1e-4,
-        max_rounds: int = 100,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        support: str = "u^m",
-        privacy_gate: bool = True,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.averaging = averaging
-        self.local_iterations = local_iterations
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.support = support
-        self.privacy_gate = privacy_gate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    averaging: str = "weighted"
+    local_iterations: int | None = None
+    init: str | ArrayLike = "uniform"
+    tol: float = 1e-4
+    max_rounds: int = 100
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    support: str = "u^m"
+    privacy_gate: bool = True
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GradientFuzzyCMeans(FuzzyEstimator):
     """GDF-FCM: each round is one gradient step of the fuzzy c-means objective, summed over the peers.
 
@@ -131,42 +107,18 @@ class GradientFuzzyCMeans(FuzzyEstimator):
 
     protocol_id = "gdf-fcm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        learning_rate: float = 0.005,
-        local_iterations: int = 10,
-        init: str | ArrayLike = "uniform",
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        privacy_gate: bool = True,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.learning_rate = learning_rate
-        self.local_iterations = local_iterations
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.privacy_gate = privacy_gate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    learning_rate: float = 0.005
+    local_iterations: int = 10
+    init: str | ArrayLike = "uniform"
+    tol: float = 5e-3
+    max_rounds: int = 30
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    privacy_gate: bool = True
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ClusteredFuzzyCMeans(FuzzyEstimator):
     """C2F-FCM: each peer runs fuzzy c-means from the global centers, and the local centers are clustered.
 
@@ -175,7 +127,7 @@ class ClusteredFuzzyCMeans(FuzzyEstimator):
     n_clusters : int, default 8
     fuzzifier : float, default 2.0
     local_iterations : int, optional
-        Steps of local fuzzy c-means per round. None: until the memberships stand still, at most 1000.
+        Steps of local fuzzy c-means per round. None: until the memberships are stable, at most 1000.
     init : {"careful", "split-merge", "k-means++", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
@@ -199,40 +151,17 @@ class ClusteredFuzzyCMeans(FuzzyEstimator):
 
     protocol_id = "c2f-fcm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        local_iterations: int | None = None,
-        init: str | ArrayLike = "careful",
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        privacy_gate: bool = True,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.local_iterations = local_iterations
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.privacy_gate = privacy_gate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    local_iterations: int | None = None
+    init: str | ArrayLike = "careful"
+    tol: float = 5e-3
+    max_rounds: int = 30
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    privacy_gate: bool = True
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FederatedKMeans(FederatedEstimator):
     """FKM: k-means for peers that hold different clusters; each sends the means of the clusters that it has.
 
@@ -268,38 +197,17 @@ class FederatedKMeans(FederatedEstimator):
 
     protocol_id = "fkm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "own",
-        tol: float = 5e-3,
-        max_rounds: int = 10,
-        min_cluster_size: int = 2,
-        n_init: int = 10,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.min_cluster_size = min_cluster_size
-        self.n_init = n_init
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    init: str | ArrayLike = "own"
+    tol: float = 5e-3
+    max_rounds: int = 10
+    min_cluster_size: int = 2
+    n_init: int = 10
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KFed(FederatedEstimator):
     """k-FED: every peer clusters its own rows, and the aggregator clusters their means; one round.
 
@@ -333,27 +241,8 @@ class KFed(FederatedEstimator):
 
     protocol_id = "k-fed"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_local_clusters: int | str | None = None,
-        min_cluster_size: int = 2,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_local_clusters = n_local_clusters
-        self.min_cluster_size = min_cluster_size
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    n_local_clusters: int | str | None = None
+    min_cluster_size: int = 2
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["FederatedEstimator", "FuzzyEstimator", "LabellingEstimator", "backend_of", "in_order", "run_job"]
 
 _PACKAGE = str(Path(__file__).parents[1])
-# What says where the rows lie and how the job is run; every other parameter of an estimator is one of the job.
+# Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
 _AROUND = ("n_peers", "partition", "fleet", "random_state")
 
 
@@ -51,21 +52,22 @@ class _Backend(Protocol):
         """Run the job with one peer per array and return its last state."""
 
     def result(self, job: Job, locals: list[Local]) -> JobResult:
-        """Run the job with these peers and return all that came of it; asked where peers keep a part of the result."""
+        """Run the job with these peers and return its whole result; used where peers keep parts of it."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LabellingEstimator(
     ClusterMixin,  # type: ignore[misc] # scikit-learn has no types
     BaseEstimator,  # type: ignore[misc]
 ):
-    """An estimator over peers that hold different rows: a job of the protocol ``protocol_id``, which labels them."""
+    """An estimator that labels the rows of peers by a job of the protocol ``protocol_id``."""
 
     protocol_id: ClassVar[str]
 
-    n_peers: int | None
-    partition: Any
-    random_state: Any
-    fleet: Any
+    random_state: Any = None
+    n_peers: int | None = None
+    partition: Any = "iid"
+    fleet: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Run the federated job.
@@ -75,7 +77,7 @@ class LabellingEstimator(
         X : list of array_like, or one array_like
             A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
-            What the partition of one array looks at: labels or groups. The clustering never sees it.
+            Labels or groups for the partition of one array. The clustering never sees them.
 
         Returns
         -------
@@ -107,7 +109,7 @@ class LabellingEstimator(
         return cluster_job(self.protocol_id, seed=seed, **options)
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
-        """Return each peer's rows, and where one array was split which of its rows these are."""
+        """Return each peer's rows and, if one array was split, their indices in it."""
         if is_list_of_peers(X):
             self._refuse_partition(X)
             arrays = matrices(X, self.n_peers)
@@ -128,7 +130,7 @@ class LabellingEstimator(
             raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
 
     def _check(self, arrays: list[Floats]) -> None:
-        """Check against the data what was given per feature or per row, before any peer starts."""
+        """Check parameters given per feature or per row against the data, before any peer starts."""
         n_samples, n_clusters = sum(len(rows) for rows in arrays), getattr(self, "n_clusters", 1)
         if n_clusters > n_samples:
             raise DataError(
@@ -164,7 +166,7 @@ class LabellingEstimator(
             warnings.warn(doubt, SuspectResultWarning, stacklevel=_to_the_caller())
 
     def _warn_of_no_end(self, job: Job) -> None:
-        """Say that the rounds were used up; with ``tol=0`` that is what was asked for."""
+        """Warn that max_rounds was reached; with ``tol=0`` that is intended."""
         protocol = job.protocols[job.main]
         most = getattr(protocol, "max_rounds", None)
         if most is not None and getattr(protocol, "tol", 0.0) > 0 and not self.converged_:
@@ -175,20 +177,22 @@ class LabellingEstimator(
             )
 
     def _warn_of_absent(self, state: JobState, stage: int) -> None:
-        """Say whose rows are in no part of the result: not everybody looks at ``abstained_``."""
+        """Warn about peers whose rows are not in the result."""
         took_part = {peer for record in state.log if record.stage == stage for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
             named = getattr(self, "_named", ())  # other names for each peer where peers hold columns
             shown = summaries.by_reason(dict(sorted(absent.items())[:3]))
-            told = "; ".join(
+            reasons = "; ".join(
                 f"{', '.join(f'peer {peer}' for peer in peers)}: {with_columns(why, named)}"
                 for why, peers in shown.items()
             )
             more = f"; and {len(absent) - 3} more" if len(absent) > 3 else ""
             whose = "a peer" if len(absent) == 1 else f"{len(absent)} peers"
             warnings.warn(
-                f"the result is without the rows of {whose} ({told}{more})", LeftOutWarning, stacklevel=_to_the_caller()
+                f"the result is without the rows of {whose} ({reasons}{more})",
+                LeftOutWarning,
+                stacklevel=_to_the_caller(),
             )
 
     def _fitting(self, X: ArrayLike) -> Floats:
@@ -205,14 +209,15 @@ class LabellingEstimator(
         return rows
 
 
+@dataclass(eq=False, repr=False)
 class FederatedEstimator(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     LabellingEstimator,
 ):
-    """One that ends with centers."""
+    """An estimator with centers."""
 
-    n_clusters: int
+    n_clusters: int = 8
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest center of each row, shape (n,)."""
@@ -227,7 +232,7 @@ class FederatedEstimator(
         return distances
 
     def objective(self, X: ArrayLike) -> float:
-        """Return what the algorithm minimises, on these rows, in working coordinates."""
+        """Return the objective of the algorithm on these rows, in working coordinates."""
         return float(objective(self._points(X), self._centers, self._fuzzifier))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
@@ -252,7 +257,7 @@ class FederatedEstimator(
         self._fuzzifier: float | None = getattr(job.protocols[job.main], "fuzzifier", None)
 
     def _learn_objective(self, value: float | None) -> None:
-        """Keep what the peers added up, or nothing where they add up no objective."""
+        """Store the objective that the peers added up, if the protocol has one."""
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
@@ -260,13 +265,14 @@ class FederatedEstimator(
         return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FuzzyEstimator(FederatedEstimator):
     """An estimator whose rows belong to every cluster to some degree."""
 
-    fuzzifier: float
+    fuzzifier: float = 2.0
 
     def memberships(self, X: ArrayLike) -> Floats:
-        """Return how much each row belongs to each cluster, shape (n, C); rows sum to 1."""
+        """Return the membership of each row in each cluster, shape (n, C); rows sum to 1."""
         points = self._points(X)
         assert self._fuzzifier is not None, "every fuzzy protocol has one"
         return memberships(points, self._centers, self._fuzzifier)
@@ -277,7 +283,7 @@ class FuzzyEstimator(FederatedEstimator):
 
 
 def _to_the_caller() -> int:
-    """Return how many calls up the code is that called an estimator."""
+    """Return the stack level of the code that called an estimator, for warnings."""
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

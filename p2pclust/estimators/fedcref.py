@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -27,14 +27,16 @@ from p2pclust.protocols.engine.workspaces import Office
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
+from p2pclust.tools.workers import n_cores
 
 __all__ = ["FedCRef"]
 
 _OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FedCRef(LabellingEstimator):
-    """FedCRef: peers train an autoencoder per cluster, find out which clusters are the same, and train these together.
+    """FedCRef: peers train an autoencoder per cluster, find which clusters are the same, and train these together.
 
     The number of communities is found, not given. After M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
     Unsupervised Cluster-Wise Training for Decentralized Data Distributions. It needs torch.
@@ -55,7 +57,7 @@ class FedCRef(LabellingEstimator):
     hidden : sequence of int, default (100, 64, 32, 64, 100)
         Widths of the autoencoders' hidden layers.
     output : {"sigmoid", "linear"}, default "sigmoid"
-        What the autoencoders end in; a sigmoid wants rows that `scaling` puts into [0, 1].
+        Output of the autoencoders; a sigmoid needs rows in [0, 1] after `scaling`.
     epochs, batch : int, optional
         Of the training of each local cluster's model. 20 and 64 in mode "paper". In mode "refined" they follow from the
         peer's number of rows for each of its clusters, so that there are at least 120 gradient steps: 20 and 64 from 384
@@ -67,7 +69,7 @@ class FedCRef(LabellingEstimator):
     encoding : {"float32", "float16", "int8"}, default "float32"
         As what models are sent.
     min_rows : int, default 10
-        A cluster of fewer rows has no model: it would tell its rows.
+        A cluster of fewer rows has no model, which would reveal its rows.
     most_local_clusters : int, default 10
         Up to which the silhouette looks.
     device : str, default "cpu"
@@ -90,7 +92,7 @@ class FedCRef(LabellingEstimator):
     isolated_ : tuple of (peer, cluster)
         Clusters of that exchange that belong to no community.
     own_clusters_ : tuple of (peer, cluster)
-        What the labels from ``len(communities_)`` on are, in order: clusters of one peer that have rows in the end. The
+        The clusters of one peer, in the order of the labels from ``len(communities_)`` on, if they have rows in the end. The
         cluster is numbered as in the last exchange; -1 for one of an earlier exchange.
     association_graph_ : networkx.Graph
         Of that exchange: nodes (peer, cluster).
@@ -118,66 +120,30 @@ class FedCRef(LabellingEstimator):
 
     protocol_id = "fedcref"
 
-    def __init__(
-        self,
-        *,
-        mode: str = "refined",
-        initial: Any = "mixture",
-        n_local_clusters: int | Sequence[int] | None = None,
-        alpha: float | None = None,
-        theta: float | None = None,
-        tau: float | None = None,
-        normalisation: str | None = None,
-        max_iterations: int | None = None,
-        max_refinements: int | None = None,
-        settled: float | None = None,
-        hidden: Sequence[int] = (100, 64, 32, 64, 100),
-        output: str = "sigmoid",
-        epochs: int | None = None,
-        batch: int | None = None,
-        learning_rate: float = 1e-3,
-        rounds: int | None = None,
-        local_epochs: int | None = None,
-        federated_rate: float | None = None,
-        encoding: str = "float32",
-        min_rows: int = 10,
-        most_local_clusters: int = 10,
-        device: str = "cpu",
-        scaling: str = "minmax",
-        bounds: tuple[Any, Any] | None = None,
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.mode = mode
-        self.initial = initial
-        self.n_local_clusters = n_local_clusters
-        self.alpha = alpha
-        self.theta = theta
-        self.tau = tau
-        self.normalisation = normalisation
-        self.max_iterations = max_iterations
-        self.max_refinements = max_refinements
-        self.settled = settled
-        self.hidden = hidden
-        self.output = output
-        self.epochs = epochs
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.rounds = rounds
-        self.local_epochs = local_epochs
-        self.federated_rate = federated_rate
-        self.encoding = encoding
-        self.min_rows = min_rows
-        self.most_local_clusters = most_local_clusters
-        self.device = device
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    mode: str = "refined"
+    initial: Any = "mixture"
+    n_local_clusters: int | Sequence[int] | None = None
+    alpha: float | None = None
+    theta: float | None = None
+    tau: float | None = None
+    normalisation: str | None = None
+    max_iterations: int | None = None
+    max_refinements: int | None = None
+    settled: float | None = None
+    hidden: Sequence[int] = (100, 64, 32, 64, 100)
+    output: str = "sigmoid"
+    epochs: int | None = None
+    batch: int | None = None
+    learning_rate: float = 1e-3
+    rounds: int | None = None
+    local_epochs: int | None = None
+    federated_rate: float | None = None
+    encoding: str = "float32"
+    min_rows: int = 10
+    most_local_clusters: int = 10
+    device: str = "cpu"
+    scaling: str = "minmax"
+    bounds: tuple[Any, Any] | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Run the federated job.
@@ -187,7 +153,7 @@ class FedCRef(LabellingEstimator):
         X : list of array_like, or one array_like
             A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
-            What the partition of one array looks at. The clustering never sees it.
+            Labels or groups for the partition of one array. The clustering never sees them.
 
         Returns
         -------
@@ -220,7 +186,7 @@ class FedCRef(LabellingEstimator):
         return self
 
     def predict(self, X: ArrayLike, peer: int | None = None) -> NDArray[np.int64]:
-        """Return what each row is called: the label whose model reconstructs it best.
+        """Return the label of each row: that of the model with the least reconstruction error.
 
         Parameters
         ----------
@@ -296,7 +262,7 @@ class FedCRef(LabellingEstimator):
         return [Local(rows, labels=own, n_clusters=k) for rows, own, k in zip(arrays, labels, numbers, strict=True)]
 
     def _given_labels(self, sizes: list[int], parts: list[Rows] | None) -> list[Rows]:
-        """Return each peer's given labels, numbered from 0: whatever they are called, backends carry whole numbers."""
+        """Return each peer's given labels, numbered from 0, because backends carry whole numbers only."""
         if parts is None:
             given = [np.asarray(own) for own in self.initial]
             if [own.shape for own in given] != [(size,) for size in sizes]:
@@ -312,7 +278,7 @@ class FedCRef(LabellingEstimator):
         return [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
 
     def _refuse_beyond_sigmoid(self) -> None:
-        """Say once what each peer would say of its own rows, and abstain: only min-max scaling ends in [0, 1]."""
+        """Refuse a sigmoid without min-max scaling, which alone gives rows in [0, 1], before every peer abstains."""
         if self.output == "sigmoid" and self.scaling != "minmax":
             raise UsageError(
                 f"scaling = {self.scaling!r} puts rows beyond [0, 1], but the models end in a sigmoid: scaling = 'minmax' "
@@ -322,7 +288,7 @@ class FedCRef(LabellingEstimator):
     def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Desk], Mapping[bytes, bytes]]:
         """Return the last state, each peer's desk, and the models of groups by digest."""
         if self.fleet is None:
-            office = Office(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+            office = Office(n_cores())
             state: JobState | None = run_in_process(job, locals, None, office)
             desks, blobs = [office.desk(peer) for peer in range(len(locals))], dict(office.blobs)
         else:
@@ -335,7 +301,7 @@ class FedCRef(LabellingEstimator):
         return state, desks, blobs
 
     def _learn_communities(self, state: JobState) -> int:
-        """Learn what was agreed on, and return how many communities there are."""
+        """Store the agreed communities and return their number."""
         agreed = Agreed.of(state.arrays)
         association = agreed.association
         nodes = association.clusters.nodes

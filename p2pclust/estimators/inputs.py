@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.local import first_bad_value
 from p2pclust.protocols.engine.summaries import with_columns
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = [
     "ONE_ARRAY",
@@ -68,7 +68,7 @@ def bounds_of_each(bounds: Any, n_features: int) -> Any:
 
 
 def is_list_of_peers(X: Any) -> bool:
-    """Tell a list of matrices from one matrix that is written as a list of rows.
+    """Return whether X is a list of matrices, not one matrix written as a list of rows.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
     arrays = {peer: matrix(rows, f"peer {peer}") for peer, rows in enumerate(X) if not (may_lack and _is_nothing(rows))}
     if not arrays:
-        raise DataError(f"none of the {len(X)} peers brings a row: expected at least one array with rows")
+        raise DataError(f"none of the {len(X)} peers has a row: expected at least one array with rows")
     if same_columns:
         _refuse_other_names(X)
     else:
@@ -156,9 +156,8 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
         raise UsageError("partition 'by-class' is one of scenarios: here, pass a list with the rows of each peer")
     for option in options:
         if option not in _OPTIONS:
-            near = difflib.get_close_matches(str(option), _OPTIONS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OPTIONS)}"
-            raise UsageError(f"partition {scheme!r}: unknown option {str(option)[:60]!r} ({hint})")
+            hint = did_you_mean(option, _OPTIONS, f" (known: {', '.join(_OPTIONS)})")
+            raise UsageError(f"partition {scheme!r}: unknown option {str(option)[:60]!r}{hint}")
     if scheme == "distance":
         options["points"] = X
     try:
@@ -181,7 +180,7 @@ def matrix(rows: Any, where: str) -> Floats:
     Raises
     ------
     DataError
-        For anything that is no matrix of finite numbers, or is empty.
+        If it is empty or not a matrix of finite numbers.
     TypeError
         For a sparse matrix, as scikit-learn has it.
     """
@@ -215,7 +214,7 @@ def _numbers(rows: Any, where: str) -> Floats:
     try:
         is_complex = np.iscomplexobj(rows)
     except (TypeError, ValueError):
-        is_complex = False  # ragged: told below
+        is_complex = False  # ragged: refused below
     if is_complex:
         raise DataError(f"{where}: Complex data not supported: cluster real and imaginary parts as two features")
     if np.ma.is_masked(rows):
@@ -259,7 +258,7 @@ def _columns_of_text(given: NDArray[Any], names: list[str]) -> str:
 
 
 def _first_non_number(rows: Any) -> str:
-    """Name the first value of a table or matrix of objects that is no number, such as a missing one."""
+    """Name the first value of a table or matrix of objects that is not a number, such as a missing one."""
     try:
         given = np.asarray(rows)
     except (TypeError, ValueError):
@@ -275,7 +274,7 @@ def _first_non_number(rows: Any) -> str:
 
 
 def _as_a_list(rows: Any) -> str:
-    """Say how what holds one array per peer, but is no list of them, becomes one."""
+    """Return advice for a container of one array per peer that is not a list."""
     if isinstance(rows, Mapping):
         return ", got a dict: pass list(X.values()) if it has one array per peer"
     return ", got an iterator: pass list(X)" if isinstance(rows, Iterator) else ""
@@ -314,7 +313,7 @@ def _refuse_other_names(X: Any) -> None:
 
 
 def _refuse_other_rows(X: Any) -> None:
-    """Refuse tables whose rows are called otherwise, or stand in another order, than those of the first one."""
+    """Refuse tables whose rows have other names, or another order, than those of the first table."""
     first: tuple[int, NDArray[Any]] | None = None
     for peer, rows in enumerate(X):
         if not hasattr(rows, "columns") or not hasattr(rows, "index"):

@@ -70,7 +70,7 @@ class Judges:
         communities : sequence of bytes
             Of each community the digest of its model.
         ends : sequence of Arrays
-            What each peer concluded; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
+            The conclusion of each peer; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
         blobs : mapping of bytes to bytes
             The models by digest. A community or cluster whose model is not here has no say.
         arrays : sequence of float64 arrays
@@ -120,15 +120,15 @@ class Judges:
 
     def _columns(self, peer: int) -> Rows:
         """Return the judges of a peer's rows, or where no peer is known each community and own cluster once."""
-        everybody = (self.owners == _NO_PEER) | (self.labels >= self.n_communities)
+        shared = (self.owners == _NO_PEER) | (self.labels >= self.n_communities)
         own = np.zeros(len(self.labels), np.bool_)
         if peer != _NO_PEER:
             own = (self.owners == peer) | ((self.owners == _NO_PEER) & np.isin(self.labels, self.of_peer[peer]))
-        return np.flatnonzero(own if own.any() else everybody)
+        return np.flatnonzero(own if own.any() else shared)
 
 
 def digests_of_rows(X: Floats) -> NDArray[np.uint64]:
-    """Return 64 bits for each row that tell different rows apart, shape (n,).
+    """Return a hash of 64 bits for each row, shape (n,).
 
     Examples
     --------

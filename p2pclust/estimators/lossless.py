@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from numpy.typing import ArrayLike
+from dataclasses import dataclass
 
 from p2pclust.estimators.base import FuzzyEstimator
 from p2pclust.estimators.weights import WeighingEstimator
@@ -13,6 +10,7 @@ from p2pclust.estimators.weights import WeighingEstimator
 __all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LosslessCMeans(WeighingEstimator):
     """LLF-CM: c-means (k-means) over peers that hold different rows, equal to pooled c-means.
 
@@ -35,11 +33,11 @@ class LosslessCMeans(WeighingEstimator):
         Working coordinates, found by the federation.
     bounds : pair (lo, hi) of numbers, or of sequences of one number per feature, optional
         Declared bounds of the features, which spare the round that finds them. A peer with a value outside abstains:
-        `abstained_` tells.
+        see `abstained_`.
     random_state : int, numpy Generator or RandomState, or None
         The job's seed, or where to draw it.
     suppress_singletons : bool, default True
-        Send a local cluster of one row as zeros, and let peers of one or two rows tell no range, so that no row leaves
+        Send a local cluster of one row as zeros, and let peers of one or two rows reveal no range, so that no row leaves
         its peer. What is suppressed breaks the equality with pooled c-means; ``suppressed_`` counts it.
     accelerate : bool, default False
         Go further than each round's step as long as the objective falls: fewer rounds to the same fixed point, but no
@@ -59,7 +57,7 @@ class LosslessCMeans(WeighingEstimator):
         In the data's own units.
     labels_ : list of ndarray, one per peer; one ndarray in the order of the rows if one array was given
     inertia_ : float
-        What the peers added up in the last round: the sum of their rows' squared distances to the nearest center, in
+        The sum over all peers in the last round: the sum of their rows' squared distances to the nearest center, in
         working coordinates, each times the row's weight if there are weights. NaN if every peer abstained from that.
     doubts_ : tuple of str
         Why the result may be wrong, one sentence each; every one is a `SuspectResultWarning` as well.
@@ -91,45 +89,14 @@ class LosslessCMeans(WeighingEstimator):
     """
 
     protocol_id = "llf-cm"
-    inertia_: float
+
+    suppress_singletons: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
-        self.inertia_ = float("nan") if value is None else value
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "split-merge",
-        n_init: int = 1,
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        suppress_singletons: bool = True,
-        accelerate: bool = False,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.suppress_singletons = suppress_singletons
-        self.accelerate = accelerate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+        self.inertia_: float = float("nan") if value is None else value
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
     """LLF-FCM (Federated FCM): fuzzy c-means over peers that hold different rows, equal to pooled fuzzy c-means.
 
@@ -143,14 +110,14 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
         The papers' lambda, above 1: near 1 memberships are crisp.
     privacy_gate : bool, default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
-        and peers of one or two rows tell no range.
+        and peers of one or two rows reveal no range.
 
     Attributes
     ----------
     cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, doubts_, origin_, scale_, seed_
         See :class:`LosslessCMeans`; a label is the cluster of the greatest membership.
     objective_ : float
-        What the peers added up in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
+        The sum over all peers in the last round, ``sum u^fuzzifier d^2`` in working coordinates; NaN if every peer
         abstained from that.
     suppressed_ : int
         Contributions that the privacy gate held back, over all rounds, and ranges and sums for scaling that peers of
@@ -168,42 +135,8 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
     """
 
     protocol_id = "llf-fcm"
-    objective_: float
+
+    privacy_gate: bool = True
 
     def _learn_objective(self, value: float | None) -> None:
-        self.objective_ = float("nan") if value is None else value
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        init: str | ArrayLike = "split-merge",
-        n_init: int = 1,
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        privacy_gate: bool = True,
-        accelerate: bool = False,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.init = init
-        self.n_init = n_init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.privacy_gate = privacy_gate
-        self.accelerate = accelerate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+        self.objective_: float = float("nan") if value is None else value

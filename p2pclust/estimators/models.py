@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from p2pclust.protocols.models.uifca import UIFCAProtocol, working_rows
 __all__ = ["UIFCA"]
 
 
+@dataclass(eq=False, repr=False)
 class UIFCA(LabellingEstimator):
     """UIFCA: one normalizing flow (RealNVP) per cluster, trained by federated averaging on the rows that it explains best.
 
@@ -80,50 +81,23 @@ class UIFCA(LabellingEstimator):
 
     protocol_id = "uifca"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        cluster_rounds: int = 20,
-        communication_rounds: int = 40,
-        local_steps: int = 100,
-        couplings: int = 6,
-        hidden: Sequence[int] = (512, 512, 512),
-        image_width: int | None = None,
-        batch: int = 64,
-        learning_rate: float = 1e-4,
-        decay: float = 1e-4,
-        start: str = "random",
-        min_cluster_size: int = 2,
-        device: str = "cpu",
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.cluster_rounds = cluster_rounds
-        self.communication_rounds = communication_rounds
-        self.local_steps = local_steps
-        self.couplings = couplings
-        self.hidden = hidden
-        self.image_width = image_width
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.start = start
-        self.min_cluster_size = min_cluster_size
-        self.device = device
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    n_clusters: int = 8
+    _: KW_ONLY
+    cluster_rounds: int = 20
+    communication_rounds: int = 40
+    local_steps: int = 100
+    couplings: int = 6
+    hidden: Sequence[int] = (512, 512, 512)
+    image_width: int | None = None
+    batch: int = 64
+    learning_rate: float = 1e-4
+    decay: float = 1e-4
+    start: str = "random"
+    min_cluster_size: int = 2
+    device: str = "cpu"
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the likeliest model of each row, shape (n,)."""

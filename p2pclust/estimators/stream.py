@@ -1,8 +1,9 @@
-"""Fuzzy c-means of rows that keep coming: what is new is learned from where the last call ended."""
+"""Fuzzy c-means over a stream of rows; each call continues from the last one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["StreamingFuzzyCMeans"]
 _LEARNED = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "cost")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StreamingFuzzyCMeans(FuzzyEstimator):
     """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
 
@@ -46,7 +48,7 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
     scaling : {"none", "minmax", "zscore"}, default "none"
         Working coordinates, found by the federation for the first call and kept from then on.
     privacy_gate : bool, default True
-        A peer that brings ``(n_clusters * (F + 1) + 1) / F`` rows or fewer to a batch abstains from it.
+        A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it.
     participation, bounds, random_state, n_peers, partition, fleet
         See :class:`LosslessCMeans`. What is split over ``n_peers`` is each array by itself.
 
@@ -55,7 +57,7 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, F)
         In the data's own units.
     cluster_weights_ : ndarray of shape (n_clusters,)
-        The weight of all batches, earlier ones as far as they are not forgotten.
+        The weight of all batches, earlier ones reduced by forgetting.
     drift_ : list of BatchDrift
         One entry for each batch since the last :meth:`fit`, or since the first :meth:`partial_fit`.
     n_batches_seen_ : int
@@ -81,40 +83,15 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
 
     protocol_id = "stream-fcm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        n_batches: int = 10,
-        forgetting: float = 0.9,
-        init: str | ArrayLike = "split-merge",
-        tol: float = 5e-3,
-        max_rounds: int = 10,
-        participation: float = 1.0,
-        scaling: str = "none",
-        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-        random_state: Any = None,
-        privacy_gate: bool = True,
-        n_peers: int | None = None,
-        partition: str | Mapping[str, Any] = "iid",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.n_batches = n_batches
-        self.forgetting = forgetting
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.participation = participation
-        self.scaling = scaling
-        self.bounds = bounds
-        self.random_state = random_state
-        self.privacy_gate = privacy_gate
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
+    n_batches: int = 10
+    forgetting: float = 0.9
+    init: str | ArrayLike = "split-merge"
+    tol: float = 5e-3
+    max_rounds: int = 10
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    privacy_gate: bool = True
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Begin anew, and go through ``n_batches`` batches of each peer's rows.
@@ -122,10 +99,10 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
         Parameters
         ----------
         X : list of array_like, or one array_like
-            A list holds one array of shape (n_m, F) per peer, or None or an array without rows for a peer that brings
-            nothing. One array of shape (n, F) is split over ``n_peers``, each of which keeps its rows in their order.
+            A list holds one array of shape (n_m, F) per peer, or None or an array without rows for a peer without
+            new rows. One array of shape (n, F) is split over ``n_peers``, each of which keeps its rows in their order.
         y : array_like of shape (n,), optional
-            What the partition of one array looks at: labels or groups. The clustering never sees it.
+            Labels or groups for the partition of one array. The clustering never sees them.
 
         Returns
         -------
@@ -218,7 +195,7 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
         return arrays, None
 
     def _more(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
-        """Return what a later call brings, which has to have the columns of the first."""
+        """Return the rows of a later call; its columns must be those of the first call."""
         if not is_list_of_peers(X):
             together = self._fitting(X)
             parts = dealt(together, y, self.n_peers, self.partition, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,10 +23,16 @@ from p2pclust.protocols.engine.runner import conclude
 __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _VerticalEstimator(FederatedEstimator):
-    """What both share: columns instead of rows at each peer, and centers that only the caller sees whole."""
+    """Shared by both: peers hold columns instead of rows, and only the caller sees complete centers."""
 
-    scaling: str
+    init: str | ArrayLike = "k-means++"
+    tol: float = 5e-3
+    max_rounds: int = 30
+    scaling: str = "none"
+    transfer: str = "float64"
+    partition: Any = "even"
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Run the federated job.
@@ -54,7 +60,7 @@ class _VerticalEstimator(FederatedEstimator):
             If the job failed.
         """
         seed = seed_from(self.random_state)
-        job = self._job(seed, 0)  # nobody declares bounds: each peer scales its own columns
+        job = self._job(seed, 0)  # no bounds: each peer scales its own columns
         if is_list_of_peers(X):
             if not (isinstance(self.partition, str) and self.partition == "even"):
                 raise UsageError(
@@ -124,11 +130,12 @@ def _widths(partition: Any) -> list[int]:
         raise UsageError(f"partition = {partition!r}: expected 'even', or the number of columns of each peer") from None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class VerticalCMeans(_VerticalEstimator):
     """Vertical LLF-CM: c-means (k-means) over peers that hold different columns of the same rows, equal to pooled.
 
-    On a fleet nobody ever holds whole centers: each peer keeps its own columns of them. Only this class, whose caller
-    holds all columns anyway, shows them whole.
+    On a fleet no peer ever holds complete centers: each keeps its own columns of them. Only this class, whose caller
+    has all columns anyway, joins them.
 
     Parameters
     ----------
@@ -144,12 +151,12 @@ class VerticalCMeans(_VerticalEstimator):
     scaling : {"none", "minmax", "zscore"}, default "none"
         Of each column, by the peer that holds it.
     transfer : {"float64", "float32"}, default "float64"
-        What is sent; float32 halves the traffic and is no longer lossless.
+        Precision of sent numbers; float32 halves the traffic but is not lossless.
     random_state : int, numpy Generator or RandomState, or None
     n_peers : int, optional
         Over how many peers the columns of one array are split. None: one peer holds them.
     partition : "even" or sequence of int, default "even"
-        How they are split: as equally as can be, or so many columns for each peer.
+        How they are split: evenly, or by the number of columns of each peer.
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
 
@@ -177,32 +184,8 @@ class VerticalCMeans(_VerticalEstimator):
 
     protocol_id = "vertical-cm"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "k-means++",
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        scaling: str = "none",
-        transfer: str = "float64",
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Sequence[int] = "even",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.scaling = scaling
-        self.transfer = transfer
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
     """Vertical LLF-FCM: fuzzy c-means over peers that hold different columns of the same rows, equal to pooled.
 
@@ -227,30 +210,3 @@ class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
     """
 
     protocol_id = "vertical-fcm"
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        fuzzifier: float = 2.0,
-        init: str | ArrayLike = "k-means++",
-        tol: float = 5e-3,
-        max_rounds: int = 30,
-        scaling: str = "none",
-        transfer: str = "float64",
-        random_state: Any = None,
-        n_peers: int | None = None,
-        partition: str | Sequence[int] = "even",
-        fleet: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.fuzzifier = fuzzifier
-        self.init = init
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.scaling = scaling
-        self.transfer = transfer
-        self.random_state = random_state
-        self.n_peers = n_peers
-        self.partition = partition
-        self.fleet = fleet

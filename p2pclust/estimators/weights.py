@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FederatedEstimator, run_job
@@ -17,10 +20,18 @@ __all__ = ["WeighingEstimator"]
 _MOST = 2.0**36  # divided by the number of peers; the grid of the sums holds four times as much, see `fixed_point`
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WeighingEstimator(FederatedEstimator):
     """One whose protocol counts a row as many times as its weight says."""
 
-    init: Any
+    init: str | ArrayLike = "split-merge"
+    n_init: int = 1
+    tol: float = 5e-3
+    max_rounds: int = 30
+    participation: float = 1.0
+    scaling: str = "none"
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    accelerate: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run the federated job.
@@ -30,7 +41,7 @@ class WeighingEstimator(FederatedEstimator):
         X : list of array_like, or one array_like
             A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
         y : array_like of shape (n,), optional
-            What the partition of one array looks at: labels or groups. The clustering never sees it.
+            Labels or groups for the partition of one array. The clustering never sees them.
         sample_weight : list of array_like, or one array_like, optional
             One weight for each row, in the form of X: a row of weight w counts as w equal rows in all sums, and a row of
             weight 0 is only labelled. Privacy rules count rows, not weights. It takes ``init="split-merge"`` or given

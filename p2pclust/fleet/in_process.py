@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.engine.workspaces import Office
 from p2pclust.protocols.gossip.leaderless import run_leaderless
 from p2pclust.protocols.gossip.push_sum import Links, usual_mixing
+from p2pclust.tools.workers import n_cores
 
 __all__ = ["carry_out"]
 
@@ -32,7 +32,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         told = _Teller(
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
-        office, mixed = Office(_cores()), _Mixed(told)
+        office, mixed = Office(n_cores()), _Mixed(told)
         if request.collect == "gossip":
             links = links_between(names, spec.overlay, request.mixing or usual_mixing(request.ticks))
             rows = [peer.local() for peer in peers]
@@ -58,10 +58,6 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     return FleetResult(
         tuple(results), told_peers, time.monotonic() - began, None, "", (), len(record.events), tuple(record.events)
     )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> Links:

@@ -6,8 +6,9 @@ scikit-learn, for the exact silhouette, are imported by the functions that need 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust.metrics.centers import center_distance, knowledge_gap
@@ -30,26 +31,11 @@ __all__ = [
     "xie_beni",
 ]
 
-_HOMES = {
-    "accuracy": "labels",
-    "adjusted_rand_index": "labels",
-    "center_distance": "centers",
-    "inertia": "spread",
-    "knowledge_gap": "centers",
-    "outside_sse": "spread",
-    "silhouette": "silhouettes",
-    "simplified_silhouette": "silhouettes",
-    "soft_davies_bouldin": "separation",
-    "within_sse": "spread",
-    "xie_beni": "separation",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    centers="center_distance knowledge_gap",
+    labels="accuracy adjusted_rand_index",
+    separation="soft_davies_bouldin xie_beni",
+    silhouettes="silhouette simplified_silhouette",
+    spread="inertia outside_sse within_sse",
+)

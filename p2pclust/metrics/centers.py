@@ -34,7 +34,7 @@ def center_distance(centers_true: npt.ArrayLike, centers: npt.ArrayLike) -> floa
     Raises
     ------
     DataError
-        If the two are no matrices of the same shape, or a number is not finite.
+        If the two are not matrices of the same shape, or a number is not finite.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def knowledge_gap(
     Raises
     ------
     DataError
-        If the two are no matrices of the same shape, or a number is not finite.
+        If the two are not matrices of the same shape, or a number is not finite.
     UsageError
         If `normalised` is something else.
 

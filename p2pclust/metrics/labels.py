@@ -29,7 +29,7 @@ def adjusted_rand_index(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> fl
     Raises
     ------
     DataError
-        If the labels are no vectors of the same, positive length.
+        If the labels are not vectors of the same, positive length.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def accuracy(labels_true: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     Raises
     ------
     DataError
-        If the labels are no vectors of the same, positive length.
+        If the labels are not vectors of the same, positive length.
 
     Examples
     --------

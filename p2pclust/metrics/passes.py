@@ -80,7 +80,7 @@ def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> tuple[Points,
     Raises
     ------
     DataError
-        If the rows or the centers are no matrices of finite numbers, or have different columns.
+        If the rows or the centers are not matrices of finite numbers, or have different columns.
     """
     points = X if isinstance(X, Points) else Points(X)
     try:

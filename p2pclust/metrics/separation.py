@@ -41,7 +41,7 @@ def xie_beni(X: npt.ArrayLike | Points, centers: npt.ArrayLike, fuzzifier: float
     Raises
     ------
     DataError
-        If `X` or the centers are no matrices of finite numbers, have different columns, or there is only one center.
+        If `X` or the centers are not matrices of finite numbers, have different columns, or there is only one center.
     UsageError
         If the fuzzifier is not above 1.
 
@@ -95,7 +95,7 @@ def soft_davies_bouldin(
     Raises
     ------
     DataError
-        If `X` or the centers are no matrices of finite numbers, have different columns, or there is only one center.
+        If `X` or the centers are not matrices of finite numbers, have different columns, or there is only one center.
     UsageError
         If the fuzzifier is not above 1, or for an unknown kind.
 

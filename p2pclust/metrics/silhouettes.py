@@ -35,7 +35,7 @@ def silhouette(X: npt.ArrayLike | Points, labels: npt.ArrayLike) -> float:
     Raises
     ------
     DataError
-        If `X` is no matrix of finite numbers, or there is not one label per row.
+        If `X` is not a matrix of finite numbers, or there is not one label per row.
 
     Notes
     -----
@@ -82,7 +82,7 @@ def simplified_silhouette(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> 
     Raises
     ------
     DataError
-        If `X` or the centers are no matrices of finite numbers, or have different columns.
+        If `X` or the centers are not matrices of finite numbers, or have different columns.
 
     Examples
     --------

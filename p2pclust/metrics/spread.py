@@ -30,7 +30,7 @@ def within_sse(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> float:
     Raises
     ------
     DataError
-        If `X` or the centers are no matrices of finite numbers, or have different columns.
+        If `X` or the centers are not matrices of finite numbers, or have different columns.
 
     Examples
     --------

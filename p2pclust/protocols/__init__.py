@@ -5,38 +5,16 @@ Names are imported when they are first used, so that a peer loads only what its 
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from p2pclust.tools.lazy import lazy_names
 
-_HOMES = {
-    "Abstain": "engine.base",
-    "Clustering": "engine.base",
-    "Labelling": "engine.base",
-    "Protocol": "engine.base",
-    "Slot": "engine.base",
-    "Arrays": "engine.arrays",
-    "Contribution": "engine.arrays",
-    "State": "engine.arrays",
-    "Job": "engine.job",
-    "JobState": "engine.job",
-    "RoundRecord": "engine.job",
-    "Stage": "engine.job",
-    "Local": "engine.local",
-    "cluster_job": "engine.compose",
-    "pooled": "engine.runner",
-    "pooled_run": "engine.runner",
-    "replay": "engine.runner",
-    "run_in_process": "engine.runner",
-}
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    engine__arrays="Arrays Contribution State",
+    engine__base="Abstain Clustering Labelling Protocol Slot",
+    engine__compose="cluster_job",
+    engine__job="Job JobState RoundRecord Stage",
+    engine__local="Local",
+    engine__runner="pooled pooled_run replay run_in_process",
+)
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+__all__ = __dir__()  # noqa: PLE0605

@@ -18,7 +18,7 @@ from p2pclust.reproduce.peers import Peers, seed_of
 __all__ = ["KS", "MOST_ROWS", "REDUCED", "central_dec", "uifca"]
 
 KS: Final = (6, 7, 8, 9, 10, 11, 12, 14)
-"""The numbers of clusters that centralised DEC is tried with; the paper does not tell which it tried."""
+"""The numbers of clusters that centralised DEC is tried with; the paper does not say which it tried."""
 
 MOST_ROWS: Final = 10_000
 """Of the pooled rows, drawn at random: DEC on all of them, some 43 000, would take hours for each repetition."""

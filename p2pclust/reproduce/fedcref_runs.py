@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority
 from p2pclust.reproduce.model import Value
 from p2pclust.reproduce.peers import Peers, seed_of
+from p2pclust.tools.files import replacing
 
 __all__ = ["METHODS", "QUICK", "QUICK_DEC", "Setting", "World", "drawn", "links_and_pairs", "run"]
 
@@ -46,7 +48,7 @@ QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updat
 
 @dataclass(frozen=True)
 class World:
-    """What the peers have; the defaults are the paper's (its Table 1).
+    """The data of the peers; the defaults are the paper's (its Table 1).
 
     Parameters
     ----------
@@ -173,10 +175,9 @@ def _dec_labels(
     ]
     if keep:
         os.makedirs(os.path.dirname(keep), exist_ok=True)
-        beside = f"{keep}.{os.getpid()}.tmp.npz"  # Two workers may be at it; either's is as good.
         named: dict[str, Any] = {f"peer{number}": labels for number, labels in enumerate(found)}
-        np.savez(beside, **named)
-        os.replace(beside, keep)
+        with replacing(Path(keep)) as file:  # Two workers may do the same; their results are equal.
+            np.savez(file, **named)
     return found
 
 
@@ -185,7 +186,7 @@ def _job(setting: Setting, n_features: int, seed: int, *, quick: bool) -> Job:
     initial = setting.world.start if setting.world.start in ("mixture", "kmeans") else "given"
     parameters: dict[str, Any] = {"initial": initial}
     if quick:
-        # So few rows differ so much that the usual θ would associate nothing.
+        # With so few rows the usual θ would associate nothing.
         few = (
             {"max_refinements": 2} if setting.method == "refined" else {"rounds": 3, "max_iterations": 2, "theta": 0.45}
         )
@@ -226,17 +227,17 @@ class _Watch:
             ]
         )
         if not self._curves:
-            # What the paper calls the start of the isolated clusters: before any was associated, all are.
-            alone, everybody = float(agreed.clusters.total), float(len(self._truth))
+            # Before any association all clusters are isolated, as in the paper's curves.
+            alone, n_all = float(agreed.clusters.total), float(len(self._truth))
             self._curves = {"acc": [self._score(office)], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
-            self._curves |= {"active": [everybody], "links": [0.0], "wrong pairs": [0.0]}
+            self._curves |= {"active": [n_all], "links": [0.0], "wrong pairs": [0.0]}
 
     def _refined(self, agreed: Agreed, office: Office) -> None:
         wrong, pairs = links_and_pairs(agreed.association, self._classes)
         last = dict(zip(HISTORY, agreed.history[-1].tolist(), strict=True))
-        told = {"acc": self._score(office), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
-        told |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
-        for name, value in told.items():
+        values = {"acc": self._score(office), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
+        values |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
+        for name, value in values.items():
             self._curves[name].append(float(value))
 
     def _score(self, office: Office) -> float:
@@ -258,7 +259,7 @@ class _Watch:
 def links_and_pairs(association: Association, classes: Ints) -> tuple[float, float]:
     """Return how many percent of the links are wrong, and of the pairs of clusters that share a community.
 
-    A wrong link joins clusters of different classes (the paper's Definition 4.1). The second number tells more: one wrong
+    A wrong link joins clusters of different classes (the paper's Definition 4.1). The second number says more: one wrong
     link can join two communities for good. 0 where there are none.
 
     Examples

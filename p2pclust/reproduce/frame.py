@@ -1,50 +1,41 @@
-"""The frame around all tables: which repetitions there are, who does them, and what they found.
-
-With several workers, each is ``python -m p2pclust.reproduce.frame``: it reads its tasks as lines of JSON and answers
-each with a line. Tasks are dealt out one by one, for one may take a hundred times as long as another.
-"""
+"""Measure tables: list the repetitions, do them on all cores, and collect what they find."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import subprocess
-import sys
-import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
 
 from p2pclust import __version__
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.reproduce.model import Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers, stream
 from p2pclust.reproduce.registry import experiment
+from p2pclust.tools.files import replacing
+from p2pclust.tools.workers import in_processes, n_cores
 
 __all__ = ["Measured", "Plan", "Task", "do_task", "measure"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a person asked for.
+    """The options of ``p2pclust reproduce``.
 
     Parameters
     ----------
     repeats : int or None
-        None: as the papers, or a few in a quick run.
+        None: as in the papers, or a few in a quick run.
     seed : int
-        All chance follows from it.
+        The seed of all randomness.
     backend : str
     workers : int
         Processes at the same time; with 1 everything happens in this one.
     quick : bool
         A part of the set-ups, few repetitions, fewer rows.
     keep : Path or None
-        Where repetitions that take long are kept, and found again by a later run with the same version.
+        Where long repetitions are kept, for later runs of the same version.
     """
 
     repeats: int | None = None
@@ -76,12 +67,12 @@ class Task:
 
 @dataclass
 class Measured:
-    """What was found for one table, and what could not be measured."""
+    """The results of one table, and the set-ups that could not be measured."""
 
     found: Findings = field(default_factory=Findings)
-    skipped: dict[str, str] = field(default_factory=dict)  # by set-up: why, and what to do
+    skipped: dict[str, str] = field(default_factory=dict)  # by set-up: the reason, and what to do
     repeats: int = 0
-    kept: int = 0  # repetitions that an earlier run had left
+    kept: int = 0  # repetitions of an earlier run
 
 
 def do_task(task: Task, threads: int | None = None) -> Values:
@@ -89,21 +80,21 @@ def do_task(task: Task, threads: int | None = None) -> Values:
     of = experiment(task.experiment)
     setup = next(setup for setup in of.setups() if setup.name == task.setup)
     rng = stream(task.seed, f"{task.experiment}/{setup.draws or task.setup}", task.repetition)
-    peers = Peers(task.backend, threads=threads or _cores(), keep=Path(task.keep) if task.keep else None)
+    peers = Peers(task.backend, threads=threads or n_cores(), keep=Path(task.keep) if task.keep else None)
     return of.repeat(setup, rng, peers, quick=task.quick)
 
 
 def measure(
-    tables: Sequence[Table], plan: Plan, tell: Callable[[int, int], None] = lambda done, of: None
+    tables: Sequence[Table], plan: Plan, on_progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Measured]:
-    """Measure tables; what two of them share is measured once.
+    """Measure tables; shared repetitions are done once.
 
     Parameters
     ----------
     tables : sequence of Table
     plan : Plan
-    tell : callable
-        Is told how many of how many repetitions are done.
+    on_progress : callable
+        Called with the number of repetitions done, and of all.
 
     Returns
     -------
@@ -132,18 +123,18 @@ def measure(
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
             measured[table_id].kept += 1
-    tell(len(there), len(wanted))
+    on_progress(len(there), len(wanted))
     to_do = tuple(task for task in wanted if task not in there)
     for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
         _keep(task, values)
-        tell(done, len(wanted))
+        on_progress(done, len(wanted))
     return measured
 
 
 def kept(task: Task) -> Values | None:
-    """Return what an earlier run of this version left of a repetition, or None."""
+    """Return the result of a repetition by an earlier run of this version, or None."""
     file = _file(task)
     if file is None or not file.is_file():
         return None
@@ -159,14 +150,13 @@ def _keep(task: Task, values: Values) -> None:
     if file is None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".tmp")
     document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
-    beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    beside.replace(file)
+    with replacing(file) as new:
+        new.write((json.dumps(document, indent=1) + "\n").encode())
 
 
 def _file(task: Task) -> Path | None:
-    """Return where a repetition is kept, or None if it is not: one of another seed or backend is another file."""
+    """Return the file of a repetition, by seed and backend, or None if it is not kept."""
     if not task.keep:
         return None
     name = re.sub(r"[^a-z0-9.]+", "-", task.setup.lower())
@@ -175,7 +165,7 @@ def _file(task: Task) -> Path | None:
 
 
 def missing(setup: Setup) -> str:
-    """Say why a set-up cannot be measured here and what to do, or return an empty string."""
+    """Return why a set-up cannot be measured here and what to do, or an empty string."""
     from p2pclust.data.registry import available, cache_dir  # noqa: PLC0415 - so that listing the tables stays light
 
     if not setup.needs or setup.needs in available():
@@ -188,82 +178,13 @@ def _results(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Values
         for task in tasks:
             yield task, do_task(task)
     else:
-        yield from _spread(tasks, min(workers, len(tasks)))
+        advice = "run again with --jobs 1 to see why"
+        yield from in_processes(_do_alone, tasks, min(workers, len(tasks)), advice=advice)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _spread(tasks: Sequence[Task], n_workers: int) -> Iterator[tuple[Task, Values]]:
-    # One BLAS thread each: several workers share the cores already.
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "p2pclust.reproduce.frame"]
-    workers = [
-        # In a session of its own, so that a Ctrl-C at the terminal reaches the parent alone, which ends its workers.
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-        )
-        for _ in range(n_workers)
-    ]
-    answers: SimpleQueue[tuple[int, str]] = SimpleQueue()
-    for number, worker in enumerate(workers):
-        threading.Thread(target=_read, args=(number, worker, answers), daemon=True).start()
-    waiting = list(enumerate(tasks))[::-1]
-    at_work: dict[int, int] = {}
+def _do_alone(task: Task) -> Values:
+    """Do a repetition in a worker process, which has one core."""
     try:
-        for number, worker in enumerate(workers):
-            at_work[number], task = waiting.pop()
-            _hand(worker, task)
-        while at_work:
-            number, line = answers.get()
-            if not line:
-                raise FleetError("a worker ended in the middle of its work: run again with --jobs 1 to see why")
-            task = tasks[at_work.pop(number)]
-            answer = json.loads(line)
-            if answer["error"]:
-                raise FleetError(f"{task.setup}, repetition {task.repetition}: {answer['error']}")
-            if waiting:
-                at_work[number], following = waiting.pop()
-                _hand(workers[number], following)
-            yield task, answer["values"]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-            assert worker.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                worker.stdin.close()
-
-
-def _hand(worker: subprocess.Popen[str], task: Task) -> None:
-    assert worker.stdin is not None
-    # A worker that is dead by now is told of by its silence.
-    with contextlib.suppress(BrokenPipeError):
-        worker.stdin.write(json.dumps(asdict(task)) + "\n")
-        worker.stdin.flush()
-
-
-def _read(number: int, worker: subprocess.Popen[str], answers: SimpleQueue[tuple[int, str]]) -> None:
-    assert worker.stdout is not None
-    with worker.stdout:
-        for line in worker.stdout:
-            answers.put((number, line))
-    answers.put((number, ""))
-
-
-def _main() -> None:
-    for line in sys.stdin:
-        answer: dict[str, object] = {"values": {}, "error": ""}
-        try:
-            answer["values"] = do_task(Task(**json.loads(line)), threads=1)
-        except P2PClustError as error:
-            answer["error"] = str(error)
-        except Exception:  # noqa: BLE001 - a bug is told in full by whoever handed out the task
-            answer["error"] = traceback.format_exc()
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    _main()
+        return do_task(task, threads=1)
+    except P2PClustError as error:
+        raise FleetError(f"{task.setup}, repetition {task.repetition}: {error}") from None

@@ -1,4 +1,4 @@
-"""The words of this room: set-up, experiment, findings, claim, table."""
+"""The classes of a reproduction: set-up, experiment, findings, claim, table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Claim", "Experiment", "Findings", "Setup", "Table", "Value", "Values"]
 
-#: What one repetition found: a number, or one number per round.
+#: The result of one repetition: a number, or one number per round.
 Value = float | list[float]
 #: By row, then by measure.
 Values = dict[str, dict[str, Value]]
@@ -27,12 +27,12 @@ Values = dict[str, dict[str, Value]]
 
 @dataclass(frozen=True)
 class Setup:
-    """One thing to repeat.
+    """One configuration that is repeated.
 
     Parameters
     ----------
     name : str
-        Also part of the name of its random stream: a set-up draws the same whatever else is measured.
+        Also part of the name of its random stream: a set-up draws the same numbers independently of others.
     needs : str
         The registered data set without which it is skipped; empty if its data are generated.
     options : mapping
@@ -49,7 +49,7 @@ class Setup:
 
 
 class Experiment(ABC):
-    """How numbers come about: set-ups, and one repetition of a set-up.
+    """A source of numbers: its set-ups, and one repetition of a set-up.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class Experiment(ABC):
 
     @abstractmethod
     def repeat(self, setup: Setup, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
-        """Do one repetition; all chance comes from `rng`. `quick` asks for fewer rows, rounds or peers."""
+        """Do one repetition; `rng` is the only source of randomness. `quick` means fewer rows, rounds or peers."""
 
 
 class Findings:
-    """All repetitions of what was measured.
+    """The results of all repetitions.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Findings:
         self._samples: dict[str, dict[str, dict[int, Value]]] = {}
 
     def add(self, repetition: int, values: Values) -> None:
-        """Take what one repetition found; repetitions may come in any order."""
+        """Add the values of one repetition; repetitions may come in any order."""
         for row, measures in values.items():
             for measure, value in measures.items():
                 self._samples.setdefault(row, {}).setdefault(measure, {})[repetition] = value
@@ -101,7 +101,7 @@ class Findings:
         return tuple(sorted(self._samples, key=_natural))
 
     def renamed(self, rows: Mapping[str, str]) -> Findings:
-        """Return these rows only, under other names: what is one row of two tables may be called as each calls it.
+        """Return only these rows, under other names, because two tables may name the same row differently.
 
         Examples
         --------
@@ -200,7 +200,7 @@ class Table(ABC):
         How long a full run takes on one core.
     experiment : Experiment
     measures : mapping of str to str
-        What the table shows of each row, and the heading; curves are for the figure and the CSV only.
+        The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
     repeats : int
         As in the paper.
     interval : bool
@@ -218,15 +218,15 @@ class Table(ABC):
     interval: ClassVar[bool] = False
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
-        """Return what of the experiment is needed; in a quick run, a part of it."""
+        """Return the set-ups that the table needs; in a quick run, a part of them."""
         return self.experiment.setups()
 
     def summary(self, found: Findings) -> Findings:
-        """Return the rows that are shown, where these are not what was measured but statistics of it."""
+        """Return the rows that are shown, if they are statistics of the measured ones."""
         return found
 
     def claims(self, found: Findings) -> Iterable[Claim]:
-        """Evaluate what must hold."""
+        """Evaluate the claims."""
         return ()
 
     @abstractmethod

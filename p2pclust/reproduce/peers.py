@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class JobFailedError(FleetError):
-    """The peers did their part, but the job ended without a result, for example because it diverged."""
+    """The fleet worked, but the job ended without a result, for example because it diverged."""
 
 
 class Peers:
@@ -34,7 +34,7 @@ class Peers:
     threads : int
         How many peers of one process compute at once, where a protocol works at desks.
     keep : Path, optional
-        Where an experiment may keep what took long to make.
+        Where an experiment may keep results that take long.
     """
 
     def __init__(self, backend_name: str = "in-process", *, threads: int = 1, keep: Path | None = None) -> None:
@@ -51,7 +51,7 @@ class Peers:
         arrays : sequence of ndarray
             One per peer.
         see : callable, optional
-            Is shown the state after every round. Real peers tell no states on their way, so the rounds are then run
+            Called with the state after every round. Real peers do not report these states, so the rounds are also run
             in this process, and the fleet must end with the same bits.
 
         Raises
@@ -83,8 +83,8 @@ class Peers:
     ) -> JobState:
         """Run a job whose peers keep notes; `see` is shown the state after every round, and the peers' office.
 
-        As with :meth:`run`, real peers tell nothing on their way, so the rounds are run in this process then, and the fleet
-        must end with the same bits; unless the job can run `only_here`.
+        As with :meth:`run`, real peers do not report states between rounds, so the rounds are also run in this process, and
+        the fleet must end with the same bits; unless the job can run `only_here`.
 
         Raises
         ------

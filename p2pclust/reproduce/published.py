@@ -1,4 +1,4 @@
-"""The numbers that the papers print, typed from their text, and where they stand there."""
+"""The numbers that the papers print, typed from their text, and their place in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def published(table_id: str) -> Source:
     """Return the published numbers of a table.
 
     A file holds blocks of one measure each: the name of a row is ``of`` (the algorithm), the key, and the column, with
-    commas between. ``of`` may be a list: the number then stands beside each of these rows. ``sd`` and ``ci`` hold spreads by
+    commas between. ``of`` may be a list: the number then belongs to each of these rows. ``sd`` and ``ci`` hold spreads by
     key. A number that cannot be read in the paper's text is ``nan`` there, and left out here.
 
     Examples

@@ -1,12 +1,12 @@
-"""Tables and experiments by id; their modules are imported when they are asked for."""
+"""Tables and experiments by id; their modules are imported on first use."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
 from p2pclust.errors import UsageError
 from p2pclust.reproduce.model import Experiment, Table
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["experiment", "table", "table_ids"]
 
@@ -71,7 +71,7 @@ def table(table_id: str) -> Table:
     Raises
     ------
     UsageError
-        If there is none; the nearest is named.
+        If there is none; the message suggests the nearest.
 
     Examples
     --------
@@ -80,9 +80,8 @@ def table(table_id: str) -> Table:
     p2pclust.errors.UsageError: unknown table '000-tabel1' (did you mean '000-table1'?)
     """
     if table_id not in _TABLES:
-        near = difflib.get_close_matches(table_id, _TABLES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_TABLES)}"
-        raise UsageError(f"unknown table {table_id[:60]!r} ({hint})")
+        hint = did_you_mean(table_id, _TABLES, f" (known: {', '.join(_TABLES)})")
+        raise UsageError(f"unknown table {table_id[:60]!r}{hint}")
     made = _found(*_TABLES[table_id])()
     assert isinstance(made, Table)
     return made

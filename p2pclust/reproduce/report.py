@@ -18,7 +18,7 @@ __all__ = ["Line", "comparison", "plain", "write_csv"]
 
 @dataclass(frozen=True)
 class Line:
-    """One measure of one row; what is not known is NaN."""
+    """One measure of one row; unknown values are NaN."""
 
     row: str
     measure: str
@@ -82,7 +82,7 @@ def write_csv(directory: Path, table: Table, measured: Measured) -> None:
 
 
 def plain(table: Table, measured: Measured, claims: Sequence[Claim]) -> dict[str, Any]:
-    """Return a table as plain values for ``--json``; what is not known, or not finite, is None."""
+    """Return a table as plain values for ``--json``; unknown or infinite values are None."""
     lines = [
         {name: _finite(value) for name, value in (asdict(line) | {"difference": line.difference}).items()}
         for line in comparison(table, measured)

@@ -5,8 +5,9 @@ Names are imported when they are first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust.sweep.cells import Cell, cells_of
@@ -15,21 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Sweep", "Sweeping", "cells_of", "load_sweep", "sweep_to"]
 
-_HOMES = {
-    "Cell": "cells",
-    "Sweep": "spec",
-    "Sweeping": "runner",
-    "cells_of": "cells",
-    "load_sweep": "spec",
-    "sweep_to": "runner",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    cells="Cell cells_of",
+    runner="Sweeping sweep_to",
+    spec="Sweep load_sweep",
+)

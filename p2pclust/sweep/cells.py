@@ -1,7 +1,7 @@
 """A cell: one run of a sweep, described completely by plain values, and named by a digest of them.
 
-What a cell finds out follows from its description, so a run on another machine, or another day, has the same result, and a
-result is kept for as long as some sweep has its cell.
+The result of a cell follows from its description, so a run on another machine or day has the same result, and a result is
+kept as long as a sweep has its cell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from p2pclust.topology.overlay import Overlay
 
 __all__ = ["Cell", "cells_of", "check", "scenario_of"]
 
-#: Counted on when a measure changes what it finds out, so that results of an earlier edition are not taken for this one's.
+#: Increase it when the results of a measure change, so that results of an earlier edition are not reused.
 _EDITION = 1
 
 
@@ -44,15 +44,15 @@ class Cell:
     measure : str
         One of `MEASURES`.
     overlay : str
-        What the sweep calls it; the digest does not depend on it.
+        Its name in the sweep; the digest does not depend on it.
     kind : str
     options : str
-        Of the kind, as canonical JSON; of an overlay from a file its peers and links, for other machines lack the file.
+        Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
     peers, seed : int
     axes : tuple of (str, value)
         The measure's other axes.
     settings : str
-        What all cells of the sweep have in common, as canonical JSON.
+        Settings that all cells of the sweep share, as canonical JSON.
     """
 
     measure: str
@@ -80,13 +80,13 @@ class Cell:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What it is told by, in the order of the table's columns."""
+    def identity(self) -> dict[str, Any]:
+        """The columns that identify the cell, in the order of the table."""
         known = {"overlay": self.overlay, "kind": self.kind, "peers": self.peers, "seed": self.seed, **dict(self.axes)}
         return {name: known[name] for name in AXES if name in known}
 
     def axis(self, name: str) -> Any:
-        """Return its value on one of the measure's own axes."""
+        """Return its value on one of the measure's axes."""
         return dict(self.axes)[name]
 
     @cached_property
@@ -96,21 +96,21 @@ class Cell:
         return found
 
     def make_overlay(self) -> Overlay:
-        """Return its overlay: the one that a scenario with this seed and as many peers has."""
+        """Return its overlay: that of a scenario with this seed and number of peers."""
         options = json.loads(self.options)
         if self.kind == "file":
             return Overlay(tuple(options["names"]), tuple((a, b) for a, b in options["links"]), kind="file")
         return make_overlay(self.kind, peer_names(self.peers), random_streams.linking(self.seed), **options)
 
     def encode(self) -> str:
-        """Return it as one line of JSON, for a worker."""
+        """Return the cell as one line of JSON, for a worker."""
         return _canonical(
             [self.measure, self.overlay, self.kind, self.options, self.peers, self.seed, self.axes, self.settings]
         )
 
     @classmethod
     def decode(cls, text: str) -> Cell:
-        """Return what `encode` wrote."""
+        """Return the cell that `encode` wrote."""
         measure, overlay, kind, options, peers, seed, axes, settings = json.loads(text)
         return cls(measure, overlay, kind, options, peers, seed, tuple((name, value) for name, value in axes), settings)
 
@@ -139,7 +139,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 
 
 def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
-    """Return the cells of a sweep, once everything that can be wrong with one before it runs was looked for.
+    """Return the cells of a sweep, after all checks that are possible before a run.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _check_source(data: Mapping[str, Any], where: str) -> None:
 
 
 def _check_job(cell: Cell, where: str) -> None:
-    """Make the job and its data once."""
+    """Make the job and load its data, to check them."""
     try:
         scenario = scenario_of(cell)
     except ValidationError as error:
@@ -242,10 +242,10 @@ def _canonical(value: Any) -> str:
 
 
 def _worded(name: str, value: Any) -> str:
-    """Return a value of an axis in words, and nothing where it is the usual one."""
+    """Return a value of an axis in words; empty for the default."""
     if (name, value) in (("loss", 0.0), ("latency_ms", 1.0), ("aggregator", "elected"), ("collect", "default")):
         return ""
     if name == "who":
-        return f"without {value}" if value != "nobody" else "nobody dies"
+        return f"without {value}" if value != "nobody" else "no peer dies"
     shown = {"loss": "loss {}", "latency_ms": "{} ms", "aggregator": "led by {}"}
     return shown.get(name, "{}").format(value)

@@ -1,4 +1,4 @@
-"""The columns of a sweep's table, as data: what cells are told by, and what each measure finds out."""
+"""The columns of a sweep's table: the axes that identify a cell, and the results of each measure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AXES", "MEASURES", "Column", "Measure", "columns_of"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its type (str, int, float or bool; any may be empty) and what it says."""
+    """A column: its type (str, int, float or bool; any may be empty) and its meaning."""
 
     type: type
     what: str
@@ -26,9 +26,9 @@ class Measure:
     columns: Mapping[str, Column]
 
 
-#: What a cell is told by, in the table's order.
+#: The axes that identify a cell, in the table's order.
 AXES: Final[Mapping[str, Column]] = {
-    "overlay": Column(str, "what the file calls it"),
+    "overlay": Column(str, "its name in the file"),
     "kind": Column(str, "of the overlay"),
     "peers": Column(int, "how many"),
     "protocol": Column(str, "of the job"),
@@ -37,11 +37,11 @@ AXES: Final[Mapping[str, Column]] = {
     "latency_ms": Column(float, "delay that a device's link adds, on the way from it and to it"),
     "aggregator": Column(str, "who was to aggregate the first term"),
     "mixing": Column(str, "by which shares peers average"),
-    "who": Column(str, "whom the fault was to meet"),
-    "seed": Column(int, "of all chance"),
+    "who": Column(str, "the victim of the fault, as given"),
+    "seed": Column(int, "of all randomness"),
 }
 
-#: What every overlay is measured by.
+#: Measures of every overlay.
 _OVERLAY: Final[Mapping[str, Column]] = {
     "links": Column(int, "of the overlay"),
     "degree_mean": Column(float, "links of a peer on average"),
@@ -49,13 +49,13 @@ _OVERLAY: Final[Mapping[str, Column]] = {
     "diameter": Column(int, "the greatest distance between two peers, in links"),
     "average_path": Column(float, "the mean distance between two peers, in links"),
     "spectral_gap": Column(float, "1 minus the second eigenvalue of the Metropolis-Hastings matrix"),
-    "cut_vertices": Column(int, "peers without whom the others fall into parts"),
+    "cut_vertices": Column(int, "peers whose loss would disconnect the others"),
     "log2_peers": Column(float, "log2 of the number of peers"),
 }
 
 _JOB: Final[Mapping[str, Column]] = {
     "outcome": Column(
-        str, "finished: all who live; some wait, behind a cut; waiting: all; failed; unlinked; no such peer"
+        str, "finished: all live peers; some wait, behind a cut; waiting: all; failed; unlinked; no such peer"
     ),
     "finished": Column(int, "peers that hold the final state"),
     "identical": Column(bool, "whether all of these hold the same bits"),
@@ -71,7 +71,7 @@ _JOB: Final[Mapping[str, Column]] = {
     ),
     "communities": Column(int, "that fedcref found"),
     "rounds": Column(int, "of all stages"),
-    "job_seconds": Column(float, "virtual, from handing in to the end of the last peer that finished"),
+    "job_seconds": Column(float, "virtual, from submission to the end of the last peer that finished"),
     "messages": Column(int, "that crossed a link, from the fleet's start to its end; relayed ones count on each link"),
     "bytes": Column(int, "of these"),
     "job_messages": Column(int, "of the job alone: without membership and facts"),
@@ -81,7 +81,7 @@ _JOB: Final[Mapping[str, Column]] = {
     "link_bytes_max": Column(int, "job_bytes of the hottest link, in its hotter direction"),
     "hottest_link": Column(str, "which link that is"),
     "crossings": Column(
-        float, "links that contributions, or sums of them, crossed per clustering round that had everybody's; mean"
+        float, "links that contributions, or sums of them, crossed per clustering round in which all contributed; mean"
     ),
     "peer_load": Column(float, "job_bytes that the busiest peer sent, over the mean of all peers"),
     "led_by": Column(str, "who aggregated the last term"),
@@ -97,17 +97,17 @@ MEASURES: Final[Mapping[str, Measure]] = {
         _JOB,
     ),
     "facts": Measure(
-        "how long it takes until all know what one peer publishes",
+        "how long it takes until all peers have what one peer publishes",
         ("overlay", "peers", "loss", "latency_ms", "seed"),
         {
             "publisher": Column(str, "whose fact it is, drawn by the seed"),
-            "eccentricity": Column(int, "the publisher's distance to whoever is farthest, in links"),
-            "informed": Column(int, "peers that know it in the end"),
-            "seconds": Column(float, "virtual, until all knew"),
-            "seconds_half": Column(float, "virtual, until half of them knew"),
+            "eccentricity": Column(int, "the publisher's distance to the farthest peer, in links"),
+            "informed": Column(int, "peers that have it in the end"),
+            "seconds": Column(float, "virtual, until all peers had it"),
+            "seconds_half": Column(float, "virtual, until half of them had it"),
             "gossip_periods": Column(float, "seconds over the gossip period of the timing preset"),
             "link_delays": Column(float, "seconds over the mean delay of one message over one link"),
-            "deltas": Column(int, "messages that told it"),
+            "deltas": Column(int, "messages that carried it"),
         },
     ),
     "mixing": Measure(
@@ -115,15 +115,17 @@ MEASURES: Final[Mapping[str, Measure]] = {
         ("overlay", "peers", "mixing", "seed"),
         {
             "predicted": Column(float, "ticks by the second eigenvalue of the shares: log(tolerance) / log(it)"),
-            "ticks": Column(int, "until nobody was farther from the mean than tolerance times the start's farthest"),
+            "ticks": Column(
+                int, "until every peer was within tolerance times the greatest initial distance of the mean"
+            ),
             "ratio": Column(float, "ticks over predicted"),
             "tick_messages": Column(int, "that cross a link in one tick"),
         },
     ),
     "recovery": Measure(
-        "a job in which somebody dies at a round: how long it takes nevertheless, or who waits",
+        "a job in which a peer dies at a round: how long it takes, or which peers wait",
         ("overlay", "peers", "protocol", "collect", "loss", "latency_ms", "aggregator", "who", "seed"),
-        {"victim": Column(str, "who it was; empty if nobody"), **_JOB},
+        {"victim": Column(str, "the peer that died; empty if none"), **_JOB},
     ),
 }
 

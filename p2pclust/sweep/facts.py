@@ -1,4 +1,4 @@
-"""Measure "facts": one peer of a fleet at rest publishes a fact, and everybody notes when it is there."""
+"""Measure "facts": one peer of an idle fleet publishes a fact, and the time of its arrival at each peer is recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from p2pclust.topology.overlay import Overlay
 
 __all__ = ["measure"]
 
-_KEY, _VALUE = "news", b"something that all shall know"
+_KEY, _VALUE = "news", b"a fact for all peers"
 _MEET_S = 120.0
 _SPREAD_S = 600.0
 #: What every message takes, beside its devices' own latency.
@@ -29,7 +29,7 @@ _DELAY_S = (0.0001, 0.0005)
 
 
 class _Ears(Observer):
-    """Notes when each peer learns of the fact."""
+    """Record when each peer receives the fact."""
 
     def __init__(self, owner: str, n_peers: int) -> None:
         self._owner = owner
@@ -45,7 +45,7 @@ class _Ears(Observer):
 
 
 class _Meeting(Observer):
-    """Knows, at little cost, whether everybody holds everybody alive."""
+    """Watch cheaply until every peer sees every other alive."""
 
     def __init__(self, n_peers: int) -> None:
         self._n_peers = n_peers
@@ -62,7 +62,7 @@ class _Meeting(Observer):
 
 
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
-    """Return what this measure finds out of a cell.
+    """Return the columns of a cell of this measure.
 
     Raises
     ------
@@ -79,17 +79,17 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         world.start(name)
     if not world.run_until(_MEET_S, meeting.met):
         raise FleetError(f"the peers did not find each other within {_MEET_S:.0f} virtual seconds")
-    # Whoever met late is told old facts for a while; a fleet at rest is silent but for its periodic comparisons.
+    # Peers that joined late still receive old facts; an idle fleet sends only periodic comparisons.
     world.run_until(world.now + timing.sync_period_s)
-    told_before = _deltas(world)
+    deltas_before = _deltas(world)
     began, peer = world.now, world.peers[publisher]
     world.watch(ears)
     assert peer.core is not None
     peer.core.facts.publish(_KEY, _VALUE)
     world.step(peer, Woken())
-    everybody = world.run_until(began + _SPREAD_S, ears.all_know)
+    all_informed = world.run_until(began + _SPREAD_S, ears.all_know)
     heard = sorted(at - began for at in ears.heard_at.values())
-    seconds = heard[-1] if everybody else None
+    seconds = heard[-1] if all_informed else None
     half = heard[overlay.n_peers // 2 - 1] if len(heard) >= overlay.n_peers // 2 else None
     one_link_s = sum(_DELAY_S) / 2 + 2 * latency_s
     return {
@@ -100,7 +100,7 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         "seconds_half": None if half is None else round(half, 9),
         "gossip_periods": None if seconds is None else round(seconds / timing.gossip_period_s, 9),
         "link_delays": None if seconds is None else round(seconds / one_link_s, 9),
-        "deltas": _deltas(world) - told_before,
+        "deltas": _deltas(world) - deltas_before,
     }
 
 

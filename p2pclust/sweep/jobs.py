@@ -36,7 +36,7 @@ Links = Mapping[tuple[str, str], LinkTraffic]
 
 
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
-    """Return what these measures find out of a cell."""
+    """Return the columns of a cell of this measure."""
     scenario = scenario_of(cell)
     shares = load_data(scenario)
     job = make_job(scenario, 0, next(iter(shares.values())).n_features)
@@ -140,10 +140,10 @@ def _of_the_job(counts: Mapping[str, int]) -> int:
 
 
 def _crossings(links: Links, done: JobResult, job: Job) -> float | None:
-    """Return how many links the contributions of a round crossed, in the mean over clustering rounds that had everybody's.
+    """Return how many links the contributions of a round crossed: the mean over clustering rounds in which all contributed.
 
-    Stages before it may have contributions that cannot be added up. None where no contributions cross links, for nobody
-    aggregates.
+    Stages before clustering may have contributions that cannot be added up. None without an aggregator, where no
+    contributions cross links.
     """
     if done.state is None:
         return None

@@ -1,4 +1,4 @@
-"""What a cell's overlay is, in the numbers that every table has."""
+"""Measure the overlay of a cell, for the columns that every table has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers chosen by where they are on an overlay: to aggregate there, or to die."""
+"""Choose a peer by its place on an overlay, as aggregator or as the victim of a fault."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from p2pclust.topology.overlay import Overlay
 
 __all__ = ["PLACES", "check_place", "peer_at"]
 
-#: What a place may be called, beside a peer's own name.
+#: The names of places.
 PLACES = ("central", "peripheral", "random", "cut-vertex", "betweenness:K", "closeness:K")
 
 _RANKED = re.compile(r"(betweenness|closeness):(\d{1,4}|last)")
 
 
 def check_place(place: str) -> None:
-    """Refuse what is no place.
+    """Refuse an unknown place.
 
     Raises
     ------
@@ -39,9 +39,9 @@ def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:
     ----------
     overlay : Overlay
     place : str
-        ``central`` and ``peripheral``: through whom most, or fewest, of the shortest ways of others lead, of equals whoever
-        is nearest to, or farthest from, all. ``cut-vertex``: of those without whom the others fall into parts, through whom
-        most ways lead. ``betweenness:K``, ``closeness:K``: the K-th in falling order, or the last. ``random``: drawn.
+        ``central`` and ``peripheral``: the peer with the greatest, or least, betweenness, then closeness. ``cut-vertex``:
+        the cut vertex with the greatest betweenness. ``betweenness:K``, ``closeness:K``: the K-th in falling order, or
+        the last. ``random``: drawn.
     rng : numpy.random.Generator
         For ``random`` only.
 
@@ -55,7 +55,7 @@ def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:
     if place == "random":
         return overlay.names[int(rng.integers(overlay.n_peers))]
     through, near = betweenness(overlay), closeness(overlay)
-    # Rounded, so that equals by symmetry are equal whatever was added up in which order.
+    # Rounded, so that peers that are equal by symmetry stay equal in any order of summation.
     rank = {name: (round(through[name], 9), round(near[name], 9)) for name in overlay.names}
     falling = sorted(overlay.names, key=lambda name: (-rank[name][0], -rank[name][1], name))
     if place == "central":

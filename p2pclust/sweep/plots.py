@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULTS", "figure_of", "file_name", "plots_of", "svg_of"]
 
 _MARKERS: Final = "osD^vPXhp<>d8H*"
-_LEGEND_ROWS: Final = 16  # so many colours at most have their names beside the picture in one column
+_LEGEND_ROWS: Final = 16  # more colours than this get a legend of several columns
 _WORDS_WIDE: Final = 9  # letters of a category that fit beside each other
 
 DEFAULTS: Final[Mapping[str, tuple[PlotSpec, ...]]] = {
@@ -169,7 +169,7 @@ def _columns(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]], ca
 
 
 def _crosses(axes: Axes, places: Sequence[float]) -> None:
-    """Mark where there is no value, at the top of the picture."""
+    """Mark missing values, at the top of the picture."""
     known = axes.get_legend_handles_labels()[1]
     if places:
         label = "_" if "not finished" in known else "not finished"
@@ -199,7 +199,7 @@ def _logarithmic(axes: Axes, axis: str) -> None:
     getattr(axes, f"set_{axis}scale")("log")
     shown = getattr(axes, f"{axis}axis")
     low, high = shown.get_view_interval()
-    # With few powers of ten in sight their halves and fifths are named, too.
+    # If few powers of ten are visible, halves and fifths get labels too.
     narrow = high / max(low, 1e-300) < 300
     if narrow:
         shown.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(4, 1)))
@@ -227,7 +227,7 @@ def _legend(axes: Axes, plot: PlotSpec, by_category: bool, n_groups: int) -> Non
     last = sorted(range(len(labels)), key=lambda place: labels[place] == "not finished")
     handles, labels = [handles[place] for place in last], [labels[place] for place in last]
     if by_category and plot.by == plot.x:
-        # The categories stand below already.
+        # The axis below already names the categories.
         kept = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label == "not finished"]
         handles, labels = [handle for handle, _ in kept], [label for _, label in kept]
     if len(labels) > 1 or (labels and n_groups > 0 and labels[0] == "not finished"):

@@ -1,34 +1,28 @@
-"""Where cells are run: in this process, in processes on all cores of this machine, or on many machines through Dask.
+"""Run cells in this process, in worker processes on all cores, or on many machines through Dask.
 
 All three are generators of finished cells in the order in which they finish. Closing one, also by an interruption, ends
-whatever still runs, at once.
+running cells at once.
 """
 
 from __future__ import annotations
 
 import importlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
 from typing import Any, Final, NamedTuple
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep.cells import Cell
-from p2pclust.sweep.work import die_with_parent, timed_work
+from p2pclust.sweep.work import timed_work
+from p2pclust.tools.workers import in_processes
 
-__all__ = ["Finished", "Pool", "here", "n_cores", "on_cores", "through_dask"]
+__all__ = ["Finished", "Pool", "here", "on_cores", "through_dask"]
 
-#: Of linear algebra; read when a worker's libraries are loaded.
-_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ANSWER_S: Final = 10
 
 
 class Finished(NamedTuple):
-    """A cell, what it found out as a line of JSON, and how many seconds that took."""
+    """A cell, its result as a line of JSON, and the seconds that it took."""
 
     cell: Cell
     text: str
@@ -39,13 +33,13 @@ Pool = Callable[[Sequence[Cell]], Iterator[Finished]]
 
 
 def here(cells: Sequence[Cell]) -> Iterator[Finished]:
-    """Run them one after another in this process, where a debugger finds them."""
+    """Run cells one after another in this process, for a debugger."""
     for cell in cells:
         yield Finished(cell, *timed_work(cell.encode()))
 
 
 def on_cores(n_workers: int) -> Pool:
-    """Run them in so many processes of this machine.
+    """Return a pool of worker processes on this machine.
 
     Raises
     ------
@@ -54,60 +48,23 @@ def on_cores(n_workers: int) -> Pool:
     """
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
-        context = multiprocessing.get_context("spawn")
-        others = [child.pid for child in multiprocessing.active_children()]
-        pool = ProcessPoolExecutor(min(n_workers, len(cells)), context, initializer=die_with_parent)
-        try:
-            with _as_children_shall_find_it():
-                waiting = {pool.submit(timed_work, cell.encode()): cell for cell in cells}
-            for future in as_completed(waiting):
-                text, seconds = _result(future)
-                yield Finished(waiting.pop(future), text, seconds)
-            pool.shutdown()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                if child.pid not in others:
-                    child.kill()
+        texts = {cell.encode(): cell for cell in cells}
+        advice = "perhaps for lack of memory: continue with fewer --workers; finished cells are kept"
+        for text, found in in_processes(timed_work, texts, min(n_workers, len(cells)), advice=advice):
+            yield Finished(texts[text], *found)
 
     return run
 
 
-def _result(future: Future[tuple[str, float]]) -> tuple[str, float]:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise FleetError(
-            "a worker died, perhaps for want of memory: go on with fewer --workers; what is finished is kept"
-        ) from error
-
-
-@contextmanager
-def _as_children_shall_find_it() -> Iterator[None]:
-    """Start children with one thread of linear algebra each, and deaf to Ctrl-C, which their parent hears."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    deaf = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, deaf)
-
-
 def through_dask(address: str) -> Pool:
-    """Run them on the workers of a Dask scheduler, each of which needs p2pclust and the data.
+    """Return a pool of the workers of a Dask scheduler, each of which needs p2pclust and the data.
 
     Raises
     ------
     UsageError
-        If `distributed` is not installed, nobody answers, or a worker has no p2pclust.
+        If `distributed` is not installed, the address does not answer, or a worker has no p2pclust.
     FleetError
-        While running, if workers die of a cell again and again, or the scheduler is gone.
+        While running, if a cell kills workers repeatedly, or the scheduler is gone.
     """
     distributed = _dask()
 
@@ -116,10 +73,10 @@ def through_dask(address: str) -> Pool:
             client = distributed.Client(address, timeout=_ANSWER_S, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(
-                f"--scheduler {address}: nobody answers there: start one by 'dask scheduler', and workers by "
+                f"--scheduler {address}: no scheduler answers there: start one with 'dask scheduler', and workers with "
                 "'dask worker ADDRESS'"
             ) from error
-        # No key says more than the cell: who asks a second time is given what is there.
+        # The key is the digest of the cell, so a repeated request returns the existing result.
         futures = {
             client.submit(timed_work, cell.encode(), key=f"p2pclust-{cell.digest}", pure=True): cell for cell in cells
         }
@@ -148,10 +105,5 @@ def _result_of(future: Any, distributed: Any) -> tuple[str, float]:
     except ModuleNotFoundError as error:
         raise UsageError(f"a Dask worker lacks {error.name}: install p2pclust there, with the same extras") from error
     except (distributed.KilledWorker, CancelledError) as error:
-        raise FleetError(f"Dask gave a cell up: {str(error).splitlines()[0]}; what is finished is kept") from error
+        raise FleetError(f"Dask gave up a cell: {str(error).splitlines()[0]}; finished cells are kept") from error
     return found
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))

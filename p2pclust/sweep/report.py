@@ -45,7 +45,7 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
         Section("Plots", sweep.question, pictures),
         Section("Means over seeds", table=_means(sweep, rows)),
         Section("Every cell", folded_table=_everything(sweep, rows), fold=f"{len(rows)} rows, as in table.csv"),
-        Section("What the columns say", folded_table=_legend(sweep), fold="columns"),
+        Section("Meaning of the columns", folded_table=_legend(sweep), fold="columns"),
         Section("The overlays", folded=_overlays(cells), fold="as the first seed draws them, with fewest peers"),
     ]
     facts = f"{len(rows)} cells, measure {sweep.measure}"
@@ -58,7 +58,7 @@ def _address(image: bytes) -> str:
 
 
 def _means(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
-    """Return the means of what is plotted, over all seeds of otherwise equal cells; what does not vary is left out."""
+    """Return the means of the plotted columns over all seeds of otherwise equal cells; constant axes are left out."""
     columns = columns_of(sweep.measure)
     axes = [name for name in columns if name in AXES and name not in ("seed", "kind")]
     varying = [name for name in axes if name == "overlay" or len(dict.fromkeys(row[name] for row in rows)) > 1]

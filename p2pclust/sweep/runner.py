@@ -1,4 +1,4 @@
-"""From a sweep to its output directory: runs what is not finished yet, and writes the table."""
+"""Run the unfinished cells of a sweep and write the table to its output directory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from p2pclust.sweep.table import Row, can_write_parquet, rows_of, write_csv, wri
 
 __all__ = ["CELLS", "Sweeping", "sweep_to"]
 
-#: What is finished, in the output directory.
+#: The file of finished cells in the output directory.
 CELLS = "cells.jsonl"
 
 
 @dataclass(frozen=True)
 class Sweeping:
-    """What came of a sweep."""
+    """The result of a sweep."""
 
     rows: list[Row]
     n_run: int
@@ -44,7 +44,7 @@ def sweep_to(
     Parameters
     ----------
     directory : Path
-        Made if need be. What it holds of these very cells is kept; what it holds of others stays, but not in the table.
+        Created if missing. Results of these cells in it are reused; results of other cells stay, but not in the table.
     cells : sequence of Cell
         Of one measure, at least one.
     pool : callable
@@ -65,7 +65,7 @@ def sweep_to(
         left = [cell for cell in cells if cell.digest not in store.finished]
         on_start(len(left), len(cells) - len(left))
         if left:
-            # An interruption reaches this frame, and closing ends what still runs.
+            # An interruption reaches this frame; closing ends the running cells.
             with closing(pool(left)) as running:  # type: ignore[type-var]
                 for finished in running:
                     store.add(finished.cell.digest, json.loads(finished.text), finished.seconds)

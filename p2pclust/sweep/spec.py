@@ -1,8 +1,7 @@
-"""What a sweep file may say: the grid, and what is the same in every cell. Checked as a scenario file is."""
+"""The schema of a sweep file: the grid, and the settings that all cells share. Checked like a scenario file."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +20,7 @@ from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.sweep.places import check_place
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["SWEEPS", "FaultSpec", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "load_sweep"]
 
@@ -30,14 +30,14 @@ _CELLS_MAX = 100_000
 
 
 def _listed(value: object) -> object:
-    """A single value stands for a list of one."""
+    """Turn a single value into a list of one."""
     return value if isinstance(value, list | tuple) else [value]
 
 
 def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
     for place, value in enumerate(values):
         if value in values[:place]:
-            raise wrong_value(f"{value!r} is there twice: leave one of them out")
+            raise wrong_value(f"{value!r} is given twice: leave one of them out")
     return fields.not_empty(values)
 
 
@@ -102,7 +102,7 @@ class OverlayChoice(OverlaySpec):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Its name in the table and in plots."""
         return self.name or (Path(self.path).stem if self.path else self.kind)
 
     @model_validator(mode="after")
@@ -115,10 +115,10 @@ class OverlayChoice(OverlaySpec):
 
 
 class Grid(Table):
-    """``[grid]``: every combination of these is a cell. A single value stands for a list of one."""
+    """``[grid]``: every combination of these is a cell. A single value is a list of one."""
 
     overlay: Annotated[tuple[OverlayChoice, ...], Field(strict=False), BeforeValidator(_overlays)]
-    #: How many; files name their own.
+    #: Number of peers; overlays from files have their own.
     peers: Annotated[tuple[Annotated[int, Field(ge=2, le=PEERS_MAX)], ...], *_Axis] = (12,)
     #: A list, or "A:B" for those from A up to, but without, B.
     seed: Annotated[
@@ -135,7 +135,7 @@ class Grid(Table):
     aggregator: Annotated[tuple[Annotated[str, AfterValidator(_aggregator)], ...], *_Axis] = ("elected",)
     #: Of mixing: by which shares peers average.
     mixing: Annotated[tuple[Annotated[str, AfterValidator(_mixing)], ...], *_Axis] = ("push-sum",)
-    #: Of recovery: whom the fault meets.
+    #: Of recovery: the victim of the fault.
     who: Annotated[tuple[Annotated[str, AfterValidator(_victim)], ...], *_Axis] = ("aggregator",)
 
     @model_validator(mode="after")
@@ -143,22 +143,22 @@ class Grid(Table):
         labels = [choice.label for choice in self.overlay]
         for place, label in enumerate(labels):
             if label in labels[:place]:
-                raise wrong_table([f"two overlays are called {label!r}: give one of them another name = ..."])
+                raise wrong_table([f"two overlays have the name {label!r}: give one of them another name = ..."])
         if not labels:
             raise wrong_table(["overlay: expected at least one"])
         return self
 
 
 class Fleet(Table):
-    """``[fleet]``: what all fleets have in common."""
+    """``[fleet]``: the settings of all fleets."""
 
     timing: Literal["default", "wan", "fast"] = "fast"
-    #: A fleet is given up after so many virtual seconds without any progress.
+    #: A fleet is given up after this many virtual seconds without progress.
     give_up_s: Annotated[float, Field(gt=0)] = 60.0
 
 
 class FaultSpec(Table):
-    """``[fault]``: of recovery, what happens to whoever `who` names, at which round."""
+    """``[fault]``: of recovery, the fault of the peer that `who` names, and its round."""
 
     round: Annotated[int, Field(ge=0)] = 3
     do: Literal["kill", "restart"] = "kill"
@@ -178,12 +178,12 @@ class PlotSpec(Table):
     title: str
     x: str
     y: str
-    #: What has a colour of its own.
+    #: The column that chooses the colour.
     by: str = "overlay"
     log: Annotated[tuple[Literal["x", "y"], ...], Field(strict=False), BeforeValidator(_listed)] = ()
     #: Join the means of the points of a colour.
     lines: bool = False
-    #: Rows with these values only.
+    #: Only rows with these values.
     where: dict[str, str | int | float] = Field(default_factory=dict)
     #: Where x = y, and for "factor 2" also half and twice that.
     guide: Literal["equal", "factor 2"] | None = None
@@ -193,7 +193,7 @@ class Sweep(Table):
     """A whole sweep file."""
 
     title: Annotated[str, Field(min_length=1)]
-    #: What is to be found out; stands in the report.
+    #: The question that the sweep answers, for the report.
     question: str = ""
     measure: Literal["job", "facts", "mixing", "recovery"] = "job"
     grid: Grid
@@ -203,7 +203,7 @@ class Sweep(Table):
     #: Of job and recovery: as a scenario's ``[[jobs]]``, but for what the grid says.
     job: dict[str, Any] | None = None
     fault: FaultSpec | None = None
-    #: Of mixing: by how much the peers may differ in the end, in parts of what they differed by at the start.
+    #: Of mixing: the difference between peers at the end, over that at the start.
     tolerance: Annotated[float, Field(gt=0, lt=1)] | None = None
     plots: Annotated[tuple[PlotSpec, ...], Field(strict=False)] = ()
 
@@ -212,7 +212,7 @@ class Sweep(Table):
 
     @property
     def base(self) -> Path:
-        """Where the file lies that this was read from."""
+        """The folder of the sweep file."""
         return self._base
 
     @model_validator(mode="after")
@@ -249,18 +249,17 @@ class Sweep(Table):
 
 
 def _near(name: object, known: Iterable[str]) -> str:
-    """Name the column that may have been meant, else all of them."""
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.75)
-    return f" (did you mean {near[0]!r}?)" if near else f": expected one of {', '.join(known)}"
+    """Suggest the nearest column, or list all."""
+    return did_you_mean(name, known, f": expected one of {', '.join(known)}", cutoff=0.75)
 
 
 def load_sweep(path: str | Path) -> Sweep:
-    """Read a sweep file and check it; what its jobs say is checked by `p2pclust.sweep.cells.check`.
+    """Read a sweep file and check it; its jobs are checked by `p2pclust.sweep.cells.check`.
 
     Raises
     ------
     UsageError
-        If the file is missing, is no TOML, or says something that cannot be meant; one line for each of the first few
+        If the file is missing, is not TOML, or has invalid values; one line for each of the first few
         errors, with the file, the table and the key.
     """
     file = Path(path)

@@ -12,6 +12,7 @@ from typing import Any
 from p2pclust.scenario.outcome.folder import write_text
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.columns import columns_of
+from p2pclust.tools.files import replacing
 
 __all__ = ["Row", "can_write_parquet", "rows_of", "write_csv", "write_parquet"]
 
@@ -23,7 +24,7 @@ def rows_of(cells: Sequence[Cell], finished: Mapping[str, Mapping[str, Any]]) ->
     found: list[Row] = []
     for cell in cells:
         if cell.digest in finished:
-            known = {**finished[cell.digest], **cell.told}
+            known = {**finished[cell.digest], **cell.identity}
             found.append({name: known.get(name) for name in columns_of(cell.measure)})
     return found
 
@@ -55,9 +56,8 @@ def write_parquet(path: Path, measure: str, rows: Sequence[Row]) -> None:
         pyarrow.array([_typed(column.type, row[name]) for row in rows], kinds[column.type])
         for name, column in columns.items()
     ]
-    beside = path.with_name(f".{path.name}.tmp")
-    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), beside)
-    beside.replace(path)
+    with replacing(path) as file:
+        pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), file)
 
 
 def _typed(kind: type, value: Any) -> Any:

@@ -1,26 +1,22 @@
-"""What a worker does: one cell, from a line of text to a line of text. On this machine or, by Dask, on another."""
+"""Run one cell in a worker, on this machine or through Dask on another; cell and result are lines of text."""
 
 from __future__ import annotations
 
 import json
-import os
-import threading
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
 from time import monotonic
 from typing import Any
 
 from p2pclust.errors import FleetError
 
-__all__ = ["die_with_parent", "run_cell", "timed_work"]
+__all__ = ["run_cell", "timed_work"]
 
 
 def timed_work(text: str) -> tuple[str, float]:
-    """Run the cell that a text describes; return what it found out as a line of JSON, and the seconds that it took.
+    """Run the cell that a text describes; return its result as a line of JSON, and the seconds that it took.
 
     Floats are written so that reading them gives the same bits.
     """
-    from p2pclust.sweep.cells import Cell  # noqa: PLC0415 - loads NumPy, which shall find its environment set
+    from p2pclust.sweep.cells import Cell  # noqa: PLC0415 - loads NumPy, which reads its environment
 
     began = monotonic()
     return json.dumps(run_cell(Cell.decode(text)), allow_nan=False), monotonic() - began
@@ -51,15 +47,3 @@ def run_cell(cell: Any) -> dict[str, Any]:
             return found | measures[cell.measure](cell, overlay)
         except FleetError:
             return found | dict.fromkeys(MEASURES[cell.measure].columns)
-
-
-def die_with_parent() -> None:
-    """End this worker when whoever started it is gone, however it went: nobody would take its result."""
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

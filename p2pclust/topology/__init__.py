@@ -1,4 +1,4 @@
-"""Overlays: who is linked to whom, as values. To choose, to read from a file, and to measure.
+"""Overlays: which peers are linked. Make them, read them from files, and measure them.
 
 Names are imported when they are first used. At module level there is only NumPy: NetworkX and SciPy are imported by the
 functions that need them, so a running peer has neither.
@@ -6,8 +6,9 @@ functions that need them, so a running peer has neither.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust.topology.files import read_overlay, write_overlay
@@ -41,33 +42,15 @@ __all__ = [
     "write_trace",
 ]
 
-_HOMES = {
-    "KINDS": "kinds",
-    "LinkChange": "traces",
-    "Measures": "measures",
-    "Overlay": "overlay",
-    "Walk": "mobility",
-    "betweenness": "matrices",
-    "closeness": "matrices",
-    "gossip_rounds": "gossip",
-    "links_after": "traces",
-    "make_overlay": "generate",
-    "make_trace": "mobility",
-    "measure": "measures",
-    "metropolis_hastings": "matrices",
-    "read_overlay": "files",
-    "read_trace": "traces",
-    "walk": "mobility",
-    "write_overlay": "files",
-    "write_trace": "traces",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    files="read_overlay write_overlay",
+    generate="make_overlay",
+    gossip="gossip_rounds",
+    kinds="KINDS",
+    matrices="betweenness closeness metropolis_hastings",
+    measures="Measures measure",
+    mobility="Walk make_trace walk",
+    overlay="Overlay",
+    traces="LinkChange links_after read_trace write_trace",
+)

@@ -1,7 +1,7 @@
 """Overlays in files: GraphML (``.graphml``), edge list (``.edges``) and adjacency list (``.adj``).
 
-A file is read by this module's own parsers, not by NetworkX's: those merge a peer that is there twice, make another
-of a misspelt name, and tell no line. What is written is what NetworkX writes and reads, too.
+A file is read by this module's own parsers, not by NetworkX's: those merge a peer that is named twice, make a new
+peer of a misspelt name, and report no line. Files that are written here can be read by NetworkX.
 
 ``.edges``
     One link per line, two names. A line with one name is a peer; if there are such lines, they are all the peers, in their
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 from p2pclust.topology.convert import graph_of
 from p2pclust.topology.graphml import GraphMLReader
 from p2pclust.topology.overlay import Overlay, Position, shown, unknown
@@ -40,7 +40,7 @@ _PEERS_MAX = 10_000
 
 @dataclass
 class _Found:
-    """What a file says, and in which lines.
+    """The content of a file, with line numbers.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ class _Found:
 
 
 def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> Overlay:
-    """Read an overlay from a file; the suffix tells its format.
+    """Read an overlay from a file; the suffix selects the format.
 
     Parameters
     ----------
     path : path
         Ends with one of `SUFFIXES`.
     names : sequence of str, optional
-        The fleet's peers: the file must have these and no others, and their order is kept. By default the file's own.
+        The fleet's peers: the file must name exactly these, and their order is kept. By default those of the file.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = Non
     Raises
     ------
     UsageError
-        If the file cannot be read, or is no such overlay: names the file and, where there is one, the line.
+        If the file cannot be read or is not an overlay; names the file and, if possible, the line.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = Non
 
 
 def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
-    """Write an overlay to a file; the suffix tells its format. Positions are kept in GraphML only.
+    """Write an overlay to a file; the suffix selects the format. Only GraphML keeps positions.
 
     Raises
     ------
     UsageError
-        If the file cannot be written, or a name cannot stand in such a file.
+        If the file cannot be written, or a name is not allowed in its format.
     """
     file = Path(path)
     write = _WRITERS.get(file.suffix.lower())
@@ -190,7 +190,7 @@ def _read_edges(content: bytes, found: _Found) -> None:
             found.peer(words[0], line)
         else:
             found.link(words[0], words[1], line)
-    if not found.peers:  # then whoever is linked is a peer
+    if not found.peers:  # then every linked name is a peer
         for a, b, line in found.links:
             for name in (a, b):
                 if name not in found.peers:

@@ -1,4 +1,4 @@
-"""How many rounds a rumour takes to reach everybody on an overlay, by trying."""
+"""Simulate how many rounds of gossip reach all peers of an overlay."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Ints = NDArray[np.int64]
 
 
 def gossip_rounds(overlay: Overlay, rng: np.random.Generator, *, draws: int = 32, fanout: int = 3) -> Ints:
-    """Return how many synchronous rounds of push gossip it takes until everybody knows.
+    """Return how many synchronous rounds of push gossip it takes until all peers are informed.
 
-    One peer knows at first, drawn anew each time. In a round everybody who knew before it tells so many of its neighbours,
-    drawn anew without repetition; all of them, if it has no more.
+    One peer, drawn anew in each trial, is informed at first. In each round every informed peer sends to `fanout` of its
+    neighbours, drawn without repetition, or to all of them if it has fewer.
 
     Parameters
     ----------
     overlay : Overlay
     rng : numpy.random.Generator
     draws : int
-        How often it is tried.
+        Number of trials.
     fanout : int
-        How many neighbours a peer tells in a round.
+        Number of neighbours that a peer sends to in a round.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def gossip_rounds(overlay: Overlay, rng: np.random.Generator, *, draws: int = 32
     overlay.require_connected()
     starts = rng.integers(overlay.n_peers, size=draws)
     if overlay.degrees.max() <= fanout:
-        # Everybody tells everybody: the rumour goes as fast as it can, nothing is left to chance.
+        # Every peer sends to all its neighbours: the distances give the result without drawing.
         return np.asarray(hops(overlay)[starts].max(axis=1), dtype=np.int64)
     links = sparse(overlay, np.int64)
     first, neighbours = links.indptr.astype(np.int64), links.indices.astype(np.int64)
@@ -56,21 +56,21 @@ def gossip_rounds(overlay: Overlay, rng: np.random.Generator, *, draws: int = 32
     rounds = np.zeros(draws, dtype=np.int64)
     while not knows.all():
         rounds += ~knows.all(axis=0)
-        # Who has nobody left to tell changes nothing, and draws nothing.
+        # A peer with no uninformed neighbour changes nothing, and draws nothing.
         peers, tries = np.nonzero(knows & (links @ (~knows).astype(np.int64) > 0))
         places = _chosen(overlay.degrees[peers], fanout, rng)
-        told, number = np.nonzero(places >= 0)
-        knows[neighbours[first[peers[told]] + places[told, number]], tries[told]] = True
+        senders, number = np.nonzero(places >= 0)
+        knows[neighbours[first[peers[senders]] + places[senders, number]], tries[senders]] = True
     return rounds
 
 
 def _chosen(degrees: Ints, fanout: int, rng: np.random.Generator) -> Ints:
-    """Draw for each peer so many different ones of its neighbours' places, shape (n, fanout); -1 where it has no more."""
+    """Draw `fanout` different indices below each degree, shape (n, fanout); -1 beyond the degree."""
     chosen = np.full((len(degrees), fanout), -1, dtype=np.int64)
     for number in range(fanout):
         left = degrees - number
         place = (rng.random(len(degrees)) * left).astype(np.int64)
-        # The place counts those that were not chosen yet: every earlier one at or before it, in order, moves it on by one.
+        # The index counts those not chosen yet: every earlier choice at or below it moves it up by one.
         for earlier in np.sort(chosen[:, :number], axis=1).T:
             place += place >= earlier
         chosen[:, number] = np.where(left > 0, place, -1)

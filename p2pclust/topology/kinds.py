@@ -1,15 +1,16 @@
-"""The kinds of overlays and their options, as data: for help texts, refusals, and the scenario's schema."""
+"""The kinds of overlays and their options, as data for help texts, checks, and the scenario's schema."""
 
 from __future__ import annotations
 
-import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["KINDS", "Kind", "Option", "Value", "kind_of", "options_of"]
+__all__ = ["KINDS", "Kind", "Option", "Value", "grid_columns", "kind_of", "options_of"]
 
 Value = int | float | bool | str
 
@@ -23,11 +24,11 @@ class Option:
     type : type
         int, float, bool or str.
     default : int, float, bool, str or None
-        Numbers of links are lowered to what a small overlay has room for, if they are not given. None: `otherwise` says.
+        A default number of links is lowered in a small overlay. None: see `otherwise`.
     what : str
         One line.
     least, most : float or None
-        Of a number, whatever the peers.
+        Bounds of a number.
     otherwise : str
         What a default of None means; empty if the option must be given.
     """
@@ -39,8 +40,8 @@ class Option:
     most: float | None = None
     otherwise: str = ""
 
-    def told(self) -> str:
-        """Return the default in a few words."""
+    def shown_default(self) -> str:
+        """Return the default as text."""
         if self.default is None:
             return self.otherwise or "(needed)"
         return str(self.default).lower() if isinstance(self.default, bool) else f"{self.default:g}"
@@ -69,18 +70,18 @@ def _links(default: int, what: str, least: int = 1) -> Option:
 
 
 KINDS: Mapping[str, Kind] = {
-    "full": Kind("everybody is linked to everybody", {}),
+    "full": Kind("every peer is linked to every other", {}),
     "ring": Kind("each peer is linked to the next, the last to the first", {}),
     "line": Kind("each peer is linked to the next", {}),
     "star": Kind(
-        "everybody is linked to one peer",
+        "every peer is linked to one peer",
         {"center": Option(str, None, "the name of that peer", otherwise="the first peer")},
     ),
     "grid": Kind(
         "rows and columns, as near to a square as can be; the last row may be short",
         {"torus": Option(bool, False, "link the ends of each row and of each column")},
     ),
-    "tree": Kind("the first peer is the root, every peer has so many below it", {"children": _links(2, "of each peer")}),
+    "tree": Kind("the first peer is the root, every peer has this many below it", {"children": _links(2, "of each peer")}),
     "regular": Kind(
         "random, with equally many links at every peer", {"neighbours": _links(6, "links of each peer", least=1)}
     ),
@@ -104,7 +105,7 @@ KINDS: Mapping[str, Kind] = {
         "peers at random places in a square of side 1, linked where they are in range of each other",
         {
             "radius": Option(
-                float, None, "the range; the least links all just so", least=0.0, otherwise="1.2 times the least"
+                float, None, "the range; the least connects all", least=0.0, otherwise="1.2 times the least"
             )
         },
     ),
@@ -112,10 +113,10 @@ KINDS: Mapping[str, Kind] = {
         "peers that walk in a square of side 1 (random waypoint), linked while they are in range of each other",
         {
             "radius": Option(
-                float, None, "the range; the least links all at the start", least=0.0, otherwise="1.2 times the least"
+                float, None, "the range; the least connects all at the start", least=0.0, otherwise="1.2 times the least"
             ),
             "speed": Option(float, 0.01, "sides of the square per second, on average", least=1e-6, most=1.0),
-            "seconds": Option(int, 120, "how long they walk; then they stand", least=0, most=86_400),
+            "seconds": Option(int, 120, "how long they walk; then they stay", least=0, most=86_400),
         },
     ),
     "hierarchical": Kind(
@@ -132,10 +133,21 @@ KINDS: Mapping[str, Kind] = {
         "read from a file: GraphML, edges or adjacency", {"path": Option(str, None, "ends with .graphml, .edges or .adj")}
     ),
 }  # fmt: skip
-"""By name; the options in the order in which people are told of them."""
+"""By name; options in the order of help texts."""
 
 _LARGEST = 1e9
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def grid_columns(n_peers: int) -> int:
+    """Return how many columns a grid has: nearly a square; the last row may be short.
+
+    Examples
+    --------
+    >>> grid_columns(12), grid_columns(16)
+    (4, 4)
+    """
+    return math.isqrt(n_peers - 1) + 1
 
 
 def kind_of(name: str) -> Kind:
@@ -144,7 +156,7 @@ def kind_of(name: str) -> Kind:
     Raises
     ------
     UsageError
-        If there is none: says which is meant, or which there are.
+        If there is none; the message suggests the nearest or lists all.
 
     Examples
     --------
@@ -154,20 +166,19 @@ def kind_of(name: str) -> Kind:
     """
     if name in KINDS:
         return KINDS[name]
-    near = difflib.get_close_matches(name, KINDS, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(KINDS)}"
+    hint = did_you_mean(name, KINDS, f": expected {', '.join(KINDS)}")
     raise UsageError(f"overlay: unknown kind {name!r}{hint}")
 
 
 def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that a kind has, those that were given with their types checked; None where none was.
+    """Return all options of a kind: the given ones, checked, and None for the others.
 
     Parameters
     ----------
     name : str
-        Of the kind.
+        Name of the kind.
     given : mapping of str to int, float, bool or str
-        None as a value is as if it were not given.
+        A value of None means the default.
 
     Raises
     ------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.topology.convert import graph_of
-from p2pclust.topology.generate import grid_columns
+from p2pclust.topology.kinds import grid_columns
 from p2pclust.topology.overlay import Overlay
 
 __all__ = ["lay_out"]

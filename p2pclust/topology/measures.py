@@ -1,4 +1,4 @@
-"""What an overlay is good for, in numbers: distances, spectra, what it takes to cut it, how fast gossip spreads."""
+"""Measure an overlay: distances, spectra, cuts, and how fast gossip spreads."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def edge_connectivity(overlay: Overlay) -> int | None:
         return 0
     least = int(overlay.degrees.min())
     # With at most two links between any two peers the least number of neighbours is it (Plesník, 1975), and there are never
-    # more if everybody is linked to half of the others (Chartrand, 1966).
+    # more if every peer is linked to half of the others (Chartrand, 1966).
     if least == 1 or least >= overlay.n_peers // 2 or hops(overlay).max() <= 2:
         return least
     if (overlay.n_peers - 1) * overlay.n_links > _FLOW_WORK:

@@ -45,7 +45,7 @@ class Walk:
     radius: float
 
     def linked(self, second: int) -> NDArray[np.bool_]:
-        """Return who is in range of whom at a second, shape (N, N); nobody of itself."""
+        """Return which peers are in range of each other at a second, shape (N, N), with a False diagonal."""
         here = self.places[second]
         away = np.hypot(*np.moveaxis(here[:, None, :] - here[None, :, :], -1, 0))
         near: NDArray[np.bool_] = away <= self.radius

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import nearest
 
 __all__ = ["Link", "Overlay", "Position", "shown", "unknown"]
 
@@ -26,7 +26,7 @@ _LETTERS_SHOWN = 60
 
 @dataclass(frozen=True)
 class Overlay:
-    """Who is linked to whom.
+    """Which peers are linked.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ class Overlay:
     positions : mapping of str to (float, float), optional
         Where each peer is, for all of them or for none. Not to be changed afterwards.
     kind : str
-        What it was made as, for pictures and reports; says nothing about what it is.
+        The kind that it was made as, for pictures and reports; not checked.
 
     Raises
     ------
     UsageError
-        If there is no peer, one is named twice or not by text, a link is from a peer to itself or to a peer that there is
-        not, or the positions are not those of the peers.
+        If there is no peer, a name is repeated or not text, a link joins a peer to itself or to an unknown peer, or the
+        positions are not those of the peers.
 
     Examples
     --------
@@ -132,17 +132,17 @@ class Overlay:
         return tuple(sorted((tuple(part) for part in parts.values()), key=len, reverse=True))
 
     def require_connected(self, where: str = "overlay") -> None:
-        """Refuse an overlay on which not everybody can be reached from everywhere.
+        """Refuse an overlay that is not connected.
 
         Parameters
         ----------
         where : str
-            What the refusal begins with, such as the file that it is from.
+            Begins the message, for example the name of the file.
 
         Raises
         ------
         UsageError
-            If it falls into parts: names their sizes and one peer of each.
+            If it has several parts; names their sizes and one peer of each.
 
         Examples
         --------
@@ -155,12 +155,12 @@ class Overlay:
             raise UsageError(f"{where}: not connected, but in {_parts(parts)}: link them")
 
     def without(self, names: Collection[str]) -> Overlay:
-        """Return what is left when some peers are gone, and their links with them.
+        """Return the overlay without some peers and their links.
 
         Raises
         ------
         UsageError
-            If one of them is unknown, or nobody would be left.
+            If one of them is unknown, or no peer would be left.
 
         Examples
         --------
@@ -186,7 +186,7 @@ class Overlay:
 
 
 def shown(name: object) -> str:
-    """Write a name in one line that is not too long, whatever it is.
+    """Return a name as one line of limited length.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def shown(name: object) -> str:
 
 
 def unknown(name: object, names: Collection[str]) -> str:
-    """Say that there is no such peer, and which were meant or known.
+    """Return a message for an unknown peer, with the nearest name or some known ones.
 
     Examples
     --------
@@ -207,20 +207,20 @@ def unknown(name: object, names: Collection[str]) -> str:
     >>> unknown("x", ["a", "b"])
     "unknown peer 'x': expected one of 'a', 'b'"
     """
-    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) and len(name) <= _LETTERS_SHOWN else []
-    if near:
-        return f"unknown peer {shown(name)} (did you mean {shown(near[0])}?)"
+    near = nearest(name, names)
+    if near is not None:
+        return f"unknown peer {shown(name)} (did you mean {shown(near)}?)"
     known = [shown(other) for _, other in zip(range(_NAMES_SHOWN), names, strict=False)]
     more = f" and {len(names) - len(known)} more" if len(names) > len(known) else ""
     return f"unknown peer {shown(name)}: expected one of {', '.join(known)}{more}"
 
 
 def _parts(parts: tuple[tuple[str, ...], ...]) -> str:
-    def told(part: tuple[str, ...], unit: str) -> str:
+    def described(part: tuple[str, ...], unit: str) -> str:
         return f"{len(part)}{unit} ({shown(part[0])}{', ...' if len(part) > 1 else ''})"
 
     first, *others = parts[:_PARTS_SHOWN]
-    texts = [told(first, " peers" if len(first) > 1 else " peer"), *(told(part, "") for part in others)]
+    texts = [described(first, " peers" if len(first) > 1 else " peer"), *(described(part, "") for part in others)]
     if len(parts) > _PARTS_SHOWN:
         texts.append(f"{len(parts) - _PARTS_SHOWN} more")
     return f"{len(parts)} parts, of {', '.join(texts[:-1])} and {texts[-1]}"

@@ -1,4 +1,4 @@
-"""Files of what happens when: CSV with a header, empty lines, and comments; of links, and of devices that come and go."""
+"""Read CSV files of timed events, of links or of devices, with a header, empty lines and comments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["plan_rows"]
 
@@ -16,15 +16,15 @@ _BYTES_MAX: Final = 64 * 2**20
 
 
 def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines that are neither empty, comments, nor the header, with their numbers.
+    """Yield the data lines with their numbers.
 
     Parameters
     ----------
     file : Path
     header : sequence of str
-        What the first of them must be.
+        The required first line.
     what : str
-        What such a file holds, for whoever names a huge one by mistake.
+        What such a file holds, for the message about one that is too large.
 
     Yields
     ------

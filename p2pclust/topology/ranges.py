@@ -13,7 +13,7 @@ from p2pclust.errors import UsageError
 
 __all__ = ["in_range"]
 
-_WIDER = 1.2  # the default range is so many times the least one
+_WIDER = 1.2  # default range over the least one
 
 
 def in_range(

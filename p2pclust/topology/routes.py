@@ -1,8 +1,8 @@
-"""Ways through an overlay: what a peer looks up before it sends, in plain breadth-first search.
+"""Find ways through an overlay by breadth-first search.
 
-A peer knows the overlay from what its members claim: each tells its own neighbours. A link counts if both ends claim it, so
-that nobody draws traffic by claiming links that are not there. Everything is found in the order of names, so two peers that
-know the same find the same.
+A peer knows the overlay from the claims of its members: each publishes its own neighbours. A link counts if both ends claim
+it, so a peer cannot draw traffic by false claims. All searches go in the order of names, so peers with the same claims find
+the same ways.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Neighbours = Mapping[str, Sequence[str]]
 
 
 def mutual(claims: Neighbours) -> dict[str, tuple[str, ...]]:
-    """Return each peer's neighbours, sorted: those of which both ends say so.
+    """Return each peer's neighbours, sorted: those that both ends claim.
 
     Examples
     --------
@@ -31,10 +31,10 @@ def mutual(claims: Neighbours) -> dict[str, tuple[str, ...]]:
 
 
 def paired(left: Sequence[str], linked: Neighbours) -> dict[str, str]:
-    """Return who links to whom in place of a neighbour that all of them have lost: each has one new link again.
+    """Pair the neighbours of a lost peer, so that each gets one new link in its place.
 
-    All find the same for themselves, without a word to each other. Of several ways to pair them, the first that pairs
-    fewest who are linked already; of an odd number one goes without.
+    Every peer computes the same pairs without messages. Of several pairings it returns the first with the fewest pairs
+    that are linked already; of an odd number of peers one stays without.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Ways:
     neighbours : mapping of str to sequence of str
         Of every peer, mutual and sorted; see :func:`mutual`.
     without : collection of str
-        Peers that carry nothing, for they are dead.
+        Dead peers, which forward nothing.
 
     Examples
     --------
@@ -95,12 +95,12 @@ class Ways:
         return self._from[source]
 
     def distance(self, source: str, target: str) -> int:
-        """Return how many links lie between two peers; -1 if there is no way."""
+        """Return the number of links on the shortest way between two peers; -1 if there is none."""
         return self.distances(target).get(source, -1)
 
     def next_hops(self, source: str, target: str) -> tuple[str, ...]:
-        """Return the neighbours of `source` from which it is nearest to `target`, sorted; none if there is no way."""
-        # Searched from the target: whoever carries the message on asks for the same target.
+        """Return the neighbours of `source` on shortest ways to `target`, sorted; empty if there is no way."""
+        # Searched from the target, because the next peer on the way asks for the same target.
         far = self.distances(target)
         if source == target or source not in far:
             return ()
@@ -120,10 +120,10 @@ def _distances(ways: Ways, source: str) -> dict[str, int]:
 
 
 def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, str]:
-    """Return the parent of each member but the root on its shortest way there: what sums are added up along.
+    """Return the parent of each member on a shortest way to the root; sums are added up along this tree.
 
-    Of several parents a peer gets the one with the fewest children so far, then the first by name. Who lies on the way
-    and is no member adds nothing up: the next member behind it is the parent. Members that cannot reach the root are
+    Of several parents a peer gets the one with the fewest children so far, then the first by name. A peer on the way
+    that is not a member is skipped: the next member on the way is the parent. Members that cannot reach the root are
     left out.
 
     Examples
@@ -138,7 +138,7 @@ def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, st
     """
     wanted = frozenset(members)
     far = ways.distances(root)
-    parents: dict[str, str] = {}  # of everybody, member or not
+    parents: dict[str, str] = {}  # also of peers that are not members
     children = dict.fromkeys(far, 0)
     for name in sorted(far, key=lambda name: (far[name], name)):
         if name == root:

@@ -70,7 +70,7 @@ def read_trace(path: str | os.PathLike[str], overlay: Overlay) -> tuple[LinkChan
     Raises
     ------
     UsageError
-        If the file cannot be read or is no such trace: names the file and the line. Refused are a peer that there is not,
+        If the file cannot be read or is not a trace; names the file and the line. Refused are an unknown peer,
         a link from a peer to itself, a time that goes back, and a link that appears while it is there or vanishes while it
         is not.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular, replacing
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -86,27 +86,10 @@ def exclusive(directory: Path, *, create: bool) -> Iterator[None]:
 
 def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
     """Write a file whole: beside its place, synced, then renamed into it."""
-    beside = path.with_name(f".{path.name}.tmp")
     try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-        try:
-            os.fchmod(handle, mode)
-            with os.fdopen(handle, "wb", closefd=False) as file:
-                file.write(data)
-                file.flush()
-                if durable:
-                    os.fsync(handle)
-        finally:
-            os.close(handle)
-        beside.replace(path)
-        if durable:
-            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        with replacing(path, mode=mode, durable=durable) as file:
+            file.write(data)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 

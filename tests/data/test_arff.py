@@ -48,9 +48,7 @@ def test_the_same_numbers_as_scipy_reads(tmp_path: Path) -> None:
 
 def test_missing_values(tmp_path: Path) -> None:
     file = written(tmp_path, HEAD + "1,?,n,cat\n2,3,n,cat\n")
-    with pytest.raises(
-        DataError, match=r"d\.arff: row 9, column 2 \(sepal length\): '\?' stands for a missing value: "
-    ):
+    with pytest.raises(DataError, match=r"d\.arff: row 9, column 2 \(sepal length\): '\?' means a missing value: "):
         read(file, columns=[1, 2])
     assert read(file, columns=[1, 2], missing_values="drop").X.tolist() == [[2.0, 3.0]]
 
@@ -65,8 +63,8 @@ def test_missing_values(tmp_path: Path) -> None:
         ("@relation r\n1,2\n", "row 2: expected @relation, @attribute NAME TYPE, @data or % comment"),
         (HEAD + "1,2,n,cat\n1,2,n\n", "row 10 has 3 cells: expected 4, one per attribute"),
         (HEAD + "{0 1, 2 cat}\n", "row 9: sparse ARFF is not read: save it as dense ARFF or CSV"),
-        (HEAD + "1,2,'n,cat\n", "row 9: a quote is not closed, or something stands behind one"),
-        (HEAD + "1,2,'n'm,cat\n", "row 9: a quote is not closed, or something stands behind one"),
+        (HEAD + "1,2,'n,cat\n", "row 9: a quote is not closed, or text follows one"),
+        (HEAD + "1,2,'n'm,cat\n", "row 9: a quote is not closed, or text follows one"),
         (HEAD + "1,2,n,cat\n", "row 9, column 3 (note): 'n' is text: expected a number"),
     ],
 )

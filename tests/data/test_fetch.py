@@ -316,7 +316,7 @@ def test_given_by_hand(home: Home, entry: Entry, tmp_path: Path) -> None:
     [
         (
             "xclra",
-            r"unknown data set 'xclra': did you mean 'xclara'\? p2pclust data list shows all that can be fetched$",
+            r"unknown data set 'xclra' \(did you mean 'xclara'\?\): p2pclust data list shows all that can be fetched$",
         ),
         ("zzz", r"unknown data set 'zzz': p2pclust data list shows all that can be fetched$"),
         ("iris", r"iris: always there, nothing to fetch$"),

@@ -91,7 +91,7 @@ def test_ids_of_parquet_that_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_id_is_no_feature_and_numpy_files_have_their_own(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"columns: 'id' is the id column: no feature$"):
+    with pytest.raises(DataError, match=r"columns: 'id' is the id column, not a feature$"):
         read(written(tmp_path, "id,w\n1,1\n"), id_column="id", columns=["id", "w"])
     np.savez(tmp_path / "d.npz", X=np.ones((2, 1)))
     with pytest.raises(

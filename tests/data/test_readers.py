@@ -132,7 +132,7 @@ def test_csv_unknown_columns(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"group_column = 3: expected a column number from 1 to 2$"):
         read_csv(file, group_column=3)
     bare = written(tmp_path, "1,2\n", "bare.csv")
-    with pytest.raises(DataError, match=r"the columns are none, for the file has no header: give its number"):
+    with pytest.raises(DataError, match=r"the columns are none, because the file has no header: give its number"):
         read_csv(bare, label_column="a")
 
 
@@ -225,7 +225,7 @@ def test_columns_are_chosen_by_name_and_number_in_the_order_given(tmp_path: Path
         (["w", "z"], "columns = 'z': no such column; the columns are site, w, h"),
         ([4], "columns = 4: expected a column number from 1 to 3"),
         (["w", 2], "columns: 2 is named twice"),
-        (["site", "w"], "columns: 'site' is the label or group column: no feature"),
+        (["site", "w"], "columns: 'site' is the label or group column, not a feature"),
     ],
 )
 def test_columns_that_cannot_be_meant(tmp_path: Path, columns: list[str | int], message: str) -> None:
@@ -278,9 +278,9 @@ def test_missing_values_are_filled_with_what_was_declared(tmp_path: Path) -> Non
     assert (data.X.tolist(), data.dropped) == ([[1.0, 7.0], [7.0, 2.0], [3.0, 4.0]], 0)
     data = read(file, columns=["b", "a"], missing_values={"fill": {"a": -1.0, "b": 230}})
     assert data.X.tolist() == [[230.0, 1.0], [2.0, -1.0], [4.0, 3.0]]
-    with pytest.raises(DataError, match=r"row 2, column 2 \(b\): '\?' stands for a missing value: fill it in"):
+    with pytest.raises(DataError, match=r"row 2, column 2 \(b\): '\?' means a missing value: fill it in"):
         read(file, columns=["a", "b"], missing_values={"fill": {"a": 0.0}})
-    with pytest.raises(DataError, match=r"missing_values\.fill: 'volt' is no feature; the features are a, b$"):
+    with pytest.raises(DataError, match=r"missing_values\.fill: 'volt' is not a feature; the features are a, b$"):
         read(file, label_column="k", missing_values={"fill": {"volt": 0.0}})
     with pytest.raises(DataError, match=r"row 2, column 1 \(a\): inf is not a finite number"):
         read(written(tmp_path, "a,b\ninf,1\n"), missing_values={"fill": 0.0})
@@ -366,7 +366,7 @@ def test_folders_that_are_no_data_set(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "b.csv").unlink()
     np.savez(tmp_path / "a.npz", X=np.zeros((1, 2)), features=np.array(["w", "h"]))
-    with pytest.raises(DataError, match=r": two files are called 'a': the name tells which file a row came from$"):
+    with pytest.raises(DataError, match=r": two files are called 'a': rows are named by their file: rename one$"):
         read(tmp_path)
     with pytest.raises(DataError, match=r"nowhere: no such file or folder$"):
         read(tmp_path / "nowhere")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.data.sources import read_source, told_to_others
+from p2pclust.data.sources import public_reason, read_source
 from p2pclust.errors import DataError
 
 
@@ -144,8 +144,8 @@ def test_what_a_command_leaves_behind_with_its_output_is_ended_too(tmp_path: Pat
 
 def test_others_hear_where_it_is_wrong_and_neither_path_nor_value() -> None:
     error = DataError("/home/anna/rows.csv: row 12, column 2 (kwh): 'secret' is text: expected a number")
-    assert told_to_others(error) == "its data cannot be used (row 12, column 2)"
-    assert told_to_others(DataError("command ./read: ended with code 3: password")) == "its data cannot be used"
+    assert public_reason(error) == "its data cannot be used (row 12, column 2)"
+    assert public_reason(DataError("command ./read: ended with code 3: password")) == "its data cannot be used"
 
 
 def test_no_descriptor_is_left() -> None:

@@ -228,7 +228,7 @@ def test_columns_of_tables_are_called_by_their_names() -> None:
     ):
         model.fit(mixed)
     mixed[:, 1], mixed[:, 3] = 0.0, 0.0
-    mixed[4, 3] = object  # as the missing value of a table with types of its own, it is no number
+    mixed[4, 3] = object  # as the missing value of a table with types of its own, it is not a number
     with pytest.raises(DataError, match=r"^X: row 4, column 3 \(d\) is .*, not a number: mend or leave out that row$"):
         model.fit(Frame(mixed, "abcd"))
 

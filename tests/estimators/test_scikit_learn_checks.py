@@ -35,7 +35,7 @@ _TWO_PEERS = {
 }
 
 _INAPPLICABLE = {
-    "check_dtype_object": "a value that is no number is a DataError, which is a ValueError, and not a TypeError",
+    "check_dtype_object": "a value that is not a number is a DataError, which is a ValueError, and not a TypeError",
     "check_array_api_input": "arrays are NumPy's",
 }
 
@@ -66,6 +66,7 @@ def _expected_to_fail(estimator: Any) -> dict[str, str]:
 # The checks of weights have four different rows, and eight clusters.
 @pytest.mark.filterwarnings("ignore:hardly any row belongs to centers")
 @pytest.mark.filterwarnings("ignore:SCIPY_ARRAY_API is not set")
+@pytest.mark.filterwarnings("ignore:X is a list of rows, which one peer holds")
 @parametrize_with_checks(_estimators(), expected_failed_checks=_expected_to_fail)
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -116,7 +116,7 @@ def test_a_call_that_fails_leaves_what_was_learned() -> None:
         DataError, match=r"^the peers have 3 columns where 2 were learned: give the columns of the first"
     ):
         fitted.partial_fit([np.zeros((9, 3))])
-    with pytest.raises(DataError, match=r"^none of the 2 peers brings a row"):
+    with pytest.raises(DataError, match=r"^none of the 2 peers has a row"):
         fitted.partial_fit([[], np.empty((0, 2))])
     with pytest.raises(DataError, match=r"^peer 2 has 3 columns where peer 1 has 2: give every peer the same columns"):
         fitted.partial_fit([None, rows(9, 1), np.zeros((9, 3))])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from files import JOB, MIXING, written
+
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.random_streams import linking
 from p2pclust.sweep.cells import Cell, cells_of, check

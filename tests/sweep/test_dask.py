@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from files import JOB, begun, written
+
 from p2pclust.errors import UsageError
 from p2pclust.sweep import pools
 from p2pclust.sweep.cells import Cell, check
@@ -72,5 +72,5 @@ def test_what_a_worker_refuses_is_refused_here(address: str, tmp_path: Path) -> 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "_ANSWER_S", 0.5)
     for wrong in ("tcp://127.0.0.1:9", "nonsense://"):
-        with pytest.raises(UsageError, match=r"--scheduler .*: nobody answers there"):
+        with pytest.raises(UsageError, match=r"--scheduler .*: no scheduler answers there"):
             list(pools.through_dask(wrong)(cells(tmp_path)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from files import JOB, MIXING, written
+
 from p2pclust.errors import DataError, UsageError
 from p2pclust.sweep.cells import check, scenario_of
 from p2pclust.sweep.spec import load_sweep
@@ -32,8 +32,8 @@ REFUSED = {
     ),
     "peers that walk": (JOB.replace('"ring"', '"mobility"'), "[grid.overlay.0]: links of a sweep stay as they are"),
     "a trace": (JOB.replace('"ring"', '{ kind = "ring", trace = "a.trace" }'), "links of a sweep stay as they are"),
-    "one name twice": (JOB.replace('"star"', '"ring"'), "[grid]: two overlays are called 'ring': give one of them another name"),
-    "a value twice": (JOB.replace("peers = 5", "peers = [5, 5]"), "[grid]: peers = [5, 5]: 5 is there twice: leave one of"),
+    "one name twice": (JOB.replace('"star"', '"ring"'), "[grid]: two overlays have the name 'ring': give one of them another name"),
+    "a value twice": (JOB.replace("peers = 5", "peers = [5, 5]"), "[grid]: peers = [5, 5]: 5 is given twice: leave one of"),
     "no seeds": (JOB.replace('"0:3"', '"3:0"'), '[grid]: seed = "3:0": expected seeds such as [0, 1, 2], or "A:B" with A below B'),
     "no overlay": (JOB.replace('["ring", "star"]', "[]"), "[grid]: overlay: expected at least one"),
     "one peer": (JOB.replace("peers = 5", "peers = 1"), "[grid]: peers.0 = 1: expected at least 2"),

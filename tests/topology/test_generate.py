@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from p2pclust.errors import UsageError
 from p2pclust.topology import KINDS, Overlay, make_overlay
 from p2pclust.topology.convert import graph_of
-from p2pclust.topology.generate import grid_columns
+from p2pclust.topology.kinds import grid_columns
 
 DRAWN = ("regular", "random", "small-world", "scale-free", "geometric", "mobility", "expander")
 GENERATED = [kind for kind in KINDS if kind != "file"]
@@ -248,7 +248,7 @@ def test_refused(kind: str, n_peers: int, options: dict[str, Any], line: str) ->
 def test_chance_that_is_never_kind(
     monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any], line: str
 ) -> None:
-    monkeypatch.setattr("p2pclust.topology.generate._DRAWS", 1)
+    monkeypatch.setattr("p2pclust.topology.graphs._DRAWS", 1)
     refusals = set()
     for seed in range(40):
         try:
@@ -274,7 +274,7 @@ def test_none_is_as_if_not_given() -> None:
 def test_the_table_is_told_in_lines(kind: str) -> None:
     assert "\n" not in KINDS[kind].what
     for option in KINDS[kind].options.values():
-        assert "\n" not in option.what + option.told()
+        assert "\n" not in option.what + option.shown_default()
         assert option.type in (int, float, bool, str)
         assert option.what
         if option.default is not None:
@@ -282,7 +282,7 @@ def test_the_table_is_told_in_lines(kind: str) -> None:
 
 
 def test_defaults_in_words() -> None:
-    told = {f"{kind}.{name}": option.told() for kind in KINDS for name, option in KINDS[kind].options.items()}
+    told = {f"{kind}.{name}": option.shown_default() for kind in KINDS for name, option in KINDS[kind].options.items()}
     assert told["small-world.rewire"] == "0.1"
     assert told["grid.torus"] == "false"
     assert told["star.center"] == "the first peer"

@@ -12,12 +12,13 @@ import typer
 
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.units import duration
 
 if TYPE_CHECKING:
     from p2pclust.fleet.hosts.client import Door
 
 __all__ = [
-    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "name_of",
+    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "jobs", "name_of",
     "peers", "status", "table_of",
 ]  # fmt: skip
 
@@ -72,7 +73,7 @@ def status(
         return
     console, fleet, data = stdout(), told["fleet"], told["data"]
     console.print(
-        f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {duration_of(told['uptime_s'])}, "
+        f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {duration(told['uptime_s'])}, "
         f"{told['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
         soft_wrap=True,
     )
@@ -204,11 +205,11 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:
     waits = ", ".join(job["waits_for"][:4]) + (f" and {len(job['waits_for']) - 4} more" if job["waits_for"][4:] else "")
-    turn = f"turn {job['number'] + 1} of every {duration_of(job['every_s'])}" if job["series"] else ""
+    turn = f"turn {job['number'] + 1} of every {duration(job['every_s'])}" if job["series"] else ""
     if by := job.get("series_cancelled_by"):
         turn += f", series cancelled by {by}"
     elif job["next_s"] is not None:
-        turn += f", the next in {duration_of(job['next_s'])}"
+        turn += f", the next in {duration(job['next_s'])}"
     why = "; ".join(filter(None, [job["reason"] or waits, turn, drift_of(job)]))
     return [name_of(job), job["protocol"], str(job["round"]), job["phase"], job["aggregator"], why]
 
@@ -224,7 +225,7 @@ def drift_of(job: Mapping[str, Any]) -> str:
 
 
 def _heard(member: Mapping[str, Any]) -> str:
-    return "never" if member["heard_s"] is None else f"{duration_of(member['heard_s'])} ago"
+    return "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
 
 
 def _member_row(member: Mapping[str, Any]) -> list[str]:
@@ -256,19 +257,3 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def duration_of(seconds: float) -> str:
-    """Say a duration in the unit that fits it.
-
-    Examples
-    --------
-    >>> duration_of(0.4), duration_of(75), duration_of(7300), duration_of(200_000)
-    ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, hours = int(seconds // 60), int(seconds // 3600)
-    if minutes < 60:
-        return f"{minutes} min {int(seconds % 60)} s"
-    return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from p2pclust.cli.show.columns import column
 from p2pclust.cli.show.columns import columns as columns_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.files import replacing
 
 if TYPE_CHECKING:
     from p2pclust.fleet.hosts.labels import Labelled
@@ -160,14 +160,9 @@ def _table(rows: Sequence[Sequence[Any]]) -> bytes:
 
 def _put(out: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file whole, beside its place and then into it; one with rows in it for its owner's eyes only."""
-    beside = out.with_name(f".{out.name}.tmp")
     try:
-        beside.unlink(missing_ok=True)  # of a run that was killed, with whatever rights that one had
-        with os.fdopen(
-            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb"
-        ) as file:
+        with replacing(out, mode=0o600 if private else None) as file:
             file.write(data)
-        os.replace(beside, out)
     except OSError as error:
         raise UsageError(f"-o {out}: cannot be written ({error.strerror})") from None
 

@@ -1,23 +1,24 @@
-"""``p2pclust choose``: the number of clusters, chosen by the fleet of a scenario."""
+"""``p2pclust choose``: choose the number of clusters with the fleet of a scenario."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.lab.run import Backend, ended_like_ctrl_c
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters
-    from p2pclust.fleet.spec import Event, OnEvent
+    from p2pclust.fleet.spec import Event
     from p2pclust.scenario.file.schema import Scenario
 
 __all__ = ["choose"]
@@ -28,17 +29,18 @@ def choose(
     clusters: Annotated[
         str,
         typer.Option(
-            metavar="A-B", help="The numbers to try, from A to B, both included; from 1 if 2 may be an elbow."
+            metavar="A-B", help="The numbers to try, from A to B inclusive; begin with 1 to let 2 be an elbow."
         ),
     ] = "2-10",
     restarts: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Runs for each number, from other first centers; the best counts.")
+        int,
+        typer.Option(metavar="N", min=1, help="Runs for each number, with different first centers; the best counts."),
     ] = 3,
     backend: Annotated[
         Backend,
         typer.Option(
             metavar="processes|simulated|in-process",
-            help="Where the peers run; the numbers are the same in all.",
+            help="Where the peers run; the results are the same.",
         ),
     ] = Backend.IN_PROCESS,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
@@ -48,18 +50,18 @@ def choose(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", "-o", metavar="FILE", help="Draw the measures into this file (png, pdf, svg)."),
+        typer.Option("--plot", "-o", metavar="FILE", help="Plot the measures to this file (png, pdf, svg)."),
     ] = None,
     no_gate: Annotated[
-        bool, typer.Option("--no-gate", help="Measure peers with few rows too; by default they abstain, by name.")
+        bool, typer.Option("--no-gate", help="Also measure peers with few rows; by default they abstain and are named.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
     """Choose the number of clusters: cluster with each number, measure every result over all peers, recommend one.
 
-    Takes the data, their partition and the first job of the scenario; its number of clusters, its faults and what it
-    expects are left out. If it does not say how to make first centers, they come from sums of all peers ("split-merge").
-    No row leaves its peer: each measure is a sum over peers, exactly what the pooled rows would give. Exits with 3 if the
+    Uses the data, their partition and the first job of the scenario, but not its number of clusters, faults and
+    expectations. By default the first centers come from sums of all peers ("split-merge"). No row leaves its peer: each
+    measure is a sum over peers, equal to that of the pooled rows. Exits with 3 if the
     fleet could not finish.
 
     \b
@@ -93,7 +95,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
-    """Run every trial on one fleet and make the choice."""
+    """Run all trials on one fleet and choose."""
     from dataclasses import replace  # noqa: PLC0415
 
     from p2pclust.choose.choice import choice  # noqa: PLC0415
@@ -111,7 +113,7 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
     first = scenario.jobs[0]
     if first.init is not None and not isinstance(first.init, str):
         raise UsageError(
-            "[jobs.0]: init gives first centers, which fit one number of clusters only: name a way instead"
+            "[jobs.0]: init holds first centers for one number of clusters: give the name of a method instead"
         )
     template = first.model_copy(update={"clusters": numbers[0], "init": first.init or usual_init(first.protocol)})
     plain = scenario.model_copy(update={"faults": (), "jobs": (template,)})
@@ -128,34 +130,17 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
     spec = fleet_spec(plain, shares, [jobs[0]])
     spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
     with ExitStack() as stack:
-        tell = stack.enter_context(_bar(len(jobs)))
+        advance = stack.enter_context(progress_bar("jobs", len(jobs)))
         stack.enter_context(ended_like_ctrl_c())
-        result = backend_called(backend).carry_out(spec, tell)
+        begun = count()
+
+        def take(event: Event) -> None:
+            if advance is not None and event["verb"] == "submitted":
+                advance(next(begun))
+
+        result = backend_called(backend).carry_out(spec, take)
     names = [peer.name for peer in spec.peers]
     return choice(jobs, final_states(result, len(jobs)), names.__getitem__)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[OnEvent]:
-    """Show a progress bar on a terminal; elsewhere nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda event: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("jobs", total=total)
-        begun = 0
-
-        def tell(event: Event) -> None:
-            nonlocal begun
-            if event["verb"] == "submitted":
-                bar.update(task, completed=begun)
-                begun += 1
-
-        yield tell
 
 
 def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
@@ -180,7 +165,7 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
         )  # fmt: skip
         shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
     console.print(shown)
-    console.print(Text("* best by this measure; of the inertia, where its curve bends most", style="dim"))
+    console.print(Text("* best by this measure; for the inertia, where its curve bends most", style="dim"))
     console.print()
     for note in found.notes:
         console.print(Text(f"note: {note}", style="yellow"), soft_wrap=True)
@@ -191,7 +176,7 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
 
 
 def _plain(value: dict[str, Any]) -> Any:
-    """Return the result as JSON can hold it: an infinite measure is null."""
+    """Return the result for JSON, with null for an infinite measure."""
     from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
 
     return plain(value)

@@ -1,4 +1,4 @@
-"""``p2pclust compare``: runs side by side, so that what differs is what stands out."""
+"""``p2pclust compare``: show several runs side by side."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def compare(
         list[Path],
         typer.Argument(metavar="RESULT...", help="Output directories of p2pclust run, or their result.json."),
     ],
-    differing: Annotated[bool, typer.Option("--differing", help="Leave out what is the same in all.")] = False,
+    differing: Annotated[bool, typer.Option("--differing", help="Leave out lines that are equal in all runs.")] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the same, and with charts.")
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the comparison and charts.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
-    """Put two or more runs side by side: what each was, what it came to, what it cost, and what was expected.
+    """Show two or more runs side by side: what was run, the results, the cost and the expectations.
 
-    What differs stands out; of numbers, the last column says how many times the largest is the smallest.
+    Differences are highlighted; the last column is the ratio of the largest number to the smallest.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def _write(out: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
 
 
 def _print(runs: Sequence[Run], lines: Sequence[Line]) -> None:
-    from rich.table import Table  # noqa: PLC0415 - half of what --help would otherwise have to import
+    from rich.table import Table  # noqa: PLC0415 - half of all imports that --help would need
     from rich.text import Text  # noqa: PLC0415
 
     from p2pclust.scenario.outcome.compare import mark, shown  # noqa: PLC0415

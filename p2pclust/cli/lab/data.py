@@ -1,4 +1,4 @@
-"""``p2pclust data``: what data sets there are, how to get them, and how to share one out among peers."""
+"""``p2pclust data``: list data sets, download them, and split one among peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.callback(invoke_without_command=True)
 def data(context: typer.Context) -> None:
-    """List data sets, download them, and share one out among peers.
+    """List data sets, download them, and split one among peers.
 
     \b
     Example:
@@ -149,14 +149,14 @@ def split(
     labels_per_peer: Annotated[int | None, typer.Option(metavar="N", help="For labels: classes of each peer.")] = None,
     location: Annotated[
         list[str] | None,
-        typer.Option(metavar="X,Y,...", help="For distance: where a peer stands; once per peer, default drawn."),
+        typer.Option(metavar="X,Y,...", help="For distance: the location of a peer; once per peer, default drawn."),
     ] = None,
     widths: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="For vertical: columns of each peer; default even.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Deals as a scenario with this seed does.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="The split equals that of a scenario with this seed.")] = 0,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw who holds what; also .svg, .pdf.")
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the rows of each peer; also .svg, .pdf.")
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a generated data set; may be repeated.")
@@ -178,7 +178,7 @@ def split(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
 ) -> None:
-    """Share a data set out among peers: one NPZ file for each, a manifest, and a picture of who holds what.
+    """Split a data set among peers: write one NPZ file for each, a manifest, and a picture of the split.
 
     \b
     Example:
@@ -214,7 +214,7 @@ def split(
     made = {"source": source, "scheme": scheme, "seed": seed, "options": dict(_option(text) for text in option or ())}
     made |= {key: value for key, value in settings.items() if value is not None}
     title = f"{rows.name}: {scheme}, {len(shares)} peers, seed {seed}"
-    # Drawn before anything is written, so that a missing library leaves nothing behind.
+    # Drawn first, so that a missing library leaves no files behind.
     drawn = None if picture is None else compose(held, title, data=rows, shares=shares)
     manifest = write_shares(out, rows, shares, held, made, overwrite=overwrite)
     if picture is not None and drawn is not None:
@@ -233,7 +233,7 @@ def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, A
     if scheme != "vertical" and scheme not in SCHEMES:
         raise UsageError(f"--scheme {scheme}: expected {', '.join(SCHEMES)}, vertical")
     if seed < 0:
-        raise UsageError(f"--seed {seed}: expected no negative number")
+        raise UsageError(f"--seed {seed}: expected 0 or more")
     widths = settings["widths"]
     own = {key: value for key, value in settings.items() if key != "widths"}
     if scheme == "vertical":
@@ -250,7 +250,7 @@ def _shares(rows: DataSet, scheme: str, peers: int | None, settings: dict[str, A
 
 def _count(peers: int | None) -> int:
     if peers is None:
-        raise UsageError("--peers is missing: say among how many the data are to be shared out")
+        raise UsageError("--peers is missing: give the number of peers")
     return peers
 
 
@@ -277,7 +277,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
-    """Show who holds how much, for people."""
+    """Print how much each peer holds."""
     from rich.table import Table  # noqa: PLC0415
 
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")

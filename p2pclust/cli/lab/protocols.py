@@ -1,4 +1,4 @@
-"""``p2pclust protocols``: what there is to run, and what each reveals."""
+"""``p2pclust protocols``: list the protocols and what each reveals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PROTOCOLS", "ProtocolInfo", "protocols"]
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolInfo:
-    """What a person wants to know before choosing a protocol."""
+    """What ``p2pclust protocols`` shows of a protocol."""
 
     paper_name: str
     what: str
@@ -77,7 +77,7 @@ PROTOCOLS = {
     ),
     "fedcref": ProtocolInfo(
         "FedCRef",
-        "an autoencoder for each cluster of each peer; peers find out which clusters are the same, and train together",
+        "an autoencoder for each cluster of each peer; peers find which clusters are the same, and train together",
         "a model of each of its clusters and its number of rows; for each cluster and each other peer's model one byte "
         "(mode refined) or bit (paper); each round of a community, a model trained on its rows and their number; how many "
         "rows changed, and how many are in each community. No label",

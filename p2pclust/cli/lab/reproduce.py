@@ -1,11 +1,9 @@
-"""``p2pclust reproduce``: the papers' tables and figures, measured again beside their numbers."""
+"""``p2pclust reproduce``: measure the papers' tables and figures again and compare the numbers."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.lab.run import Backend
+from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,21 +28,22 @@ __all__ = ["reproduce"]
 
 def reproduce(
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which; without any, they are listed.")
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Ids of tables; without any, they are listed.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All tables; what two of them share is measured once.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All tables; shared experiments are run once.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Some rows of each table from few, smaller runs: to see that it works.")
+        bool,
+        typer.Option("--quick", help="Some rows of each table, from fewer and smaller runs: a check that it works."),
     ] = False,
     repeats: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Repetitions; default as in the papers, mostly ten.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="All chance follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of all randomness.")] = 0,
     backend: Annotated[
         Backend,
         typer.Option(
             metavar="processes|simulated|in-process",
-            help="Where the peers are: processes on this machine, virtual time, or this process. The bits are the same.",
+            help="Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
         ),
     ] = Backend.IN_PROCESS,
     jobs: Annotated[
@@ -53,11 +54,11 @@ def reproduce(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
-    """Measure a paper's table again: paper, mean and standard deviation, difference, and what must hold.
+    """Measure a paper's table again: show the paper's numbers, mean and standard deviation, the difference, and claims.
 
-    Leaves a CSV file and a picture of each table in the output directory. Exits with 1 if something that must hold did
-    not; a quick run decides only what holds for any data. What needs a data set that is not there is left out, and the
-    command that fetches it is shown. Repetitions that take minutes are kept in the output directory: a later run with the
+    Writes a CSV file and a picture of each table to the output directory. Exits with 1 if a claim failed; a quick run
+    decides only claims that hold for any data. Rows that need a missing data set are left out, with the command that
+    fetches it. Repetitions that take minutes are kept in the output directory: a later run with the
     same --out goes on with what is there.
 
     \b
@@ -77,28 +78,35 @@ def reproduce(
         return
     from p2pclust.reproduce.frame import Plan  # noqa: PLC0415
 
-    n_workers = jobs or len(os.sched_getaffinity(0))
+    n_workers = jobs or n_cores()
     plan = Plan(repeats=repeats, seed=seed, backend=backend.value, workers=n_workers, quick=quick)
-    told = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
+    summary = _carry_out(wanted, plan, out, stderr() if as_json else stdout(200))
     if as_json:
-        put_json(told)
-    claims = [claim for item in told["tables"] for claim in item["claims"]]
+        put_json(summary)
+    claims = [claim for item in summary["tables"] for claim in item["claims"]]
     if any(claim["held"] is False for claim in claims if claim["always"] or not quick):
         raise typer.Exit(1)
 
 
 def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: Console) -> dict[str, Any]:
-    """Measure tables, save and show what was found, and sum it up."""
+    """Measure tables, save and show the results, and return the summary."""
     from p2pclust.reproduce.frame import measure  # noqa: PLC0415
     from p2pclust.reproduce.report import plain  # noqa: PLC0415
     from p2pclust.scenario.outcome.folder import default_directory, prepare  # noqa: PLC0415
 
-    # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
+    # Only the name of the directory depends on the wall clock.
     directory = out or default_directory("reproduce", datetime.now())
     prepare(directory)
     long = any(item.experiment.keeps for item in tables) and not plan.quick
-    with _bar(lines=long) as tell:
-        measured = measure(tables, replace(plan, keep=directory / "repetitions"), tell)
+    with progress_bar("repetitions") as advance:
+
+        def show(done: int, total: int) -> None:
+            if advance is not None:
+                advance(done, total)
+            elif long:
+                stderr().print(f"{done} of {total} repetitions")
+
+        measured = measure(tables, replace(plan, keep=directory / "repetitions"), show)
     claims = {item.id: tuple(item.claims(measured[item.id].found)) for item in tables}
     _save(directory, tables, measured)
     for item in tables:
@@ -124,22 +132,7 @@ def _list(tables: Sequence[Table], *, as_json: bool) -> None:
         shown.add_row(item.id, item.time, item.shows)
     console = stdout()
     console.print(shown)
-    console.print("\nOne of them: p2pclust reproduce TABLE. All: --all. Times are of full runs, on one core.")
-
-
-@contextmanager
-def _bar(*, lines: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal; elsewhere a line per repetition where these take minutes, else nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda done, of: console.print(f"{done} of {of} repetitions") if lines else None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("repetitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("repetitions", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+    console.print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
 
 
 def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:
@@ -193,7 +186,7 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
 
 
 def _places(*values: float) -> int:
-    """Return how many decimal places people compare such numbers by.
+    """Return how many decimal places to show for such numbers.
 
     Examples
     --------
@@ -205,7 +198,7 @@ def _places(*values: float) -> int:
 
 
 def _number(value: float, places: int, *, plus: str = "") -> str:
-    """Return a number with so many places; one that would be nothing but zeros with three digits.
+    """Return a number with `places` decimal places, or three digits if it would round to 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``p2pclust run``: a scenario from its file to its output directory."""
+"""``p2pclust run``: run a scenario and write its results to a directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Backend", "ended_like_ctrl_c", "run"]
 
 
 class Backend(StrEnum):
-    """What the peers are."""
+    """Where the peers run."""
 
     PROCESSES = "processes"
     NAMESPACES = "namespaces"
@@ -40,7 +40,7 @@ def run(
         Path | None,
         typer.Argument(
             metavar="[SCENARIO.toml]",
-            help="The scenario file, or the name of one that is installed with p2pclust; without any, these are listed.",
+            help="The scenario file, or the name of one that is installed with p2pclust; without it, these are listed.",
         ),
     ] = None,
     backend: Annotated[
@@ -64,9 +64,9 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
-    """Run a scenario: start its fleet, do its jobs, carry out its faults, check what it expects.
+    """Run a scenario: start its fleet, run its jobs, cause its faults, check its expectations.
 
-    Leaves result.json, centers.csv, labels.csv, events.jsonl and report.html, which shows all of it, in the output
+    Writes result.json, centers.csv, labels.csv, events.jsonl and report.html, which shows all of it, to the output
     directory. Exits with 0 if the fleet finished and all expectations held, with 1 if an expectation failed, with 3 if the
     fleet could not finish.
 
@@ -86,12 +86,12 @@ def run(
         return
     scenario = find_example(scenario, SCENARIOS, "p2pclust run")
     checked = load_scenario(scenario, overrides or (), seed)
-    # The name of a directory may say when it was made; nothing else depends on the clock on the wall.
+    # Only the name of the directory depends on the wall clock.
     directory = out or default_directory(scenario.stem, datetime.now())
     earlier = left_by_a_run(directory)
     if earlier and not overwrite:
         raise UsageError(
-            f"--out {directory}: {earlier[0].name} of an earlier run is there: choose another folder, or add --overwrite"
+            f"--out {directory}: it holds {earlier[0].name} of an earlier run: choose another folder, or add --overwrite"
         )
     events = directory / "events.jsonl"
     try:
@@ -99,7 +99,7 @@ def run(
         result = _carry_out(checked, backend.value, directory, scenario.stem, console, as_json=as_json)
     except KeyboardInterrupt:
         if events.exists():
-            stderr().print(f"what happened until now is in {events}", soft_wrap=True)
+            stderr().print(f"the events until now are in {events}", soft_wrap=True)
         raise
     if as_json:
         put_json(result)
@@ -113,7 +113,7 @@ def run(
 def _carry_out(
     scenario: Scenario, backend: str, directory: Path, name: str, console: Console, *, as_json: bool
 ) -> dict[str, Any]:  # fmt: skip
-    """Run it, show it, and sum it up."""
+    """Run the scenario with a live view and print a summary."""
     from p2pclust.cli.show.live import Watch  # noqa: PLC0415
     from p2pclust.cli.show.progress import Progress  # noqa: PLC0415
     from p2pclust.cli.show.summary import summarise  # noqa: PLC0415
@@ -135,7 +135,7 @@ def _carry_out(
             watch = Watch(console, title, details, progress, tols, clock=backend != "simulated")
             shown.append(stack.enter_context(watch))
 
-        def tell(event: Event) -> None:
+        def take(event: Event) -> None:
             shown[0].take(event)
 
         def measure() -> None:
@@ -145,7 +145,7 @@ def _carry_out(
                 people.print("measuring the result and drawing report.html", style="dim", soft_wrap=True)
 
         stack.enter_context(ended_like_ctrl_c())
-        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=tell, on_end=measure, name=name)
+        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=take, on_end=measure, name=name)
     summarise(console, result)
     if not canvas.can_draw():
         console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
@@ -161,7 +161,7 @@ def ended_like_ctrl_c() -> Iterator[None]:
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A script's shell lets what it starts in the background ignore Ctrl-C, and SIGTERM would then end nothing either.
+        # In the background of a script, Ctrl-C is ignored: without a handler SIGTERM would end nothing either.
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

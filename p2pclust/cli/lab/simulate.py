@@ -1,19 +1,18 @@
-"""``p2pclust simulate``: swarm testing of the agent in virtual time, over many seeds on all cores."""
+"""``p2pclust simulate``: test simulated fleets in virtual time, over many seeds on all cores."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.lab.seeds import Asked, Finding, explore
+from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,17 +23,17 @@ _STORIES = 3
 
 
 def simulate(
-    seeds: Annotated[str, typer.Option(metavar="A:B", help="The seeds from A up to, but without, B.")],
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="The seeds from A to B - 1.")],
     mutant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Plant this bug, to see that it is found; a wrong name lists them."),
+        typer.Option(metavar="NAME", help="Plant this bug, to check that it is found; a wrong name lists all."),
     ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="fedcref: peers run jobs within their job; leaderless: nobody aggregates; cancel: somebody wants the job "
-            "ended; series: it is repeated; lasting: only a majority is healed, and the others hang, flap or stay cut off; "
+            help="fedcref: peers run child jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; "
+            "series: it is repeated; lasting: only a majority recovers, and the others hang, flap or stay cut off; "
             "by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
@@ -42,21 +41,21 @@ def simulate(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="sparse: lines, rings, stars and trees; moving: with links that come and go; by default a full mesh.",
+            help="sparse: lines, rings, stars and trees; moving: links appear and disappear; by default a full mesh.",
         ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
     seed_trace: Annotated[
-        bool, typer.Option("--seed-trace", help="Print each seed with the hash of everything that happened.")
+        bool, typer.Option("--seed-trace", help="Print each seed with the hash of its trace.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Let fleets of simulated peers meet loss, cuts, crashes and lost disks, and check that nothing wrong ever happens.
+    """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
 
-    Each seed draws a fleet, its network and its misfortunes. Prints how often each of them happened; for what fails,
-    the story and the command that replays it. Exits with 1 if a seed failed.
+    Each seed draws a fleet, its network and its faults; invariants are checked all the time. Prints how often each fault
+    happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed.
 
     \b
     Examples:
@@ -69,13 +68,14 @@ def simulate(
     asked = Asked(protocol, mutant, overlay)
     _check(asked)
     if seed_trace and as_json:
-        raise UsageError("--seed-trace and --json both claim standard output: choose one")
+        raise UsageError("--seed-trace and --json both write to standard output: choose one")
     findings: list[Finding] = []
-    n_workers = min(jobs or len(os.sched_getaffinity(0)), last - first)
-    with _bar(last - first) as advance:
+    n_workers = min(jobs or n_cores(), last - first)
+    with progress_bar("seeds", last - first) as advance:
         for finding in explore(first, last, asked, n_workers):
             findings.append(finding)
-            advance()
+            if advance is not None:
+                advance(len(findings))
     findings.sort(key=lambda finding: finding.seed)
     if seed_trace:
         for finding in findings:
@@ -86,21 +86,6 @@ def simulate(
         _show(stderr() if seed_trace else stdout(), findings, asked)
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal; elsewhere nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        yield lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("seeds", total=total)
-        yield lambda: bar.advance(task)
 
 
 def _range(text: str) -> tuple[int, int]:

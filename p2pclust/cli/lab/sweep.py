@@ -1,4 +1,4 @@
-"""``p2pclust topology sweep``: the same measurement over a grid of overlays, on all cores or on many machines."""
+"""``p2pclust topology sweep``: one measurement over a grid of overlays, on all cores or on many machines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.lab.run import ended_like_ctrl_c
+from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,30 +31,33 @@ def sweep(
         Path | None,
         typer.Argument(
             metavar="[SWEEP.toml]",
-            help="The sweep file, or the name of one that is installed with p2pclust; without any, these are listed.",
+            help="The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/sweep-NAME, to go on there.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Output directory; default runs/sweep-NAME. An interrupted sweep continues there."
+        ),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler: run on its workers instead.")
+        str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead.")
     ] = None,
     report: Annotated[
         bool | None,
         typer.Option(
-            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is there."
+            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is installed."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object.")] = False,
 ) -> None:
-    """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and put what came of it in a table.
+    """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and write the results as a table.
 
-    Leaves cells.jsonl (what is finished: the same command goes on from there), table.csv, table.parquet if pyarrow is
-    there, and if Matplotlib is there plots/*.svg and report.html. Exits with 3 if a fleet that nothing befell could not
+    Writes cells.jsonl (finished cells; the same command continues from there) and table.csv, with pyarrow also
+    table.parquet, with Matplotlib also plots/*.svg and report.html. Exits with 3 if a fleet without faults could not
     finish.
 
     \b
@@ -70,7 +75,7 @@ def sweep(
         list_examples(SWEEPS, "sweep", "p2pclust topology sweep", as_json=as_json)
         return
     if scheduler is not None and workers is not None:
-        raise UsageError("--workers is for this machine, and --scheduler has workers of its own: choose one")
+        raise UsageError("--workers is for this machine, --scheduler has its own workers: choose one")
     file = find_example(file, SWEEPS, "p2pclust topology sweep")
     spec = load_sweep(file)
     cells = check(spec, str(file))
@@ -83,7 +88,7 @@ def sweep(
         from p2pclust.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
 
         files += write_report(directory, spec, cells, done.rows)
-    _tell(stderr() if as_json else stdout(), spec, done, files)
+    _print_summary(stderr() if as_json else stdout(), spec, done, files)
     if as_json:
         put_json(_summary(spec, done, files))
     stuck = [row for row in done.rows if spec.measure == "job" and row["outcome"] != "finished"]
@@ -97,21 +102,21 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
 
     if scheduler is not None:
         return pools.through_dask(scheduler)
-    n_workers = workers or pools.n_cores()
+    n_workers = workers or n_cores()
     return pools.here if n_workers == 1 else pools.on_cores(n_workers)
 
 
 def _draws(wanted: bool | None) -> bool:
-    """Whether plots are drawn: where nothing was said, if they can be."""
+    """Return whether plots are drawn; by default they are if Matplotlib is installed."""
     from p2pclust.scenario.pictures.canvas import can_draw  # noqa: PLC0415
 
     if wanted is None and not can_draw():
         stderr().print(
-            "no plots and no report.html, for they need Matplotlib: pip install 'p2pclust[plots]'", soft_wrap=True
+            "no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'", soft_wrap=True
         )
         return False
     if wanted and not can_draw():
-        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or leave them out by --no-report")
+        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
     return wanted is not False
 
 
@@ -119,26 +124,37 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
     from p2pclust.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
 
     console = stderr()
-    watch = _Watch(console, len(cells))
-    with ended_like_ctrl_c(), _remembered_ctrl_c() as look:
+    n_done = 0
+    with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:
+
+        def start(n_left: int, n_kept: int) -> None:
+            nonlocal n_done
+            n_done = n_kept
+            if n_kept:
+                console.print(f"{n_kept} of {len(cells)} cells are finished already", soft_wrap=True)
+            if advance is not None:
+                advance(n_done)
 
         def take(finished: Finished) -> None:
-            watch.take(finished)
+            nonlocal n_done
+            n_done += 1
+            line = f"{finished.cell}: {finished.seconds:.1f} s"
+            if advance is not None:
+                advance(n_done, what=line)
+            else:
+                console.print(f"{n_done}/{len(cells)}  {line}", soft_wrap=True)
             look()
 
         try:
-            with watch.shown():
-                return sweep_to(directory, cells, pool, on_start=watch.start, on_cell=take)
+            return sweep_to(directory, cells, pool, on_start=start, on_cell=take)
         except KeyboardInterrupt:
-            complain(
-                f"{watch.n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there"
-            )
+            complain(f"{n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there")
             raise
 
 
 @contextmanager
 def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Yield what raises Ctrl-C again if it was lost: where it comes in a finalizer, of Dask's say, Python only prints it."""
+    """Yield a function that raises Ctrl-C again if it was lost: Python only prints one that interrupts a finalizer."""
     asked: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -156,53 +172,7 @@ def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Watch:
-    """Shows how far it is: a bar on a terminal, elsewhere one line per cell."""
-
-    def __init__(self, console: Console, n_cells: int) -> None:
-        self._console = console
-        self._n_cells = n_cells
-        self._bar: Any = None
-        self.n_done = 0
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """For as long as cells are run."""
-        if not self._console.is_terminal:
-            yield
-            return
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=self._console, transient=True) as self._bar:
-            self._bar.add_task("", total=self._n_cells)
-            yield
-
-    def start(self, n_left: int, n_kept: int) -> None:
-        """So many are left."""
-        self.n_done = n_kept
-        if n_kept:
-            self._console.print(f"{n_kept} of {self._n_cells} cells are finished already", soft_wrap=True)
-        if self._bar is not None:
-            self._bar.update(0, completed=n_kept)
-
-    def take(self, finished: Finished) -> None:
-        """A cell is finished."""
-        self.n_done += 1
-        told = f"{finished.cell}: {finished.seconds:.1f} s"
-        if self._bar is not None:
-            self._bar.update(0, completed=self.n_done, description=told)
-        else:
-            self._console.print(f"{self.n_done}/{self._n_cells}  {told}", soft_wrap=True)
-
-
-def _tell(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
+def _print_summary(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
     kept = f", {done.n_kept} kept" if done.n_kept else ""
     console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
     for file in files:

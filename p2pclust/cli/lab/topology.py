@@ -1,4 +1,4 @@
-"""``p2pclust topology``: what overlays there are, one drawn and measured, several side by side."""
+"""``p2pclust topology``: list kinds of overlays, draw and measure one, compare several."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _PICTURES = (".svg", ".png")
 _TRACE = ".csv"
 _GENERATED = ", ".join(kind for kind in KINDS if kind != "file")
 
-_Peers = Annotated[int | None, typer.Option(metavar="N", help="How many; default 12. A file names its own.")]
-_Seed = Annotated[int, typer.Option(metavar="S", help="Draws as a scenario with this seed does.")]
+_Peers = Annotated[int | None, typer.Option(metavar="N", help="Number of peers; default 12. A file names its own.")]
+_Seed = Annotated[int, typer.Option(metavar="S", help="The overlay equals that of a scenario with this seed.")]
 
 
 @app.callback(invoke_without_command=True)
 def topology(context: typer.Context) -> None:
-    """Make overlays (who is linked to whom), measure and draw them, and experiment with them.
+    """Make overlays (which peers are linked), measure and draw them, and experiment with them.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def kinds(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
         for option, described in kind.options.items():
-            shown.add_row("", option, described.told(), described.what)
+            shown.add_row("", option, described.shown_default(), described.what)
     stdout().print(shown)
 
 
@@ -187,10 +187,10 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
     from p2pclust.topology import make_overlay  # noqa: PLC0415
 
     if seed < 0:
-        raise UsageError(f"--seed {seed}: expected no negative number")
+        raise UsageError(f"--seed {seed}: expected 0 or more")
     if _is_file(what):
         if what == "file":
-            raise UsageError("file: expected the name of one, that ends with .graphml, .edges or .adj")
+            raise UsageError("file: expected the name of a file that ends with .graphml, .edges or .adj")
         if peers is not None or options:
             given = "--peers" if peers is not None else "--set"
             raise UsageError(f"{given} is for a kind of overlay, and {what} is a file")
@@ -201,7 +201,7 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
 
 
 def _settings(given: Iterable[str] | None) -> dict[str, Any]:
-    """Return the options as they were written, values as TOML writes them or else as text."""
+    """Return options; a value is parsed as TOML, or else is text."""
     found: dict[str, Any] = {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -218,11 +218,11 @@ def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
     for key in chosen:
         if key not in known:
             its = f"they have {', '.join(known)}" if known else "they have none"
-            raise UsageError(f"--set {key}: no option of {', '.join(named) or 'a file'}: {its}")
+            raise UsageError(f"--set {key}: not an option of {', '.join(named) or 'a file'}: {its}")
 
 
 def _check_outputs(files: Iterable[Path], what: str) -> None:
-    """Refuse what could not be written, before anything is made."""
+    """Refuse names of files that cannot be written, before the overlay is made."""
     from p2pclust.topology.files import SUFFIXES  # noqa: PLC0415 - imports NumPy
 
     for file in files:
@@ -238,7 +238,7 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
 
 
 def _write_trace(what: str, overlay: Overlay, seed: int, options: Mapping[str, Any], file: Path) -> None:
-    """Write how the links of peers that walk change."""
+    """Write the links of walking peers over time."""
     from p2pclust.protocols.engine.random_streams import linking  # noqa: PLC0415 - imports NumPy
     from p2pclust.topology import make_trace, write_trace  # noqa: PLC0415
 
@@ -269,7 +269,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def _summarise(console: Console, what: str, found: Measures) -> None:
-    """Show one overlay, for people."""
+    """Print the measures of one overlay."""
     from rich.table import Table  # noqa: PLC0415
 
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
@@ -301,7 +301,7 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
 
 
 def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
-    """Show several overlays, for people."""
+    """Print the measures of several overlays side by side."""
     from rich.table import Table  # noqa: PLC0415
 
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")

@@ -1,4 +1,4 @@
-"""A run while it goes on: a live view on a terminal, else one line for each event that matters."""
+"""Show a run while it goes on: a live view on a terminal, otherwise one line for each event that matters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.output import size
 from p2pclust.cli.show.progress import GroupView, JobView, PeerView, Progress, counted
+from p2pclust.tools.units import size
 
 __all__ = ["Watch", "sparkline", "table"]
 
@@ -39,7 +39,7 @@ _STRUCK = {
 
 
 class Watch:
-    """Shows a run; a context manager whose `take` is given every event.
+    """Show a run; a context manager whose `take` gets every event.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class Watch:
         One line below the title.
     progress : Progress
     tol : sequence of float
-        For each job, the movement below which its centers count as still.
+        For each job, the movement of its centers below which it ends.
     clock : bool
-        Whether the time of the events is that of the clock on the wall.
+        Whether the events are in real time, not in virtual time.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Watch:
         self.progress = progress
         self._tol = tuple(tol)
         self._last: deque[tuple[float, str, str]] = deque(maxlen=_LAST_EVENTS)
-        # The view is drawn by a thread of its own, which must not meet a half-made change.
+        # Another thread draws the view; it must not see half of a change.
         self._lock = threading.Lock()
         self._live: Live | None = None
         self._clock = clock
-        self._told_at = time.monotonic()
+        self._last_event_at = time.monotonic()
 
     def __enter__(self) -> Watch:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -87,7 +87,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Take the live view away, if there is one; what is printed after that stays."""
+        """Remove the live view, if there is one, so that later output stays on the terminal."""
         if self._live is not None:
             self._live.stop()
 
@@ -95,8 +95,8 @@ class Watch:
         """Follow one event."""
         with self._lock:
             line = self.progress.take(event)
-            self._told_at = time.monotonic()
-            # The view shows rounds elsewhere; their lines would push out everything else.
+            self._last_event_at = time.monotonic()
+            # The view shows rounds elsewhere; their lines would push out all others.
             if line and event["verb"] != "combined":
                 self._last.append((float(event["t"]), line, _STRUCK.get(event["verb"], "")))
         if line and self._live is None:
@@ -114,8 +114,8 @@ class Watch:
             job = self.progress.job
             head = Text(self._title, style="bold", overflow="ellipsis", no_wrap=True)
             details = Text(self._details, style="dim", overflow="ellipsis", no_wrap=True)
-            # Virtual time passes with its events only; real time also between them.
-            passed_s = time.monotonic() - self._told_at if self._clock else 0.0
+            # Virtual time advances with events only, real time also between them.
+            passed_s = time.monotonic() - self._last_event_at if self._clock else 0.0
             details.append(f"   {self.progress.t + passed_s:.1f} s")
             parts: list[RenderableType] = [head, details, Text(""), self._job_line(job)]
             if job is not None and job.graph:
@@ -189,8 +189,8 @@ class Watch:
         line = Text(f"{(group.name or 'peers')[:18]:18} ", no_wrap=True, overflow="ellipsis")
         line.append(full * finished, style="bold green").append(full * alive, style="green")
         line.append(empty * (wide - finished - alive), style="red" if group.away else "dim")
-        told = [f"{group.alive} alive", f"{group.away} away", f"{group.finished} finished"]
-        shown = [text for text in told if not text.startswith("0 ")]
+        counts = [f"{group.alive} alive", f"{group.away} away", f"{group.finished} finished"]
+        shown = [text for text in counts if not text.startswith("0 ")]
         return line.append(f"  {group.total}: {', '.join(shown)}")
 
     def _event_line(self, t: float, line: str, style: str) -> Text:
@@ -198,9 +198,9 @@ class Watch:
 
     def _peers(self, room: int) -> Table:
         shown = table(("peer", "left"), ("status", "left"), ("role", "left"), ("round", "right"))
-        everybody = list(self.progress.peers.values())
-        # Where not all fit, those that need attention come first.
-        kept = everybody if len(everybody) <= room else sorted(everybody, key=_attention)[: room - 1]
+        peers = list(self.progress.peers.values())
+        # If not all fit, peers that need attention come first.
+        kept = peers if len(peers) <= room else sorted(peers, key=_attention)[: room - 1]
         for peer in kept:
             again = f", life {peer.lives}" if peer.lives > 1 else ""
             shown.add_row(
@@ -209,8 +209,8 @@ class Watch:
                 _role(peer),
                 "" if peer.round is None else str(peer.round),
             )
-        if len(kept) < len(everybody):
-            shown.add_row(f"and {len(everybody) - len(kept)} more", "", "", "")
+        if len(kept) < len(peers):
+            shown.add_row(f"and {len(peers) - len(kept)} more", "", "", "")
         return shown
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["complain", "put_json", "size", "stderr", "stdout"]
+__all__ = ["complain", "put_json", "stderr", "stdout"]
 
 
 def stdout(columns: int = 120) -> Console:
     """Return the console for what a command was asked for: standard output, in colour on a terminal only.
 
-    In a file it has so many columns, unless the environment says how many.
+    If it is a file, it has this many columns unless the environment sets another width.
     """
     return _console(aside=False, columns=columns)
 
@@ -30,12 +30,12 @@ def stderr() -> Console:
 
 
 def _console(*, aside: bool, columns: int) -> Console:
-    from rich.console import Console  # noqa: PLC0415 - half of what --help would otherwise have to import
+    from rich.console import Console  # noqa: PLC0415 - half of all imports that --help would need
 
-    # In a file nothing has to be cut to the 80 columns that rich assumes where there is no terminal.
+    # A file needs no cut to the 80 columns that rich assumes without a terminal.
     terminal = (sys.stderr if aside else sys.stdout).isatty()
     width = None if terminal or "COLUMNS" in os.environ else columns
-    # Names of files and scenarios are shown as they are: brackets in them are no markup.
+    # Brackets in names of files and scenarios are not markup.
     return Console(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
 
 
@@ -48,23 +48,3 @@ def put_json(value: Any) -> None:
     """Write the one object of ``--json``."""
     sys.stdout.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
     sys.stdout.flush()
-
-
-def size(n_bytes: float | None) -> str:
-    """Return a number of bytes as people read it.
-
-    Examples
-    --------
-    >>> size(999), size(12_345), size(6_789_000)
-    ('999 B', '12.3 kB', '6.8 MB')
-    """
-    if n_bytes is None:
-        return "-"
-    if n_bytes < 1000:
-        return f"{n_bytes:.0f} B"
-    units = ("kB", "MB", "GB", "TB")
-    for unit in units:
-        n_bytes /= 1000
-        if n_bytes < 999.95 or unit == units[-1]:
-            break
-    return f"{n_bytes:.1f} {unit}"

@@ -1,6 +1,6 @@
-"""What the events of a run tell a person: the state of every peer and job, and one line for each event that matters.
+"""Follow the events of a run: keep the state of every peer and job, and describe the events that matter in one line each.
 
-No terminal is in sight here; `p2pclust.cli.show.live` draws it, or prints the lines.
+Drawing and printing is done by `p2pclust.cli.show.live`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,20 @@ __all__ = ["AWAY", "GroupView", "JobView", "PeerView", "Progress"]
 
 Event = Mapping[str, Any]
 
-#: What a fault does, in words, and what its victim is from then on, if that changes.
+#: Lines that need only the fields of their event.
+_LINES = {
+    "drained": "the battery of {peer} is empty",
+    "failed": "{peer} failed: {reason}",
+    "data-refused": "{peer} cannot use its data: {reason}",
+    "refused": "{peer} refuses the job: {reason}",
+    "store-damaged": "{peer} found its store damaged and begins with an empty one; the old one is kept",
+    "left-out": "round {round} goes on without {peer}, which stays silent",
+    "out-of-reach": "{peer} does not answer the aggregator in round {round}: another one may take over",
+    "stands-still": "{peer} aggregates, but has made no progress for {seconds:.0f} s: another one may take over",
+    "proposer": "{proposer} is asked in place of a peer that is gone",
+}
+
+#: What a fault does, in words, and the status of its victim from then on, if that changes.
 _FAULTS = {
     "kill": ("killed", "lost"),
     "drain": ("has an empty battery", "lost"),
@@ -32,13 +45,13 @@ _FAULTS = {
 }
 
 
-#: Statuses of those that are not here.
+#: The statuses of peers that are absent.
 AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
 
 
 @dataclass
 class PeerView:
-    """One peer as it looks from outside. `status`: starting | alive | asleep | paused | down | lost | finished | left."""
+    """One peer, as its events describe it. `status`: starting | alive | asleep | paused | down | lost | finished | left."""
 
     name: str
     group: str = ""  # its device class
@@ -46,12 +59,12 @@ class PeerView:
     round: int | None = None
     lives: int = 0
     term: int | None = None  # of the current job, if it aggregates
-    noticed: bool = False  # its death was
+    noticed: bool = False  # another peer reported its death
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """One class of devices: how many there are, and how many of them are here, away, and finished."""
+    """One class of devices: how many there are, and how many of them are alive, away and finished."""
 
     name: str
     total: int
@@ -62,7 +75,7 @@ class GroupView:
 
 @dataclass
 class JobView:
-    """One job as it looks from outside. `stages` are the ids of its protocols, in order."""
+    """One job, as its events describe it. `stages` are the ids of its protocols, in order."""
 
     stages: tuple[str, ...]
     job_id: str = ""
@@ -72,13 +85,13 @@ class JobView:
     term: int | None = None
     aggregator: str = ""
     shift_of: dict[int, float] = field(default_factory=dict)
-    graph: dict[str, int] = field(default_factory=dict)  # of a job that finds out which clusters are the same
+    graph: dict[str, int] = field(default_factory=dict)  # counts of the association graph; FedCRef only
     phase: str = ""
     finished: dict[str, None] = field(default_factory=dict)
 
     @property
     def protocol(self) -> str:
-        """What a person asked for: the protocol of the job's main stage."""
+        """The protocol of the job's main stage."""
         from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - imports NumPy
 
         return self.stages[main_stage(self.stages)]
@@ -90,22 +103,22 @@ class JobView:
 
 
 class Progress:
-    """Follows a run.
+    """The state of a run, updated by one event at a time.
 
     Parameters
     ----------
     names : sequence of str
         Of all peers.
     stages : sequence of sequences of str
-        For each job, in the order in which they are handed in, the protocols of its stages.
+        For each job, in the order of submission, the protocols of its stages.
     groups : mapping of str to str, optional
-        Each peer's device class; by default all are of one.
+        Each peer's device class; by default there is one class.
 
     Attributes
     ----------
     load : mapping
-        What the peers have sent so far, as far as it is known: ``messages_sent``, ``bytes_sent``, ``busiest`` (a name) and
-        ``busiest_bytes``; empty before anybody told.
+        The newest counts of what the peers have sent: ``messages_sent``, ``bytes_sent``, ``busiest`` (a name) and
+        ``busiest_bytes``; empty before the first report.
 
     Examples
     --------
@@ -130,19 +143,16 @@ class Progress:
         self._roster_serial = 0
         self._by_id: dict[str, JobView] = {}
         self._verbs: dict[str, Callable[[Event], str]] = {
-            "started": self._started, "member": self._member, "submitted": self._submitted,
-            "elected": self._elected, "phase": self._phase, "combined": self._combined, "finished": self._finished,
-            "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
-            "circle": self._circle, "left-out": self._left_out, "out-of-reach": self._out_of_reach,
-            "stands-still": self._stands_still, "relayed": self._relayed, "proposer": self._proposer,
-            "refused": self._reason, "data-refused": self._reason, "store-damaged": self._damaged,
-            "failed": self._reason, "link": self._relinked, "load": self._loaded, "asleep": self._sleeps,
-            "awake": self._wakes, "drained": self._drained, "refused-stranger": self._stranger, "roster": self._roster,
+            "started": self._started, "member": self._member, "submitted": self._submitted, "elected": self._elected,
+            "phase": self._phase, "combined": self._combined, "finished": self._finished, "fault": self._fault,
+            "resumed": self._resumed, "exited": self._exited, "waiting": self._wait, "circle": self._circle,
+            "relayed": _relayed, "link": _relinked, "load": self._loaded, "asleep": self._turns, "awake": self._turns,
+            "refused-stranger": self._stranger, "roster": self._roster,
         }  # fmt: skip
 
     @property
     def job(self) -> JobView | None:
-        """The job that is under way, or was last."""
+        """The current job, or the last one."""
         return next(reversed(self._by_id.values())) if self._by_id else None
 
     @property
@@ -161,11 +171,11 @@ class Progress:
         return found
 
     def take(self, event: Event) -> str:
-        """Follow one event; return a line about it, or an empty string if people need not hear of it."""
+        """Follow one event; return a line about it, or an empty string if it needs none."""
         self.t = max(self.t, float(event.get("t", 0.0)))
-        known = self._verbs.get(event["verb"])
-        line = "" if known is None else known(event)
-        if line and event["verb"] != "waiting":
+        verb = event["verb"]
+        line = self._verbs[verb](event) if verb in self._verbs else _LINES.get(verb, "").format_map(event)
+        if line and verb != "waiting":
             self._waiting.clear()
         return line
 
@@ -214,21 +224,12 @@ class Progress:
         when = f" while {event['phase']} round {round_}" if event.get("phase") else ""
         return f"{', '.join(event.get('who', ())) or event['peer']} {done}{when}"
 
-    def _sleeps(self, event: Event) -> str:
-        return self._turns(event["peer"], "asleep", "alive")
-
-    def _wakes(self, event: Event) -> str:
-        return self._turns(event["peer"], "alive", "asleep")
-
-    def _turns(self, name: str, status: str, before: str) -> str:
-        """Sleep is part of a device's day: it is shown, and needs no line."""
-        peer = self.peers.get(name)
-        if peer is not None and peer.status == before:
-            peer.status = status
+    def _turns(self, event: Event) -> str:
+        """Follow the sleep of a device, which is part of its day and needs no line."""
+        peer = self.peers.get(event["peer"])
+        if peer is not None and peer.status in ("alive", "asleep"):
+            peer.status = "asleep" if event["verb"] == "asleep" else "alive"
         return ""
-
-    def _drained(self, event: Event) -> str:
-        return f"the battery of {event['peer']} is empty"
 
     def _loaded(self, event: Event) -> str:
         self.load = event
@@ -248,13 +249,6 @@ class Progress:
             peer.status = "lost"
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         return "" if expected else f"{peer.name} ended {how}"
-
-    def _reason(self, event: Event) -> str:
-        words = {"refused": "refuses the job", "data-refused": "cannot use its data", "failed": "failed"}
-        return f"{event['peer']} {words[event['verb']]}: {event['reason']}"
-
-    def _damaged(self, event: Event) -> str:
-        return f"{event['peer']} found its store damaged and begins with an empty one; the old one is kept"
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -298,7 +292,7 @@ class Progress:
         for name in event["contributors"]:
             if name in self.peers:
                 self.peers[name].round = event["round"]
-        # A round that is done again, by another aggregator, replaces what came of it before.
+        # A new aggregator repeats a round: drop what the old one reported of it.
         job.shift_of = {round_: shift for round_, shift in job.shift_of.items() if round_ < event["round"]}
         job.phase = str(event.get("phase", ""))
         line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"
@@ -327,7 +321,7 @@ class Progress:
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
     def _wait(self, event: Event) -> str:
-        """Tell each number once, until something else happens: each part of a fleet that was cut has one of its own."""
+        """Show each count once until another event comes: the parts of a fleet that was cut wait with different counts."""
         peers = "peers of a job within the job" if event.get("within") else "peers"
         line = f"waiting: {event['present']} of {event['of']} {peers} are here"
         said = line in self._waiting
@@ -340,14 +334,11 @@ class Progress:
         return f"{event['peer']} refuses a stranger with the key {event['print']}: {event['hint']}" if first else ""
 
     def _roster(self, event: Event) -> str:
-        """The others take it over from this one; of each roster that is told once."""
+        """Show each fleet roster once, at the first peer that has it."""
         first = event["serial"] > self._roster_serial
         self._roster_serial = max(event["serial"], self._roster_serial)
         gone = f", {', '.join(event['revoked'])} is not on it" if event["revoked"] else ""
         return f"{event['peer']} has fleet roster {event['serial']}{gone}" if first else ""
-
-    def _relinked(self, event: Event) -> str:
-        return f"{event['peer']} and {event['to']} {'are linked now' if event['up'] else 'have lost their link'}"
 
     def _circle(self, event: Event) -> str:
         job = self._view(event)
@@ -357,22 +348,14 @@ class Progress:
             else f"{event['peer']} begins the round anew, with {len(event['members'])} of {job.n_peers}"
         )
 
-    def _left_out(self, event: Event) -> str:
-        return f"round {event['round']} goes on without {event['peer']}, which stays silent"
 
-    def _out_of_reach(self, event: Event) -> str:
-        return f"{event['peer']} does not answer the aggregator in round {event['round']}: another one may take over"
+def _relinked(event: Event) -> str:
+    return f"{event['peer']} and {event['to']} {'are linked now' if event['up'] else 'have lost their link'}"
 
-    def _stands_still(self, event: Event) -> str:
-        waited = f"{event['seconds']:.0f} s"
-        return f"{event['peer']} aggregates, and nothing has come of it for {waited}: another one may take over"
 
-    def _relayed(self, event: Event) -> str:
-        through = f": asked through {', '.join(event['via'])}" if event["via"] else ""
-        return f"{event['peer']} stays silent in round {event['round']}{through}"
-
-    def _proposer(self, event: Event) -> str:
-        return f"{event['proposer']} is asked in place of one that is gone"
+def _relayed(event: Event) -> str:
+    through = f": asked through {', '.join(event['via'])}" if event["via"] else ""
+    return f"{event['peer']} stays silent in round {event['round']}{through}"
 
 
 def counted(number: int, many: str) -> str:
@@ -388,7 +371,7 @@ def counted(number: int, many: str) -> str:
 
 
 def _graph(job: JobView, event: Event) -> str:
-    """Follow the association graph of a job that has one; return what a line says about it."""
+    """Follow the association graph of a job that has one; return the part of a line that describes it."""
     count = {key: event[key] for key in ("groups", "isolated", "links") if key in event}
     if not count or "phase" not in event:
         return ""
@@ -398,5 +381,5 @@ def _graph(job: JobView, event: Event) -> str:
     if "changed" in event:
         job.graph["changed"], job.graph["rows"] = event["changed"], event["rows"]
     groups, isolated = job.graph.get("groups", 0), job.graph.get("isolated", 0)
-    told = f", {counted(groups, 'communities')}, {counted(isolated, 'clusters')} isolated"
-    return told + (f", {event['changed']} of {event['rows']} rows changed" if "changed" in event else "")
+    line = f", {counted(groups, 'communities')}, {counted(isolated, 'clusters')} isolated"
+    return line + (f", {event['changed']} of {event['rows']} rows changed" if "changed" in event else "")

@@ -1,4 +1,4 @@
-"""The end of a run for people: what came of it, what it cost, and whether it was what the scenario expected."""
+"""Print the result of a run: centers, cost, and whether the expectations held."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.live import table
-from p2pclust.cli.show.output import size
+from p2pclust.tools.units import size
 
 __all__ = ["size", "summarise"]
 
@@ -94,7 +94,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
     facts += _agreed(job)
     lost = [name for name, peer in peers.items() if peer["lost"]]
-    facts.append(("lost", ", ".join(lost) or "nobody"))
+    facts.append(("lost", ", ".join(lost) or "none"))
     for reason, names in _abstained(job).items():
         facts.append(("abstained", f"{', '.join(names)}: {reason}"))
     facts += _damaged(job)
@@ -142,7 +142,7 @@ def _damaged(job: Result) -> list[tuple[str, str | Text]]:
     """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
     facts: list[tuple[str, str | Text]] = []
     for one in job.get("damaged", ()):
-        seen = f"named: {one['named']}" if one["named"] else Text("nobody could see it", style="yellow")
+        seen = f"named: {one['named']}" if one["named"] else Text("no peer could detect it", style="yellow")
         since = f"from round {one['round']} on, " if one["round"] else ""
         facts.append(("damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)))
     if job.get("harm"):
@@ -152,7 +152,7 @@ def _damaged(job: Result) -> list[tuple[str, str | Text]]:
 
 
 def _agreed(job: Result) -> list[tuple[str, str | Text]]:
-    """How closely peers agreed on sums that nobody added up."""
+    """Return how closely peers agreed on sums that gossip approximates."""
     if job.get("tolerance") is None or not job["ticks"]:
         return []
     told = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.fleet.hosts.log_files import added, tail
 from p2pclust.fleet.hosts.restarts import ORDERS
 from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
+from p2pclust.tools.files import replacing
 
 __all__ = ["main"]
 
@@ -212,18 +214,11 @@ def _unpack(source: IO[bytes]) -> bytes:
 
 def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, mode)
+    with replacing(path, mode=mode, durable=True) as file:
         if isinstance(content, bytes):
             file.write(content)
         else:
-            while block := content.read(1 << 20):
-                file.write(block)
-        file.flush()
-        os.fsync(handle)
-    beside.replace(path)
+            shutil.copyfileobj(content, file)
 
 
 # -- the supervisor ---------------------------------------------------------------------------------------------------

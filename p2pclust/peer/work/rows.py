@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.sources import read_source, told_to_others
+from p2pclust.data.sources import public_reason, read_source
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.files import regular
 from p2pclust.protocols.engine.local import Local
+from p2pclust.tools.files import regular
 
 __all__ = ["load_rows"]
 
@@ -55,7 +55,7 @@ def load_rows(
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         tell("data-refused", {"reason": reason})
         local = Local(np.empty((0, 0)))
-        local.problem = told_to_others(error if isinstance(error, DataError) else DataError(reason))
+        local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
         tell("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
     local.n_clusters = config.get("n_clusters")

@@ -6,7 +6,6 @@ consensus entry: everything that the next round, another aggregator, or a replay
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonica
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
+from p2pclust.tools.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
@@ -383,8 +383,7 @@ def _keys(value: object, where: str, *, required: tuple[str, ...], optional: tup
         raise UsageError(f"{where}: expected names with values")
     for name in value:
         if name not in required + optional:
-            near = difflib.get_close_matches(str(name)[:100], required + optional, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(required + optional)})"
+            hint = did_you_mean(name, required + optional, f" (known: {', '.join(required + optional)})")
             raise UsageError(f"{where}: unknown key {str(name)[:100]!r}{hint}")
     for name in required:
         if name not in value:

@@ -10,6 +10,7 @@ from typing import Any
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.base import Protocol
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["CLUSTERING", "EVALUATING", "build", "known", "main_stage", "nearest_protocol", "protocol_class"]
 
@@ -160,9 +161,8 @@ def build(protocol: object, parameters: Mapping[str, Any]) -> Protocol:
     for name in parameters:
         if name not in names:
             shown = str(name)[:60]
-            near = difflib.get_close_matches(shown, names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'none'}"
-            raise UsageError(f"{kind.id}: unknown parameter {shown!r} ({hint})")
+            hint = did_you_mean(shown, names, f" (it has {', '.join(names) or 'none'})")
+            raise UsageError(f"{kind.id}: unknown parameter {shown!r}{hint}")
     for field in fields:
         if field.name not in parameters and field.default is dataclasses.MISSING:
             raise UsageError(f"{kind.id}: parameter {field.name!r} is missing")

@@ -1,7 +1,7 @@
 """FedCRef's tables: what the method finds, from which starts, with which parameters, overlaps and numbers of peers.
 
 Every run is one repetition of one set-up: a world, and one method in it. Tables share them, and those of one world are
-drawn alike, so methods are compared on the same peers, rows and starts. EMNIST Digits stands in the paper; where it is not
+drawn alike, so methods are compared on the same peers, rows and starts. The paper has EMNIST Digits; where it is not
 in the cache directory MNIST is taken, and rows are called so.
 """
 
@@ -31,7 +31,7 @@ _FASHION: Final[dict[str, Any]] = {"epochs": 30}
 
 
 def digits() -> tuple[str, str]:
-    """Return what stands for EMNIST Digits, as rows call it and as the cache directory does."""
+    """Return the replacement of EMNIST Digits: its name in rows and in the cache directory."""
     from p2pclust.data.registry import available  # noqa: PLC0415 - so that listing the tables stays light
 
     return ("EMNIST", "emnist_digits") if "emnist_digits" in available() else ("MNIST for EMNIST", "mnist")
@@ -57,7 +57,7 @@ _TWO: Final = ("paper", "refined")
 
 
 def n_label(n_peers: int, label: str) -> str:
-    """Return what the world of so many peers is called: MNIST has only 400 rows of each class for 40 of them."""
+    """Return the name of the world of this many peers: MNIST has only 400 rows of each class for 40 of them."""
     return f"N {n_peers}, S 400" if n_peers == 40 and label != "EMNIST" else f"N {n_peers}"
 
 
@@ -93,7 +93,7 @@ def _worlds() -> Iterable[Setup]:
 
 
 class FedCRefExperiment(Experiment):
-    """All runs of FedCRef and of what it is compared with."""
+    """All runs of FedCRef and of the methods it is compared with."""
 
     id = "fedcref"
     keeps = True
@@ -143,7 +143,7 @@ class FedCRefTable(Table):
     panels: ClassVar[Sequence[str]] = ("acc",)
 
     def labels(self) -> Sequence[str]:
-        """Return which data sets it is about."""
+        """Return its data sets."""
         return (digits()[0],)
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
@@ -155,7 +155,7 @@ class FedCRefTable(Table):
         return found.renamed({row: self.row(*row.split(", ", 2)) for row in found.rows})
 
     def row(self, method: str, label: str, what: str) -> str:
-        """Return what this table calls a row."""
+        """Return the name of a row in this table."""
         return f"{method}, {label}, {self.called.get(what, what)}"
 
     def draw(self, figure: Figure, found: Findings) -> None:

@@ -117,8 +117,10 @@ class FederatedFcmFigure1(Table):
             min(plateaus[:2]) > _TOL > max(plateaus[2:]),
         )
         distances = [found.mean(row, "distance") for row in rows]
-        told = " > ".join(f"{distance:.4f}" for distance in distances)
-        yield Claim("the distance to the pooled centers falls as γ grows", told, distances == sorted(distances)[::-1])
+        falling = " > ".join(f"{distance:.4f}" for distance in distances)
+        yield Claim(
+            "the distance to the pooled centers falls as γ grows", falling, distances == sorted(distances)[::-1]
+        )
 
     def draw(self, figure: Figure, found: Findings) -> None:
         rows = {gamma_name(gamma): f"xclara, {gamma_name(gamma)}" for gamma in GAMMAS}

@@ -2,13 +2,13 @@
 
 In each repetition new data are drawn, and pooled fuzzy c-means and FFCM with both averages start from the same first
 centers, drawn uniformly within the range of the data. The pooled algorithm and every local run stop when the memberships
-stand still (``||dU||_F < 1e-4``), the rounds when the centers do (``||dC||_F < 1e-4``). avg_1 weighs by sums of u, as the
+are stable (``||dU||_F < 1e-4``), the rounds when the centers do (``||dC||_F < 1e-4``). avg_1 weighs by sums of u, as the
 authors' code does; their equation 7 prints u^m.
 
 The paper does not say what several of its numbers are; what follows reproduces them, and nothing else that was tried does:
 "SSE" are plain distances, not squared ones; the gap of Table 4 is a mean over clusters and divided by sqrt(d), that of
 Table 3 is the plain sum, and that of Table 5 is divided by sqrt(d). Case 1 has a standard deviation of 0.5, and its first
-two peers hold the very same rows, which count once in the pooled data.
+two peers hold the same rows, which count once in the pooled data.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ class FfcmTable3(_OneCase):
             yield Claim(what, "not measured", None)
             return
         medians = {method: found.median(self.row(method), "gap") for method in METHODS}
-        told = ", ".join(f"{method} {median:.2f}" for method, median in medians.items())
-        yield Claim(what, told, medians["avg_2"] < min(medians["pooled"], medians["avg_1"]))
+        values = ", ".join(f"{method} {median:.2f}" for method, median in medians.items())
+        yield Claim(what, values, medians["avg_2"] < min(medians["pooled"], medians["avg_1"]))
 
 
 class FfcmTable4(Table):
@@ -348,8 +348,8 @@ class FfcmFigure4(_OverG2):
             if 100 not in gaps or 1024 not in outside:
                 yield Claim(what, "not measured", None)
                 continue
-            told = f"{gaps[10]:.2f} to {gaps[100]:.2f}, {outside[2]:.1f} to {outside[1024]:.1f}"
-            yield Claim(what, told, gaps[100] > gaps[10] and outside[1024] < outside[2])
+            values = f"{gaps[10]:.2f} to {gaps[100]:.2f}, {outside[2]:.1f} to {outside[1024]:.1f}"
+            yield Claim(what, values, gaps[100] > gaps[10] and outside[1024] < outside[2])
 
     def draw(self, figure: Figure, found: Findings) -> None:
         for number, (part, measure, label) in enumerate(

@@ -352,7 +352,7 @@ def by_noise(axes: Axes, found: Findings, beta: float, points: int) -> None:
 def boxes(
     axes: Axes, found: Findings, rows: Sequence[str], place: int, places: int, label: str, *, measure: str = "ari"
 ) -> None:
-    """Draw one box for each row, the `place`-th of so many at each tick."""
+    """Draw one box for each row, the `place`-th at each tick."""
     width = 0.8 / places
     known = [(number, row) for number, row in enumerate(rows) if found.has(row, measure)]
     if not known:

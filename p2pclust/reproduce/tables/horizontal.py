@@ -1,4 +1,4 @@
-"""What the two papers of Corcuera Bárcena et al. share: data, first centers, pooled result and measures.
+"""Shared by the two papers of Corcuera Bárcena et al.: data, first centers, pooled result and measures.
 
 All data sets are scaled to [0, 1] per attribute over the whole set. The papers do not say so; with any other scaling the
 distances between centers that they print are out of reach. First centers are drawn uniformly from the unit cube.
@@ -71,7 +71,7 @@ def data_case(name: str, *, quick: bool) -> DataCase:
 
 @dataclass(frozen=True)
 class Pooled:
-    """What fuzzy c-means finds on the pooled rows, in [0, 1]."""
+    """The result of fuzzy c-means on the pooled rows, in [0, 1]."""
 
     centers: Floats
     labels: Labels

@@ -63,7 +63,7 @@ class Vertical(Experiment):
             reference = (pooled(job, locals_, state.log) - lo) / width
             shifts = state.arrays["shifts"]
             values[name] = {
-                "shifts": shifts[shifts >= 0].tolist(),  # of the first distances there is no change
+                "shifts": shifts[shifts >= 0].tolist(),  # the first distances have no change
                 "ari": adjusted_rand_index(case.y, kept[0]["labels"]),
                 "ari to pooled": adjusted_rand_index(nearest(Points(case.scaled), reference), kept[0]["labels"]),
                 "distance": center_distance(reference, ours),

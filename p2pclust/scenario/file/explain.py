@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["explain"]
 
@@ -71,8 +72,7 @@ def _key(location: Sequence[str | int]) -> tuple[str, Sequence[str | int]]:
 
 def _suggestion(location: Sequence[str | int], model: type[BaseModel]) -> str:
     known = _known_keys(location[:-1], model)
-    near = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(known)}"
+    return did_you_mean(location[-1], known, f": expected {', '.join(known)}")
 
 
 def _example(location: Sequence[str | int], model: type[BaseModel]) -> str:
@@ -126,8 +126,7 @@ def _expected(kind: str, detail: Mapping[str, Any]) -> str:
         return f"expected {words} {context[limit]:g}"
     if kind == "literal_error":
         options = re.findall(r"'([^']*)'", context["expected"])
-        near = difflib.get_close_matches(str(detail["input"]), options, n=1)
-        return f"expected {context['expected']}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        return f"expected {context['expected']}{did_you_mean(detail['input'], options)}"
     return str(detail["msg"])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["apply_override", "read_toml", "toml_value"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
-from p2pclust.files import regular
+from p2pclust.tools.files import regular
 
 __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
 

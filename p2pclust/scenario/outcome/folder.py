@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.files import replacing
 
 __all__ = [
     "EventLog",
@@ -157,6 +158,5 @@ def _write_table(path: Path, feature_names: Sequence[str], centers: Sequence[Seq
 
 def write_text(path: Path, text: str) -> None:
     """Write a file beside its place, and rename it into it."""
-    beside = path.with_name(f".{path.name}.tmp")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())

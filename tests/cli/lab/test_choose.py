@@ -86,7 +86,7 @@ def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
         (("--restarts", "0"), "restarts"),
         (("-o", "choice.xyz"), "choice.xyz: a plot can be saved as"),
         (("-o", "nowhere/choice.png"), "there is no folder nowhere"),
-        (("--set", "jobs.0.init=[[0,0,0,0],[1,1,1,1],[2,2,2,2]]"), "init gives first centers"),
+        (("--set", "jobs.0.init=[[0,0,0,0],[1,1,1,1],[2,2,2,2]]"), "init holds first centers"),
         (("--set", "jobs.0.fuzzifier=0.5"), "fuzzifier"),
     ],
 )

@@ -111,7 +111,7 @@ def test_split_keeps_the_ids_of_a_column(cli: Cli, tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "no peers": (("iris",), "--peers is missing: say among how many the data are to be shared out"),
+    "no peers": (("iris",), "--peers is missing: give the number of peers"),
     "an unknown scheme": (
         ("iris", "--peers", 3, "--scheme", "idd"),
         "--scheme idd: expected iid, dirichlet, labels, distance, by-group, by-file, vertical",
@@ -136,7 +136,7 @@ REFUSED = {
         ("iris", "--peers", 3, "--picture", "who.gif"),
         "--picture who.gif: expected a name that ends with .png, .svg, .pdf",
     ),
-    "a negative seed": (("iris", "--peers", 3, "--seed", -1), "--seed -1: expected no negative number"),
+    "a negative seed": (("iris", "--peers", 3, "--seed", -1), "--seed -1: expected 0 or more"),
     "an option without a value": (("g2", "--peers", 3, "--option", "sd"), "--option sd: expected KEY=VALUE, such as"),
     "a misspelt option": (("g2", "--peers", 3, "--option", "sdd=1"), "g2: no option 'sdd' (did you mean 'sd'?); its"),
     "groups that there are not": (("iris", "--scheme", "by-group", "--peers", 3), "partition 'by-group': needs groups"),
@@ -171,7 +171,7 @@ def test_fetch_what_was_given_by_hand(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("xclra",), "unknown data set 'xclra': did you mean 'xclara'?"),
+        (("xclra",), "unknown data set 'xclra' (did you mean 'xclara'?)"),
         (("femnist",), "femnist: there is no file to download: run data/femnist/preprocess.sh of"),
         (("xclara", "rice", "--from", "."), "--from is for one data set, and 2 were named"),
         (("xclara", "--from", "nowhere"), "nowhere: no such file or folder"),

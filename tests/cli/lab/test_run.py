@@ -67,7 +67,7 @@ def test_on_a_terminal_a_run_says_that_it_draws(
 ) -> None:
     aside = io.StringIO()
     console = Console(file=aside, force_terminal=terminal, color_system=None, width=120)
-    monkeypatch.setattr("p2pclust.cli.run.stderr", lambda: console)
+    monkeypatch.setattr("p2pclust.cli.lab.run.stderr", lambda: console)
     assert cli("run", small, "--backend", "in-process", *more).code == 0
     assert [line for line in aside.getvalue().splitlines() if line.endswith("report.html")] == said
 
@@ -222,7 +222,7 @@ def test_an_earlier_run_is_replaced_only_where_that_is_said(cli: Cli, small: str
     (tmp_path / "o" / "notes.txt").write_text("mine\n", encoding="utf-8")
     before = {file.name: file.read_bytes() for file in (tmp_path / "o").iterdir()}
     refused = cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 2)
-    line = "error: --out o: centers.csv of an earlier run is there: choose another folder, or add --overwrite\n"
+    line = "error: --out o: it holds centers.csv of an earlier run: choose another folder, or add --overwrite\n"
     assert (refused.code, refused.out, refused.err) == (2, "", line)
     assert {file.name: file.read_bytes() for file in (tmp_path / "o").iterdir()} == before
     assert cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 2, "--overwrite").code == 0

@@ -124,7 +124,7 @@ REFUSED = {
     ),
     "no file": (("show", "o.graphml"), "o.graphml: no such file"),
     "another file": (("show", "o.csv"), "o.csv: expected a name that ends with .graphml, .edges, .adj"),
-    "the word file": (("show", "file"), "file: expected the name of one, that ends with .graphml, .edges or .adj"),
+    "the word file": (("show", "file"), "file: expected the name of a file that ends with .graphml, .edges or .adj"),
     "a bad file": (("show", "bad.edges"), "bad.edges: line 2: peer 'b' is linked to itself: leave that link out"),
     "parts": (
         ("measure", "parts.edges"),
@@ -140,7 +140,7 @@ REFUSED = {
     ),
     "too many peers": (("show", "ring", "--peers", 5001), "--peers 5001: expected 1 to 5000"),
     "no peers": (("show", "ring", "--peers", 0), "--peers 0: expected 1 to 5000"),
-    "a negative seed": (("show", "ring", "--seed", -1), "--seed -1: expected no negative number"),
+    "a negative seed": (("show", "ring", "--seed", -1), "--seed -1: expected 0 or more"),
     "an option without a value": (("show", "tree", "--set", "children"), "--set children: expected KEY=VALUE, such as"),
     "a foreign option": (
         ("show", "tree", "--set", "neighbours=3"),
@@ -148,7 +148,7 @@ REFUSED = {
     ),
     "an option of none": (
         ("measure", "tree", "ring", "--set", "rewire=0.1"),
-        "--set rewire: no option of tree, ring: they have children",
+        "--set rewire: not an option of tree, ring: they have children",
     ),
     "a degree that cannot be": (
         ("show", "regular", "--peers", 5, "--set", "neighbours=3"),

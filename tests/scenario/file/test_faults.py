@@ -204,7 +204,10 @@ class TestBadRows:
             {"peer": "a", "how": "nan", "round": 0, "named": "row 1, column 2 is nan"},
             "a: nan, named: row 1, column 2 is",
         ),
-        ({"peer": "a", "how": "scale", "round": 4, "named": None}, "a: scale, from round 4 on, nobody could see it"),
+        (
+            {"peer": "a", "how": "scale", "round": 4, "named": None},
+            "a: scale, from round 4 on, no peer could detect it",
+        ),
     ],
 )
 def test_the_summary_tells_of_it(told: dict[str, Any], said: str) -> None:

@@ -1,0 +1,105 @@
+"""Open regular files only, and replace a file as a whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+__all__ = ["regular", "replacing", "sync_directory"]
+
+_KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+def regular(path: Path) -> Path:
+    """Return a path that is to be read; refuse a pipe, a socket and a device.
+
+    Opening a pipe that has no writer would wait for ever, and a device may never end. A missing file and a folder pass:
+    the system refuses them when they are opened.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    OSError
+        If it is a pipe, a socket or a device, with the reason in `strerror`; or if its kind cannot be read.
+
+    Examples
+    --------
+    >>> regular(Path("absent.csv")).name
+    'absent.csv'
+    >>> regular(Path("/dev/null"))
+    Traceback (most recent call last):
+        ...
+    OSError: [Errno 22] it is a device, not a file: '/dev/null'
+    """
+    try:
+        kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
+    except FileNotFoundError:
+        return path
+    if kind is not None:
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+    return path
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` when the block ends; after an exception `path` is unchanged.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder must exist.
+    mode : int, optional
+        The exact permissions; by default those that the process gives to a new file.
+    durable : bool
+        Wait until the file and its name are on the disk.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder, "notes.txt")) as file:
+    ...         _ = file.write(b"all of it")
+    ...     Path(folder, "notes.txt").read_text(), len(os.listdir(folder))
+    ('all of it', 1)
+    """
+    # The process id separates two processes that replace the same file. A file that a killed process left is removed,
+    # and never followed if it is a link.
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(beside, flags, 0o666 if mode is None else mode), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,50 @@
+"""Suggest the name that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["did_you_mean", "nearest"]
+
+# Comparing takes time that grows with the square of the length.
+_COMPARED: Final = 100
+
+
+def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like an unknown one, or None if none is alike.
+
+    Parameters
+    ----------
+    name : object
+        Compared as text.
+    known : iterable of str
+    cutoff : float
+        How alike two names must be, from 0 to 1, as in :func:`difflib.get_close_matches`.
+    """
+    near = difflib.get_close_matches(str(name)[:_COMPARED], list(known), n=1, cutoff=cutoff)
+    return near[0] if near else None
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """Return the hint that follows an unknown name in a message.
+
+    Parameters
+    ----------
+    name : object
+    known : iterable of str
+    otherwise : str
+        Returned if no known name is alike.
+    cutoff : float
+        As in :func:`nearest`.
+
+    Examples
+    --------
+    >>> f"unknown kind 'rign'{did_you_mean('rign', ['ring', 'star'])}"
+    "unknown kind 'rign' (did you mean 'ring'?)"
+    >>> did_you_mean("xyz", ["ring", "star"], ": expected ring, star")
+    ': expected ring, star'
+    """
+    near = nearest(name, known, cutoff)
+    return otherwise if near is None else f" (did you mean {near!r}?)"

@@ -1,0 +1,51 @@
+"""Show numbers of bytes and durations to people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["byte_unit", "duration", "size"]
+
+_BYTES: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def byte_unit(n_bytes: float) -> tuple[float, str]:
+    """Return the largest unit that a number of bytes reaches, and how many bytes that is: for the axis of a plot.
+
+    Examples
+    --------
+    >>> byte_unit(999), byte_unit(12_345)
+    ((1.0, 'bytes'), (1000.0, 'kB'))
+    """
+    return next(((factor, unit) for factor, unit in _BYTES if n_bytes >= factor), (1.0, "bytes"))
+
+
+def size(n_bytes: float | None) -> str:
+    """Return a number of bytes for people; None is unknown.
+
+    Examples
+    --------
+    >>> size(999), size(12_345), size(999_999), size(6_789_000), size(None)
+    ('999 B', '12.3 kB', '1.0 MB', '6.8 MB', '-')
+    """
+    if n_bytes is None:
+        return "-"
+    # 999,950 is 1000.0 kB when rounded, hence 1.0 MB.
+    factor, unit = next(((f, u) for f, u in _BYTES if n_bytes >= (0.99995 * f if f > 1e3 else f)), (1.0, "B"))
+    return f"{n_bytes:.0f} B" if unit == "B" else f"{n_bytes / factor:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, in at most two units.
+
+    Examples
+    --------
+    >>> duration(0.4), duration(75), duration(7300), duration(200_000)
+    ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, hours = int(seconds // 60), int(seconds // 3600)
+    if minutes < 60:
+        return f"{minutes} min {int(seconds % 60)} s"
+    return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,255 @@
+"""Graphs of each kind of overlay, made by NetworkX where it has a generator for them.
+
+Nodes are numbered in the order of the peers' names. The only source of randomness is the generator passed in; where
+NetworkX draws, it gets a seed drawn from that.
+
+Expanders
+---------
+NetworkX's explicit expanders exist for some numbers of peers only (Margulis, Gabber and Galil: squares; chordal cycles:
+primes), and its random ones (unions of Hamiltonian cycles) for even numbers of links only. A random regular graph exists for
+every N >= 4 and is nearly always an expander: the second largest absolute value of its adjacency matrix's eigenvalues is at
+most 2 sqrt(d - 1) + epsilon for almost all of them [1]_. Here it is drawn until epsilon is 0, Ramanujan's bound, which about
+two draws in three fulfil [2]_. No infinite family of graphs does better [3]_.
+
+References
+----------
+.. [1] J. Friedman, "A proof of Alon's second eigenvalue conjecture and related problems", arXiv:cs/0405020, 2004.
+.. [2] J. Huang, T. McKenzie, H.-T. Yau, "Ramanujan property and edge universality of random regular graphs",
+   arXiv:2412.20263, 2024.
+.. [3] A. Nilli, "On the second eigenvalue of a graph", Discrete Mathematics 91, 1991.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.topology.kinds import KINDS, grid_columns
+from p2pclust.topology.ranges import in_range
+
+__all__ = ["MAKERS"]
+
+_DRAWS = 100
+_DENSE = 1500  # up to this many peers a dense eigenvalue solver is faster
+
+Options = Mapping[str, Any]
+# A graph of the nodes 0 to N - 1, and their places if they have some.
+Made = tuple[Any, NDArray[np.float64] | None]
+
+
+def _peers(n_peers: int) -> str:
+    return f"{n_peers} peer{'s' if n_peers > 1 else ''}"
+
+
+def _seed(rng: np.random.Generator) -> int:
+    """Return what NetworkX draws from."""
+    return int(rng.integers(2**63))
+
+
+def _at_most(kind: str, option: str, value: float, n_peers: int, most: int) -> None:
+    if value > most:
+        raise UsageError(f"overlay {kind!r}: {option} = {value:g} with {_peers(n_peers)}: expected at most {most}")
+
+
+def _star(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    # NetworkX's center is node 0: it changes places with ours.
+    center = options["center"]
+    return nx.relabel_nodes(nx.star_graph(n_peers - 1), {0: center, center: 0}), None
+
+
+def _grid(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    columns = grid_columns(n_peers)
+    # Not by NetworkX, whose last row is never short.
+    graph = nx.empty_graph(n_peers)
+    for peer in range(n_peers):
+        column = peer % columns
+        if column and peer:
+            graph.add_edge(peer - 1, peer)
+        if peer >= columns:
+            graph.add_edge(peer - columns, peer)
+        if options["torus"]:
+            ends_row = column == columns - 1 or peer == n_peers - 1
+            ends_column = peer + columns >= n_peers
+            graph.add_edges_from(
+                (peer, end) for end, is_end in ((peer - column, ends_row), (column, ends_column)) if is_end
+            )
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    return graph, None
+
+
+def _default(kind: str, option: str) -> Any:
+    return KINDS[kind].options[option].default
+
+
+def _links_of_each(kind: str, given: int | None, n_peers: int) -> int:
+    """Return the number of links of each peer of a random regular graph."""
+    if given is None:
+        lowered = min(int(_default(kind, "neighbours")), n_peers - 1)
+        return lowered - lowered * n_peers % 2
+    _at_most(kind, "neighbours", given, n_peers, n_peers - 1)
+    if given * n_peers % 2:
+        raise UsageError(
+            f"overlay {kind!r}: neighbours = {given} with {n_peers} peers: an odd number of ends of links: "
+            f"expected an even number of neighbours, such as {_even_near(given, n_peers)}"
+        )
+    if given == 1 and n_peers > 2:
+        raise UsageError(
+            f"overlay {kind!r}: neighbours = 1 with {n_peers} peers: links them in pairs only: expected at least 2"
+        )
+    return given
+
+
+def _even_near(number: int, n_peers: int) -> str:
+    return " or ".join(str(even) for even in (number - 1, number + 1) if 2 <= even < n_peers)
+
+
+def _random_regular(n_peers: int, degree: int, rng: np.random.Generator) -> Any:
+    if degree == 2:
+        # Such a graph is a union of rings, hardly ever a single one: it is drawn as one.
+        return nx.relabel_nodes(nx.cycle_graph(n_peers), dict(enumerate(rng.permutation(n_peers).tolist())))
+    if degree > (n_peers - 1) // 2:
+        # Drawing who is not linked is faster, and as random.
+        return nx.complement(nx.random_regular_graph(n_peers - 1 - degree, n_peers, _seed(rng)))
+    return nx.random_regular_graph(degree, n_peers, _seed(rng))
+
+
+def _regular(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    degree = _links_of_each("regular", options["neighbours"], n_peers)
+    for _ in range(_DRAWS):
+        graph = _random_regular(n_peers, degree, rng)
+        if nx.is_connected(graph):
+            return graph, None
+    raise _never_connected("regular", "neighbours", degree, n_peers, "raise it")
+
+
+def _never_connected(kind: str, option: str, value: float, n_peers: int, advice: str) -> UsageError:
+    return UsageError(
+        f"overlay {kind!r}: {option} = {value:g} with {_peers(n_peers)}: not connected in {_DRAWS} draws: {advice}"
+    )
+
+
+def _random(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    given = options["neighbours"]
+    mean = min(_default("random", "neighbours"), n_peers - 1) if given is None else given
+    _at_most("random", "neighbours", mean, n_peers, n_peers - 1)
+    for _ in range(_DRAWS):
+        graph = nx.fast_gnp_random_graph(n_peers, mean / max(1, n_peers - 1), _seed(rng))
+        if nx.is_connected(graph):
+            return graph, None
+    # With this many on average, peers without links are rare enough (Erdős and Rényi).
+    enough = min(n_peers - 1, math.ceil(math.log(n_peers) + 1))
+    raise _never_connected("random", "neighbours", mean, n_peers, f"raise it; {enough} are enough")
+
+
+def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    near, rewire = options["neighbours"], options["rewire"]
+    if near is None:
+        near = min(_default("small-world", "neighbours"), (n_peers - 1) // 2 * 2)
+    if rewire is None:
+        rewire = _default("small-world", "rewire")
+    _at_most("small-world", "neighbours", near, n_peers, n_peers - 1)
+    if near % 2:
+        raise UsageError(
+            f"overlay 'small-world': neighbours = {near}: half of them are on either side: "
+            f"expected an even number, such as {_even_near(near, n_peers)}"
+        )
+    try:
+        return nx.connected_watts_strogatz_graph(n_peers, near, rewire, _DRAWS, _seed(rng)), None
+    except nx.NetworkXError:
+        advice = f"raise it, or lower rewire = {rewire:g}"
+        raise _never_connected("small-world", "neighbours", near, n_peers, advice) from None
+
+
+def _scale_free(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    given = options["neighbours"]
+    links = min(_default("scale-free", "neighbours"), n_peers - 1) if given is None else given
+    _at_most("scale-free", "neighbours", links, n_peers, n_peers - 1)
+    return nx.barabasi_albert_graph(n_peers, links, _seed(rng)) if n_peers > 1 else nx.empty_graph(1), None
+
+
+def _geometric(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    graph, places, _ = in_range("geometric", n_peers, options, rng)
+    return graph, places
+
+
+def _mobility(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    """Return where the walk begins."""
+    graph, places, _ = in_range("mobility", n_peers, options, rng)
+    return graph, places
+
+
+def _hierarchical(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    gateways = options["gateways"] or round(math.sqrt(n_peers))
+    _at_most("hierarchical", "gateways", gateways, n_peers, n_peers)
+    graph = nx.complete_graph(gateways)
+    graph.add_edges_from((peer % gateways, peer) for peer in range(gateways, n_peers))
+    return graph, None
+
+
+def _hypercube(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    digits = n_peers.bit_length() - 1
+    if n_peers != 2**digits:
+        raise UsageError(
+            f"overlay 'hypercube': {n_peers} peers: expected a power of 2, such as {2**digits} or {2 ** (digits + 1)}"
+        )
+    if digits == 0:
+        return nx.empty_graph(1), None
+    cube = nx.hypercube_graph(digits)
+    # A node is its digits, or the one digit that there is.
+    numbers = {node: int("".join(str(digit) for digit in np.atleast_1d(node)), 2) for node in cube}
+    return nx.relabel_nodes(cube, numbers), None
+
+
+def _expander(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+    degree = _links_of_each("expander", options["neighbours"], n_peers)
+    for _ in range(_DRAWS):
+        graph = _random_regular(n_peers, degree, rng)
+        if _second_eigenvalue(graph, rng) <= 2 * math.sqrt(degree - 1) + 1e-9:
+            return graph, None
+    raise UsageError(
+        f"overlay 'expander': neighbours = {degree} with {n_peers} peers: no expander in {_DRAWS} draws: "
+        "expected another number of neighbours"
+    )
+
+
+def _second_eigenvalue(graph: Any, rng: np.random.Generator) -> float:
+    """Return the second largest absolute value of the adjacency matrix's eigenvalues: the degree, if not connected."""
+    n_peers = graph.number_of_nodes()
+    matrix = nx.to_scipy_sparse_array(graph, nodelist=range(n_peers), dtype=np.float64)
+    if n_peers <= _DENSE:
+        values = np.linalg.eigvalsh(matrix.toarray())
+    else:
+        from scipy.sparse.linalg import eigsh  # noqa: PLC0415
+
+        # It would start from a vector of its own chance.
+        values = eigsh(matrix, k=2, v0=rng.standard_normal(n_peers), return_eigenvectors=False)
+    return float(np.sort(np.abs(values))[-2])
+
+
+MAKERS: Mapping[str, Callable[[int, Options, np.random.Generator], Made]] = {
+    "full": lambda n_peers, options, rng: (nx.complete_graph(n_peers), None),
+    # NetworkX would link a single node to itself.
+    "ring": lambda n_peers, options, rng: (nx.cycle_graph(n_peers) if n_peers > 1 else nx.empty_graph(1), None),
+    "line": lambda n_peers, options, rng: (nx.path_graph(n_peers), None),
+    "star": _star,
+    "grid": _grid,
+    "tree": lambda n_peers, options, rng: (
+        nx.full_rary_tree(options["children"] or _default("tree", "children"), n_peers),
+        None,
+    ),
+    "regular": _regular,
+    "random": _random,
+    "small-world": _small_world,
+    "scale-free": _scale_free,
+    "geometric": _geometric,
+    "mobility": _mobility,
+    "hierarchical": _hierarchical,
+    "hypercube": _hypercube,
+    "expander": _expander,
+}
