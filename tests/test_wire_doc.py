@@ -73,7 +73,7 @@ def test_the_page_has_the_limits() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_page_has_what_may_be_asked_at_the_door(verb: str) -> None:
+def test_the_page_has_what_may_be_asked_at_the_control_address(verb: str) -> None:
     told = {str: "text", bytes: "bytes", int: "int", float: "float", list: "texts"}
     fields = ", ".join(f"`{name}` {told[kind]}" for name, (kind, _) in VERBS[verb].fields.items())
     row = f"| `{verb}` | {'with ' + fields if fields else 'nothing'} | {VERBS[verb].meaning} |"

@@ -27,7 +27,7 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.peer.operate.device import restrain
-from p2pclust.peer.operate.services import Beside
+from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log
@@ -58,8 +58,9 @@ def run_peer(config: Mapping[str, Any]) -> int:
     ----------
     config : mapping
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps ``roster`` (paths),
-        ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), ``control`` ("stdio" or
-        ""); for testbeds ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
+        ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps ``control``
+        ("host:port" for operators); for testbeds ``stdio`` (whether `p2pclust.peer.testbed.control` drives the peer),
+        ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
         ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and ``centers``
         (paths of NPY files): what the rows are called, and this peer's columns of given first centers. ``quiet_s``: how
         long any peer of the fleet may be silent by plan. ``cpu_share``: of one processor, for mathematics. For testbeds
@@ -83,11 +84,12 @@ def run_peer(config: Mapping[str, Any]) -> int:
 
 
 async def _live(config: Mapping[str, Any]) -> int:
-    if config["control"] == "stdio":
+    driven = bool(config.get("stdio"))
+    if driven:
         die_with_parent()
     loop = asyncio.get_running_loop()
     name, timing, limits = str(config["name"]), _timing(config), Limits()
-    share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if config["control"] == "stdio" else None
+    share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if driven else None
     watch = _watcher(lines, config)
     store = _open_store(config, watch)
     bundle, allow_list = begin(config, store, watch)
@@ -111,18 +113,18 @@ async def _live(config: Mapping[str, Any]) -> int:
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()
-        beside = None
+        services = None
         if lines is None:
             shell.start(links, worker)
-            beside = Beside(config, shell, links, bundle, watch)
+            services = Services(config, shell, links, bundle, watch)
         else:
             suffering = Suffering(breakable.wrap(links), worker, shell, armed, config.get("suffers", {}))
             shell.start(breakable, worker)
             Control(shell, lines, suffering.take).serve(0)
         allow_list.follow(shell, links, shell.signer)
         error = await shell.ended
-        if beside is not None:
-            await beside.close()
+        if services is not None:
+            await services.close()
         shell.close()
         worker.close(_GOODBYE_S)
     finally:

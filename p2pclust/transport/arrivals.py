@@ -67,7 +67,7 @@ def _shut_down(descriptor: int, address: str) -> None:
     try:
         with socket.socket(fileno=os.dup(descriptor)) as connection:
             other = connection.getpeername()
-            # By now it may be a Unix socket's, the door's for example: those have a name, perhaps an empty one.
+            # By now it may be a Unix socket, whose name is a string, perhaps an empty one.
             if isinstance(other, tuple) and other[0] == address:
                 connection.shutdown(socket.SHUT_RDWR)
     except OSError:  # gone already, or no socket

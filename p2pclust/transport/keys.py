@@ -123,7 +123,7 @@ def add_devices(
     passphrase : str, optional
         What the signing key was encrypted with.
     role : {"peer", "operator"}
-        An operator may ask at a peer's door, but is no peer.
+        An operator may control peers, but is not a peer.
     expires : str
         The last day on which the keys are good, like ``"2027-01-31"`` (UTC); empty for ever.
 

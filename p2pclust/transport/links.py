@@ -23,6 +23,7 @@ __all__ = [
     "Receive",
     "misfit",
     "parse_address",
+    "tcp_endpoint",
 ]
 
 
@@ -164,6 +165,17 @@ def parse_address(address: str) -> tuple[str, int]:
     ):
         raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
     return bare, int(port)
+
+
+def tcp_endpoint(host: str, port: int) -> str:
+    """Return the name that libzmq has for a TCP address.
+
+    Examples
+    --------
+    >>> tcp_endpoint("::1", 5001)
+    'tcp://[::1]:5001'
+    """
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
 _HOST_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"

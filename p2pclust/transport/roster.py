@@ -32,7 +32,7 @@ __all__ = [
 #: A roster of 10,000 peers is some 3 MB.
 MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
-#: The roles: an operator's machine may ask at a peer's door, but is no peer, and so in no majority.
+#: The roles: an operator's machine may control peers, but is not a peer and counts for no majority.
 PEER, OPERATOR = "peer", "operator"
 
 _FORMAT: Final = 2

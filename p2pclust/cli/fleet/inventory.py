@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import PeerConfig
+from p2pclust.cli.fleet.peer_config import FORMER_NAMES, PeerConfig
 from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
@@ -46,7 +46,8 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 def _settings(value: dict[str, Any]) -> dict[str, Any]:
     keys = [field.alias or name for name, field in PeerConfig.model_fields.items()]
     known = [key for key in keys if key not in _DECIDED]
-    value = renamed(value, "missing", "missing_values", "settings")
+    for former, name in FORMER_NAMES.items():
+        value = renamed(value, former, name, "settings")
     for key in value:
         if key in _DECIDED:
             raise wrong_value(f"{key} is no setting: the inventory says it in a place of its own")

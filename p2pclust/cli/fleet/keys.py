@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, door_of
+from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -26,7 +26,7 @@ app = typer.Typer(rich_markup_mode=None)
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The devices' names.")]
 Fleet = Annotated[Path, typer.Option("--fleet", metavar="DIR", help="The fleet's directory.")]
 Operator = Annotated[
-    bool, typer.Option("--operator", help="A machine from which people ask peers at their door; it is no peer itself.")
+    bool, typer.Option("--operator", help="A machine from which people control peers; it is not a peer itself.")
 ]
 Expires = Annotated[
     str, typer.Option(metavar="DAY", help="The last day on which the keys are good, like 2027-01-31 (UTC).")
@@ -212,8 +212,8 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
     from p2pclust.transport.key_files import read  # noqa: PLC0415
 
     roster = read(fleet / "roster.json", "fleet roster")
-    with door_of(peer, bundle, fleet / "roster.json") as door:
-        told = door.ask("roster", data=roster)
+    with client_of(peer, bundle, fleet / "roster.json") as client:
+        told = client.ask("roster", data=roster)
     what = "has taken" if told["newer"] else "had already, or a newer one:"
     stderr().print(f"{told['peer']} {what} roster {told['serial']}", soft_wrap=True)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from p2pclust.fleet.hosts.client import Door
 
 __all__ = [
-    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "name_of",
+    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "client_of", "duration_of", "jobs", "name_of",
     "peers", "status", "table_of",
 ]  # fmt: skip
 
@@ -26,13 +26,15 @@ _LAST = 3  # jobs that ended, which `status` shows
 _LONGEST_REASON = 60
 
 _ADDRESS = (
-    "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT of its door on "
-    "the network. Default $P2PCLUST_DOOR, or state/door."
+    "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT, its control "
+    "address on the network. Default $P2PCLUST_CONTROL, or state/control."
 )
 PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS)]
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Your key, for a door on the network; default $P2PCLUST_BUNDLE."),
+    typer.Option(
+        "--bundle", metavar="FILE", help="Your key, for a control address on the network; default $P2PCLUST_BUNDLE."
+    ),
 ]
 RosterOption = Annotated[
     Path | None,
@@ -45,13 +47,26 @@ _JOB = (
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 
-def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
-    """Return the door that the options name."""
-    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, Door  # noqa: PLC0415
+def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
+    """Return a client of the peer that the options, or else the environment, name."""
+    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Door  # noqa: PLC0415
+    from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
-    return Door(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
+    address = peer or os.environ.get(ENVIRONMENT)
+    if not address and (address := os.environ.get(FORMER_ENVIRONMENT)):
+        _warn_of_name("environment", FORMER_ENVIRONMENT, ENVIRONMENT)
+    client = Door(address or DEFAULT, key, roster)
+    if address and Path(address).name == FORMER_SOCKET and client.path is not None and client.path.name == SOCKET:
+        _warn_of_name("--peer", address, str(client.path))
+    return client
+
+
+def _warn_of_name(where: str, old: str, new: str) -> None:
+    from p2pclust.scenario.file.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
+
+    warn_of_name(where, old, new)
 
 
 def status(
@@ -65,8 +80,8 @@ def status(
       p2pclust status --peer /var/lib/p2pclust/meter-01
       p2pclust status --peer meter-02@10.0.0.2:7400 --bundle me.bundle --json
     """
-    with door_of(peer, bundle, roster) as door:
-        told = door.ask("status")
+    with client_of(peer, bundle, roster) as client:
+        told = client.ask("status")
     if as_json:
         put_json(told)
         return
@@ -107,8 +122,8 @@ def peers(
     views = []
     addresses: list[str | None] = [*peer] if peer else [None]
     for address in addresses:
-        with door_of(address, bundle, roster) as door:
-            views.append(door.ask("status"))
+        with client_of(address, bundle, roster) as client:
+            views.append(client.ask("status"))
     if as_json:
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
         return
@@ -150,15 +165,15 @@ def jobs(
     """
     from p2pclust.fleet.hosts.submission import drift, result_of  # noqa: PLC0415
 
-    with door_of(peer, bundle, roster) as door:
-        told = door.ask("status")
+    with client_of(peer, bundle, roster) as client:
+        told = client.ask("status")
         listed = told["jobs"] if every else _own(told["jobs"])
         if job is not None:
             listed = _named(listed, job, told["peer"])
         for one in listed:
             if one["series"] and one["number"] and one["phase"] == "done":
                 with contextlib.suppress(UsageError):  # forgotten meanwhile: a newer turn has taken its place
-                    one["drift"] = drift(result_of(door, one["job"]))
+                    one["drift"] = drift(result_of(client, one["job"]))
     if as_json:
         put_json({"peer": told["peer"], "jobs": listed})
     else:

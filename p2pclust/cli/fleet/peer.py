@@ -58,8 +58,11 @@ def peer(
         list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
     ] = None,
     state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it keeps its store.")] = None,
-    door: Annotated[
+    control: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where operators may ask over the network; default nowhere.")
+    ] = None,
+    door: Annotated[
+        str | None, typer.Option("--door", metavar="HOST:PORT", hidden=True, help="Former name of --control.")
     ] = None,
     timing: Annotated[str | None, typer.Option(metavar="default|wan|fast", help="The same on all peers.")] = None,
     fitness: Annotated[float | None, typer.Option(metavar="X", help="How well it would aggregate, 0 to 1.")] = None,
@@ -88,7 +91,8 @@ def peer(
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
         "columns": columns_of(columns), "id_column": column(id_column), "state_dir": state_dir,
-        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values), "door": door,
+        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values),
+        "control": renamed_option("--door", door, "--control", control),
         "timing": timing, "fitness": fitness, "links": links,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}

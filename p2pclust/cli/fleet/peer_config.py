@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
@@ -23,8 +23,10 @@ from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
-__all__ = ["PeerConfig", "load_config"]
+__all__ = ["FORMER_NAMES", "PeerConfig", "load_config"]
 
+#: Keys that were called otherwise in the release before.
+FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}
 _FILES = ("roster", "bundle", "state_dir", "overlay")
 #: What is known of a device from nobody.
 _USUAL_FITNESS = 0.5
@@ -56,7 +58,7 @@ class PeerConfig(BaseModel):
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
     #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
-    door: Annotated[str, AfterValidator(address)] | None = None
+    control: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
     #: Its neighbours, or a file with the overlay of the whole fleet; by default it is linked to everybody.
     links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
@@ -132,8 +134,9 @@ def load_config(
         If a value is wrong, a file cannot be used, or the device's key is not on the roster.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
-    document = fields.renamed(document, "missing", "missing_values", str(file))
-    settings = fields.renamed_settings(settings, "missing", "missing_values")
+    for former, name in FORMER_NAMES.items():
+        document = fields.renamed(document, former, name, str(file))
+        settings = fields.renamed_settings(settings, former, name)
     folder = Path() if file is None else file.parent
     for key in (*_FILES, "data"):
         if isinstance(document.get(key), str):
@@ -147,7 +150,7 @@ def load_config(
     except ValidationError as error:
         raise UsageError(explain(where.file, error, PeerConfig, where.said)) from error
     roster = _check_keys(config, where, insecure=insecure)
-    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
+    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     _check_extras(config, where)
     plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
@@ -214,11 +217,11 @@ def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roste
         raise UsageError(
             f"{where('roster')}: roster = {config.roster!r}: without a bundle there is no fleet that signed it"
         )
-    for key, place in (("listen", config.listen), ("door", config.door)):
+    for key, place in (("listen", config.listen), ("control", config.control)):
         if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
             raise UsageError(
-                f"{where(key)}: {key} = {place!r}, and no bundle: everybody who reaches this address could read and change "
-                "everything. Make keys with `p2pclust keys`, or type --insecure"
+                f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
+                "change everything. Make keys with `p2pclust keys`, or type --insecure"
             )
     roster = insecure_bundle(config.name, _joins(config)["join"]).roster
     assert roster is not None, "it is made with one"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
 from p2pclust.cli.show.columns import column
 from p2pclust.cli.show.columns import columns as columns_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
@@ -53,8 +53,8 @@ def result(
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
-    with door_of(peer, bundle, roster) as door:
-        found = result_of(door, job)
+    with client_of(peer, bundle, roster) as client:
+        found = result_of(client, job)
     told = _told(found)
     if out is not None:
         _write(out, found, told)
@@ -218,11 +218,11 @@ def assign(
                 raise UsageError(
                     f"{option} is for --data: this device's rows are read as its peer's configuration says"
                 )
-    with door_of(peer, bundle, roster) as door:
+    with client_of(peer, bundle, roster) as client:
         found: Labelled = (
-            label_own(door, job)
+            label_own(client, job)
             if data is None
-            else label_file(door, job, data, columns_of(columns), missing_values or "error", column(id_column))
+            else label_file(client, job, data, columns_of(columns), missing_values or "error", column(id_column))
         )
     table = _table([found.header, *found.rows()])
     if found.data.dropped:

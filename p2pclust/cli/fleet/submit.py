@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 
@@ -94,15 +94,15 @@ def submit(
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     request, spec = request_from(given | parameters(context.args))
     console = stderr()
-    with door_of(peer, bundle, fleet_roster) as door:
+    with client_of(peer, bundle, fleet_roster) as client:
 
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"handed in {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
 
-        named = submission.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
+        named = submission.submit(client, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named
-        ended = _watched(door, first, None, None if as_json else console) if wait else None
+        ended = _watched(client, first, None, None if as_json else console) if wait else None
     if as_json:
         put_json({**({} if ended is None else ended), "job": named})
     else:
@@ -167,8 +167,8 @@ def watch(
       p2pclust watch job-3f2a --within 60 --json
       p2pclust watch series-3f2a
     """
-    with door_of(peer, bundle, roster) as door:
-        ended = _watched(door, job, within, None if as_json else stdout())
+    with client_of(peer, bundle, roster) as client:
+        ended = _watched(client, job, within, None if as_json else stdout())
     if as_json:
         put_json(ended)
     raise typer.Exit(_code(ended))
@@ -178,11 +178,11 @@ def _code(ended: Mapping[str, Any]) -> int:
     return 0 if ended["outcome"] == "done" else FleetError.exit_code
 
 
-def _watched(door: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
+def _watched(client: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
     """Show events until the job ends; returns how it did."""
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it goes on", "events": []}
     with _shown(console) as show:
-        for event in door.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
+        for event in client.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
             ended["job"] = event["job"] if event["verb"] == "standing" else ended["job"]
             ended["events"].append(event)
             show(event)
@@ -321,8 +321,8 @@ def cancel(
       p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
-    with door_of(peer, bundle, roster) as door:
-        for told in door.follow("cancel", within_s=within, job=job):
+    with client_of(peer, bundle, roster) as client:
+        for told in client.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)
     named = answer.get("series") or answer["job"]

@@ -136,7 +136,7 @@ def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
         return ""
     snapshot = peer.get("snapshot", {})
     if "members" not in snapshot:
-        return f"does not say how it is: {snapshot.get('error', 'it has no door')}"
+        return f"does not say how it is: {snapshot.get('error', 'it cannot be asked')}"
     away = [
         member["name"]
         for member in snapshot["members"]

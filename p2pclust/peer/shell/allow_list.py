@@ -264,7 +264,9 @@ class AllowList:
         entry = self.roster.entry_of(curve_public)
         key = fingerprint(curve_public)
         if entry is not None and entry.role != PEER:
-            self._watch("refused-operator", {"member": entry.name, "key": key, "hint": "operators ask at the door"})
+            self._watch(
+                "refused-operator", {"member": entry.name, "key": key, "hint": "operators ask at the control address"}
+            )
         elif entry is not None:
             self._watch("refused-expired", {"member": entry.name, "key": key, "last_day": entry.expires})
         elif curve_public in self._former:

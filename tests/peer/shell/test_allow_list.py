@@ -106,7 +106,7 @@ def test_operators_and_peers_are_told_apart(fleet: Fleet) -> None:
         assert allow_list.admitted.name_of(key) is None
         allow_list.stranger(key)
         assert fleet.said("refused-operator") == [
-            {"member": "desk", "key": fingerprint(key), "hint": "operators ask at the door"}
+            {"member": "desk", "key": fingerprint(key), "hint": "operators ask at the control address"}
         ]
 
     fleet.run(test)

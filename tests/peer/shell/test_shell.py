@@ -548,7 +548,7 @@ def test_a_peer_that_breaks_says_so_in_one_line_and_with_its_exit_code(
     config = {
         "name": "p0", "listen": "127.0.0.1:0", "join": {"p1": "127.0.0.1:9"}, "bundle": str(tmp_path / "keys/p0.bundle"),
         "roster": str(tmp_path / "keys/roster.json"), "data": str(tmp_path / "data.npy"),
-        "state_dir": str(tmp_path / "state"), "timing": "fast", "fitness": 0.5, "faults": [], "control": "stdio",
+        "state_dir": str(tmp_path / "state"), "timing": "fast", "fitness": 0.5, "faults": [], "stdio": True,
     }  # fmt: skip
     (tmp_path / "peer.json").write_text(json.dumps(config))
     with subprocess.Popen(
