@@ -31,11 +31,11 @@ from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log
-from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.testbed.conditions import Suffering
+from p2pclust.peer.testbed.conditions import Conditions
 from p2pclust.peer.testbed.control import Control, Lines
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
@@ -93,7 +93,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     watch = _watcher(lines, config)
     store = _open_store(config, watch)
     bundle, allow_list = begin(config, store, watch)
-    armed = Armed(name, tuple(ArmedFault.from_dict(fault) for fault in config["faults"]))
+    planned = PlannedFaults(name, tuple(PlannedFault.from_dict(fault) for fault in config["faults"]))
     # Entropy is right here: these draws only spread instants, and two peers must not draw alike.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
     shell: Shell
@@ -108,8 +108,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     _shape(links, config.get("link"))
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
-        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), armed, watch, allow_list)
-        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.computed, shell.failed, share)
+        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
+        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share)
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()
@@ -118,9 +118,9 @@ async def _live(config: Mapping[str, Any]) -> int:
             shell.start(links, worker)
             services = Services(config, shell, links, bundle, watch)
         else:
-            suffering = Suffering(breakable.wrap(links), worker, shell, armed, config.get("suffers", {}))
+            conditions = Conditions(breakable.wrap(links), worker, shell, planned, config.get("suffers", {}))
             shell.start(breakable, worker)
-            Control(shell, lines, suffering.take).serve(0)
+            Control(shell, lines, conditions).serve(0)
         allow_list.follow(shell, links, shell.signer)
         error = await shell.ended
         if services is not None:

@@ -226,7 +226,7 @@ class Questions:
     def _blob(self, digest: bytes, part: int) -> bytes:
         chunk_bytes = self._shell.core.limits.chunk_bytes
         each = PART_BYTES // chunk_bytes
-        chunks = (self._shell.store.chunk(digest, index) for index in range(part * each, (part + 1) * each))
+        chunks = (self._shell.store.blobs.chunk(digest, index) for index in range(part * each, (part + 1) * each))
         return b"".join(chunk for chunk in chunks if chunk is not None)
 
     def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ def snapshot(shell: Shell) -> dict[str, Any]:
         "members": [_member(shell, name) for name in membership.members],
         "jobs": job_snapshots(shell),
         "data": {name: value for name, value in shell.worker.rows.items() if name != "features"},
-        "counters": _counters(shell),
+        "counters": asdict(shell.links.counters),
         "rss_mb": round(rss_mb(), 1),
         "max_rss_mb": round(max_rss_mb(), 1),
     }  # fmt: skip
@@ -194,7 +195,7 @@ def _outcome(shell: Shell, job: Job | LeaderlessJob) -> tuple[str, str]:
     assert ref is not None
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
-        known = (ref.digest, *outcome_of(ref, lambda: shell.store.read_blob(ref.digest)))
+        known = (ref.digest, *outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
         shell.outcomes[job.id] = known
     return known[1], known[2]
 
@@ -209,17 +210,6 @@ def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]
     if state.status == "failed" and state.reason.startswith(CANCELLED):
         return "cancelled", state.reason
     return state.status, state.reason
-
-
-def _counters(shell: Shell) -> dict[str, Any]:
-    counters = shell.links.counters
-    return {
-        "messages_sent": counters.messages_sent,
-        "messages_received": counters.messages_received,
-        "bytes_sent": counters.bytes_sent,
-        "bytes_received": counters.bytes_received,
-        "dropped": dict(counters.dropped),
-    }
 
 
 def rss_mb() -> float:

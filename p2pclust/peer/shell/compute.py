@@ -130,10 +130,10 @@ class Worker:
         task = effect.task
         if self._is_new(effect.token) and self._unread:
             self._read()
-        outcome = perform(task, self._local, self._store.read_blob, self._memories)
+        outcome = perform(task, self._local, self._store.blobs.read, self._memories)
         if task.kind == "verify" and task.state is not None and outcome.info["good"]:
-            self._store.sync_blob(task.state.digest)  # before the core relies on it
-        return settle(effect.token, outcome, self._limits, self._store.store_blob)
+            self._store.blobs.sync(task.state.digest)  # before the core relies on it
+        return settle(effect.token, outcome, self._limits, self._store.blobs.store)
 
     def _is_new(self, token: tuple[str, ...]) -> bool:
         """Whether this is the first task of a job in this life of the peer."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-__all__ = ["LEVELS", "LEVEL_OF", "Log"]
+__all__ = ["LEVELS", "LEVEL_OF", "Log", "plain"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -174,9 +174,9 @@ class Log:
             level = LEVEL_OF.get(verb, "info")
             whole = {"time": time, "peer": self._peer, "level": level, "verb": verb, "fields": dict(fields)}
             try:
-                return json.dumps(whole, default=_plain, allow_nan=False)
+                return json.dumps(whole, default=plain, allow_nan=False)
             except ValueError:  # JSON knows neither NaN nor infinity
-                return json.dumps(_finite(whole), default=_plain)
+                return json.dumps(_finite(whole), default=plain)
         words = [f"{key}={_word(value)}" for key, value in fields.items()]
         return " ".join([time, self._peer, verb, *words])
 
@@ -186,7 +186,7 @@ def _word(value: Any) -> str:
     if isinstance(value, Mapping):
         text = "; ".join(f"{key}: {inner}" for key, inner in value.items())
     else:
-        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(_plain(value))
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(plain(value))
     if text and text.isprintable() and not any(sign in text for sign in ' "='):
         return text
     return json.dumps(text)
@@ -200,7 +200,8 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Convert what JSON does not know: for the `default` of `json.dumps`."""
     if isinstance(value, tuple | set | frozenset):
         return list(value)
     return value.hex() if isinstance(value, bytes) else str(value)
