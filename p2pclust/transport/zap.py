@@ -1,8 +1,8 @@
-"""Who may connect: our own handler of ZeroMQ's authentication protocol (ZAP, RFC 27).
+"""Decide which keys may connect: a handler of ZeroMQ's authentication protocol (ZAP, RFC 27).
 
 libzmq asks the socket bound at ``inproc://zeromq.zap.01`` about every handshake and waits for the answer. The handler
-lives on the peer's event loop, decides in one function call, and answers 500 when that call fails, so that no
-exception can end it.
+runs on the peer's event loop, decides in one function call, and answers 500 if that call fails, so that no exception
+can end it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ZapHandler:
     loop : asyncio.AbstractEventLoop
         Where requests are answered.
     admits : callable
-        Given a CURVE public key (Z85, 40 bytes), says whether its owner may connect.
+        Called with a CURVE public key (Z85, 40 bytes); returns whether its owner may connect.
     admits_operator : callable
         The same for the socket of operators.
     """

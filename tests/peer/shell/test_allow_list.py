@@ -314,6 +314,6 @@ class TestBegin:
         async def start() -> None:
             begin({"bundle": str(fleet.home / "desk.bundle")}, store, fleet.watch)
 
-        with pytest.raises(FleetError, match="desk is enrolled as operator: it can ask peers, but be none"):
+        with pytest.raises(FleetError, match="desk is enrolled as operator: it can ask peers, but cannot be one"):
             asyncio.run(start())
         store.close()
