@@ -1,6 +1,6 @@
-"""The light entry point of a peer process: takes a configuration that was checked before, and lives until told to end.
+"""The light entry point of a peer process: runs a peer with a configuration that was checked before.
 
-Imports nothing that a running k-means peer does not need: no torch, scikit-learn, SciPy, NetworkX, pydantic, typer, rich.
+It imports only what a running k-means peer needs: no torch, scikit-learn, SciPy, NetworkX, pydantic, typer, rich.
 """
 
 from __future__ import annotations
@@ -46,13 +46,11 @@ from p2pclust.transport.zeromq import ZmqLinks
 __all__ = ["die_with_parent", "main", "run_peer"]
 
 _GOODBYE_S = 0.5
-_SWITCH_S = (
-    0.0005  # how long the loop waits before it asks a worker that runs Python for its turn; usually ten times that
-)
+_SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
 
 
 def run_peer(config: Mapping[str, Any]) -> int:
-    """Run one peer until it is told to end.
+    """Run one peer until a signal or the testbed ends it.
 
     Parameters
     ----------
@@ -70,7 +68,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
     Returns
     -------
     int
-        The exit code: 0 after a polite leave, 3 if the disk failed, 1 for a bug.
+        The exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
     """
     try:
         restrain(config)
@@ -94,7 +92,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     store = _open_store(config, watch)
     bundle, allow_list = begin(config, store, watch)
     planned = PlannedFaults(name, tuple(PlannedFault.from_dict(fault) for fault in config["faults"]))
-    # Entropy is right here: these draws only spread instants, and two peers must not draw alike.
+    # Entropy, not a seed: these draws only spread instants, and two peers must not draw the same.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
     shell: Shell
 
@@ -140,11 +138,11 @@ async def _live(config: Mapping[str, Any]) -> int:
 
 
 def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[], Local]:
-    """What the worker calls in its thread to read the rows; what it tells is told on the loop."""
+    """Return the function with which the worker reads the rows in its thread; its reports are made on the loop."""
     loop = asyncio.get_running_loop()
 
     def say(verb: str, fields: Mapping[str, Any]) -> None:
-        if not shell.ended.done():  # the last word of a peer is how it ended
+        if not shell.ended.done():  # the last report of a peer is on its end
             watch(verb, fields)
 
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
@@ -155,7 +153,7 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[],
 
 
 def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
-    """Where a testbed says what this device's link is like, make it so."""
+    """Shape this device's link, if a testbed asks for it."""
     if told is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(told["seed"])))
         links.shape(Shape.from_dict(told["shape"]), rng, told["rates"])
@@ -180,11 +178,11 @@ def _on_signals(config: Mapping[str, Any], shell: Shell, allow_list: AllowList) 
 def _settle_down() -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.collect()
-    gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
+    gc.freeze()  # imported modules live as long as the process: later collections can skip them
 
 
 def die_with_parent() -> None:
-    """Where the kernel offers it (Linux), be killed when the parent is: a stopped process cannot read its input's end."""
+    """On Linux, end when the parent process does: a stopped process would not notice the end of its input."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415
 
@@ -205,16 +203,14 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList)
 
 
 def _watcher(lines: Lines | None, config: Mapping[str, Any]) -> Any:
-    """Reports go to whoever started the peer as JSON lines, or to the log."""
+    """Return a function that writes reports to the testbed as JSON lines, or else to the log."""
     loop = asyncio.get_running_loop()
     log = _log(config)
 
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
         if lines is None:
             log.tell(verb, fields)
-        elif (
-            verb != "phase" or fields["phase"] != "adopting"
-        ):  # the aggregator's own words are enough for whoever watches
+        elif verb != "phase" or fields["phase"] != "adopting":  # the aggregator's reports are enough
             lines.write({"t": loop.time(), "verb": verb, **fields})
 
     return tell

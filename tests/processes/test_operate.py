@@ -142,7 +142,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     fleet.until_alive("a", "c", at="b")  # there a job will be handed in, of whoever is seen
     assert "z" in {m["name"]: m["why"] for m in fleet.json("peers")["views"][0]["members"]}
     matrix = fleet.run("peers", "--peer", "a", "--peer", "b").out
-    assert "nobody has told its address yet" in matrix
+    assert "its address is not known yet" in matrix
 
     # A job from its beginning to its end, asked over the network and on the device.
     done = fleet.json(

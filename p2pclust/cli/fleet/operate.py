@@ -1,4 +1,4 @@
-"""What all commands that ask a running peer share, and those that only show: ``status``, ``peers``, ``jobs``."""
+"""``p2pclust status``, ``peers`` and ``jobs``, and what all commands that ask a running peer share."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from p2pclust.fleet.hosts.client import Door
 
 __all__ = [
-    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "client_of", "duration_of", "jobs", "name_of",
-    "peers", "status", "table_of",
+    "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "client_of", "duration_of", "jobs",
+    "name_of", "peers", "status", "table_of",
 ]  # fmt: skip
 
-_OVER = ("done", "failed", "cancelled")
-_LAST = 3  # jobs that ended, which `status` shows
+#: Phases of ended jobs.
+OVER = ("done", "failed", "cancelled")
+_LAST = 3  # ended jobs that `status` shows
 _LONGEST_REASON = 60
 
 _ADDRESS = (
@@ -41,9 +42,7 @@ RosterOption = Annotated[
     typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-_JOB = (
-    "The job's id, or as much of it as is unique; of a repeated job that of its series, or SERIES/3 for its third turn."
-)
+_JOB = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 
@@ -72,7 +71,7 @@ def _warn_of_name(where: str, old: str, new: str) -> None:
 def status(
     peer: PeerOption = None, bundle: BundleOption = None, roster: RosterOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a running peer knows of itself, of the others and of its jobs: those that go on, and the last few.
+    """Show the status of a running peer: its data, how it sees the other peers, running jobs and the last few that ended.
 
     \b
     Examples:
@@ -110,9 +109,9 @@ def peers(
     roster: RosterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show whom a running peer sees, and why not the others; of several peers, who sees whom.
+    """Show which peers a running peer sees, and why it does not see the others.
 
-    A peer knows its own view only. Give --peer several times to see the views of several peers side by side.
+    A peer knows its own view only. Give --peer several times to compare the views of several peers.
 
     \b
     Examples:
@@ -133,7 +132,7 @@ def peers(
     for view in views:
         if len(views) == 1:
             console.print(
-                f"as {view['peer']} sees it; each peer has a view of its own (--peer shows another's)", soft_wrap=True
+                f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True
             )
             columns = ["peer", "status", "incarnation", "address", "heard", "why"]
             console.print(table_of(columns, ([*_row(m)] for m in view["members"])))
@@ -150,12 +149,14 @@ def jobs(
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that a round of another job wants.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Include child jobs, which a round of another job started.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the jobs that a running peer takes part in: where each stands, for whom it waits, how it ended.
+    """List the jobs of a running peer: the progress of each, the peers that it waits for, the outcome.
 
-    Of a repeated job the last two turns are listed, as SERIES/TURN.
+    For a repeated job the last two turns are listed, as SERIES/TURN.
 
     \b
     Examples:
@@ -172,7 +173,7 @@ def jobs(
             listed = _named(listed, job, told["peer"])
         for one in listed:
             if one["series"] and one["number"] and one["phase"] == "done":
-                with contextlib.suppress(UsageError):  # forgotten meanwhile: a newer turn has taken its place
+                with contextlib.suppress(UsageError):  # deleted meanwhile, for a newer turn
                     one["drift"] = drift(result_of(client, one["job"]))
     if as_json:
         put_json({"peer": told["peer"], "jobs": listed})
@@ -185,7 +186,7 @@ def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict[str, Any]]:
-    """Return the jobs of that name: one, or the turns of a series."""
+    """Return the jobs with that name: one, or the turns of a series."""
     names = (named, f"job-{named}", f"series-{named}")
     found = [job for job in listed if job["job"].startswith(names) or name_of(job).startswith(names)]
     if not found:
@@ -194,8 +195,8 @@ def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict
 
 
 def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
-    """Show the jobs that go on and the last that ended, with the beginnings of long reasons, and say how many are older."""
-    over = [job for job in listed if job["phase"] in _OVER]
+    """Show running jobs and the last that ended, with long reasons cut, and the number of older ones."""
+    over = [job for job in listed if job["phase"] in OVER]
     older = {job["job"]: None for job in over[:-_LAST]}
     shown = [{**job, "reason": _cut(job["reason"])} for job in listed if job["job"] not in older]
     _show_jobs(shown)
@@ -229,12 +230,12 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
 
 
 def name_of(job: Mapping[str, Any]) -> str:
-    """What commands show and take: a job's id, or the series of a repeated one and its turn."""
+    """Return the name that commands show and accept: a job's id, or SERIES/TURN for a repeated one."""
     return f"{job['series']}/{job['number'] + 1}" if job["series"] else str(job["job"])
 
 
 def drift_of(job: Mapping[str, Any]) -> str:
-    """Say how far the centers of a repeated job moved since the turn before."""
+    """Return how far the centers of a repeated job moved since the previous turn, in words."""
     return f"centers moved {job['drift']['frobenius']:.3g} since the last" if job.get("drift") else ""
 
 
@@ -252,7 +253,7 @@ def _row(member: Mapping[str, Any]) -> list[str]:
 
 
 def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
-    """One row for each peer that was asked; a dot is the peer itself."""
+    """Return a table with a row for each view; a dot is the peer itself."""
     names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
     rows = []
     for view in views:
@@ -262,7 +263,7 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """Return a table as people read it, whose cells are never cut."""
+    """Return a table for people, whose cells are never cut."""
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -274,7 +275,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
 
 
 def duration_of(seconds: float) -> str:
-    """Say a duration in the unit that fits it.
+    """Return a duration in words, in the unit that fits it.
 
     Examples
     --------

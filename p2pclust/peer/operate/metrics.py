@@ -1,6 +1,6 @@
-"""A peer's figures for Prometheus: names and labels of all that it tells.
+"""A peer's metrics for Prometheus.
 
-Imported by peers that opted in; needs the extra ``metrics``.
+Imported only if the configuration has ``metrics``; needs the extra ``metrics``.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ __all__ = ["CONTENT_TYPE", "HELP", "Metrics"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
-#: Every metric and what it is. Counters count from the start of the process; Prometheus adds ``_total`` to their names.
+#: Every metric with its description. Counters start with the process; Prometheus adds ``_total`` to their names.
 HELP: Final[Mapping[str, str]] = {
     "p2pclust_info": "1, with the peer's name, fleet, class and version as labels",
     "p2pclust_uptime_seconds": "Seconds since the peer started",
     "p2pclust_peers_enrolled": "Peers on the fleet roster, with this one",
-    "p2pclust_peers_alive": "Of these, those that are alive or suspect for this peer, with this one",
-    "p2pclust_peers_majority": "How many of them a majority is",
-    "p2pclust_member_up": "Whether another peer is alive or suspect for this peer",
+    "p2pclust_peers_alive": "Peers of these that this peer sees as alive or suspect, with this one",
+    "p2pclust_peers_majority": "The number of them that is a majority",
+    "p2pclust_member_up": "Whether this peer sees another one as alive or suspect",
     "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
     "p2pclust_jobs": "Jobs of this peer by phase",
     "p2pclust_job_round": "The round that a job has reached here",
     "p2pclust_job_term": "The term of a job that this peer knows",
     "p2pclust_job_peers_absent": "Peers of a job's roster that are not here",
-    "p2pclust_events": "What happened, by the word that stands in the log",
+    "p2pclust_events": "Events by their word in the log",
     "p2pclust_messages_sent": "Messages handed to the transport",
     "p2pclust_messages_received": "Messages received from enrolled peers",
     "p2pclust_sent_bytes": "Bytes of these messages",
     "p2pclust_received_bytes": "Bytes of these messages",
     "p2pclust_messages_dropped": "Messages that were not sent or not handed on, by reason",
     "p2pclust_cpu_seconds": "Processor time of this process",
-    "p2pclust_resident_memory_bytes": "Memory that is resident now",
-    "p2pclust_max_resident_memory_bytes": "The most memory that ever was resident",
+    "p2pclust_resident_memory_bytes": "Resident memory",
+    "p2pclust_max_resident_memory_bytes": "Highest resident memory so far",
 }
 
 
 class Metrics(Collector):
-    """Tells the figures of one peer.
+    """Collects the metrics of one peer.
 
     Parameters
     ----------
     snapshot : callable
         See `p2pclust.peer.operate.status.snapshot`.
     kind : str
-        What kind of device the peer runs on.
+        The class of the peer's device.
 
     Examples
     --------
     >>> figures = Metrics(dict)
     >>> figures.count("elected", {})
     >>> HELP["p2pclust_events"]
-    'What happened, by the word that stands in the log'
+    'Events by their word in the log'
     """
 
     def __init__(self, snapshot: Callable[[], Mapping[str, Any]], kind: str = "") -> None:
@@ -68,19 +68,19 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Count something that happened."""
+        """Count an event."""
         self._events[verb] = self._events.get(verb, 0) + 1
 
     def text(self) -> bytes:
-        """Return all figures of now, as Prometheus reads them."""
+        """Return all metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what there is depends on the moment."""
+        """Return nothing: the metrics vary."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics of now."""
+        """Yield all metrics."""
         told = self._snapshot()
         labels = {
             "peer": told["peer"], "fleet": told["fleet"]["id"], "class": self._kind, "version": told["version"],

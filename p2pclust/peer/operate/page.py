@@ -1,4 +1,4 @@
-"""The status page of one peer: what it knows, for somebody with a browser."""
+"""The status page of one peer, for a browser."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _COLOURS = {
 
 
 def status_page(told: Mapping[str, Any], kind: str = "") -> str:
-    """Return the page, one HTML document that needs nothing else.
+    """Return the page, a self-contained HTML document.
 
     Parameters
     ----------
     told : mapping
-        See `p2pclust.peer.operate.status.snapshot`. Whatever stands in it is shown as text.
+        See `p2pclust.peer.operate.status.snapshot`. All values are escaped.
     kind : str
-        What kind of device the peer runs on.
+        The class of the peer's device.
     """
     fleet, counters, jobs = told["fleet"], told["counters"], told["jobs"]
     going = sum(job["phase"] not in ("done", "failed", "cancelled") for job in jobs)
@@ -119,7 +119,7 @@ def _members(members: Sequence[Mapping[str, Any]]) -> str:
         )
         for member in members
     ]
-    return _table("Peers", ("name", "status", "#heard", "address", ""), rows, "Nobody else is enrolled.")
+    return _table("Peers", ("name", "status", "#heard", "address", ""), rows, "No other peer is enrolled.")
 
 
 def _dropped(dropped: Mapping[str, int]) -> str:
@@ -128,7 +128,7 @@ def _dropped(dropped: Mapping[str, int]) -> str:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:
-    """Return a table of cells that are HTML already; the columns whose head begins with ``#`` hold numbers."""
+    """Return a table of HTML cells; columns whose head begins with ``#`` hold numbers."""
     if not rows:
         return f"<h2>{title}</h2><p>{empty}</p>"
     kinds = [' class="number"' if head.startswith("#") else "" for head in heads]
@@ -145,7 +145,7 @@ def _dot(word: str, otherwise: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Say how long something took, in the largest unit of which there are two.
+    """Return a duration in words, in the largest unit of which there are two.
 
     >>> _span(0.25), _span(100), _span(7200), _span(172800)
     ('0.2 s', '100 s', '2 h', '2 days')

@@ -66,7 +66,7 @@ def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, client: type[Fa
     ended = cli("cancel", "job-1")
     assert (ended.code, ended.err) == (
         3,
-        "error: job-1: too late, it ended before: the series was cancelled by desk\n",
+        "error: job-1: too late, it has already ended: the series was cancelled by desk\n",
     )
 
 

@@ -173,7 +173,7 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     assert not (device / "state").exists()
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
-    assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more left out, for a value is missing there\n")
+    assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more omitted because of missing values\n")
 
 
 def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
@@ -235,7 +235,7 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"class": "a\nb"}, 'peer.toml: class = "a\\nb": '),
         (
             {"metrics": "10.0.0.1:9100"},
-            "peer.toml: metrics = '10.0.0.1:9100': everybody who reaches this address may read it, without any key",
+            "peer.toml: metrics = '10.0.0.1:9100': everyone who can reach this address may read it, without a key",
         ),
         ({"metrics": "9100"}, 'peer.toml: metrics = "9100": expected HOST:PORT, with a port from 1 to 65535'),
         ({"nice": 20}, "peer.toml: nice = 20: expected at most 19"),

@@ -76,9 +76,9 @@ def test_a_peer_that_has_its_keys_of_before_is_not_called_silent() -> None:
     net.until(lambda: net.core("p1").membership.status("p2") == "dead")
     shell = shell_of(net, "p1")
     shell.heard, shell.allow_list = {}, SimpleNamespace(outdated={})
-    assert "held dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
+    assert "declared dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
     shell.allow_list.outdated["p2"] = None
-    assert _member(shell, "p2")["why"] == "knocks with keys that are revoked: copy its new bundle to it"
+    assert _member(shell, "p2")["why"] == "it uses revoked keys: copy its new bundle to it"
 
 
 def test_jobs_are_listed_in_the_order_in_which_they_were_handed_in_also_after_a_restart() -> None:
