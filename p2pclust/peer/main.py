@@ -152,11 +152,11 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[],
     return partial(load_rows, config, tell, shell.ended.done)
 
 
-def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
+def _shape(links: ZmqLinks, link: Mapping[str, Any] | None) -> None:
     """Shape this device's link, if a testbed asks for it."""
-    if told is not None:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(told["seed"])))
-        links.shape(Shape.from_dict(told["shape"]), rng, told["rates"])
+    if link is not None:
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(link["seed"])))
+        links.shape(Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
 def _open_store(config: Mapping[str, Any], watch: Any) -> Store:

@@ -118,8 +118,8 @@ class Shape:
     def from_dict(cls, fields: Mapping[str, Mapping[str, Any]]) -> Shape:
         """Make a shape from the values of `to_dict`."""
 
-        def way(told: Mapping[str, Any]) -> Way:
-            return Way(**{**told, "rate": math.inf if told["rate"] is None else told["rate"]})
+        def way(fields: Mapping[str, Any]) -> Way:
+            return Way(**{**fields, "rate": math.inf if fields["rate"] is None else fields["rate"]})
 
         return cls(way(fields["up"]), way(fields["down"]))
 

@@ -85,12 +85,12 @@ def up(
     for host in gone:
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
-    told = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
-    down_ = [name for answer in told.values() for name, peer in answer["peers"].items() if is_down(peer)]
+    done = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
+    down_ = [name for answer in done.values() for name, peer in answer["peers"].items() if is_down(peer)]
     if as_json:
-        put_json({"well": not failed and not down_, "errors": failed, "hosts": told})
+        put_json({"well": not failed and not down_, "errors": failed, "hosts": done})
     else:
-        _tell_changes(told, failed)
+        _tell_changes(done, failed)
     if failed or down_:
         raise typer.Exit(3)
 
@@ -263,11 +263,11 @@ _WORDS = {
 }
 
 
-def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
+def _tell_changes(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
     from p2pclust.cli.fleet.view import how  # noqa: PLC0415
 
     console = stdout()
-    for host, answer in told.items():
+    for host, answer in done.items():
         for change, names in answer["changes"].items():
             for name in names:
                 peer = answer["peers"].get(name, {})

@@ -215,9 +215,9 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
 
     roster = read(fleet / "roster.json", "fleet roster")
     with client_of(peer, bundle, fleet / "roster.json") as client:
-        told = client.ask("roster", data=roster)
-    what = "took" if told["newer"] else "already had this or a newer roster: now"
-    stderr().print(f"{told['peer']} {what} roster {told['serial']}", soft_wrap=True)
+        answer = client.ask("roster", data=roster)
+    what = "took" if answer["newer"] else "already had this or a newer roster: now"
+    stderr().print(f"{answer['peer']} {what} roster {answer['serial']}", soft_wrap=True)
 
 
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:

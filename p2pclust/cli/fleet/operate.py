@@ -80,14 +80,14 @@ def status(
       p2pclust status --peer meter-02@10.0.0.2:7400 --bundle me.bundle --json
     """
     with client_of(peer, bundle, roster) as client:
-        told = client.ask("status")
+        answer = client.ask("status")
     if as_json:
-        put_json(told)
+        put_json(answer)
         return
-    console, fleet, data = stdout(), told["fleet"], told["data"]
+    console, fleet, data = stdout(), answer["fleet"], answer["data"]
     console.print(
-        f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {duration_of(told['uptime_s'])}, "
-        f"{told['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
+        f"{answer['peer']} at {answer['address']}, p2pclust {answer['version']}, up {duration_of(answer['uptime_s'])}, "
+        f"{answer['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
         soft_wrap=True,
     )
     console.print(
@@ -95,10 +95,10 @@ def status(
         f"its data: {data['rows']} rows of {data['columns']} columns",
         soft_wrap=True,
     )  # fmt: skip
-    if told["waiting"]:
-        console.print(f"no majority: {told['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
-    console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, told["members"])))
-    _show_newest(_own(told["jobs"]))
+    if answer["waiting"]:
+        console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
+    console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, answer["members"])))
+    _show_newest(_own(answer["jobs"]))
 
 
 def peers(
@@ -167,16 +167,16 @@ def jobs(
     from p2pclust.fleet.hosts.submission import drift, result_of  # noqa: PLC0415
 
     with client_of(peer, bundle, roster) as client:
-        told = client.ask("status")
-        listed = told["jobs"] if every else _own(told["jobs"])
+        answer = client.ask("status")
+        listed = answer["jobs"] if every else _own(answer["jobs"])
         if job is not None:
-            listed = _named(listed, job, told["peer"])
+            listed = _named(listed, job, answer["peer"])
         for one in listed:
             if one["series"] and one["number"] and one["phase"] == "done":
                 with contextlib.suppress(UsageError):  # deleted meanwhile, for a newer turn
                     one["drift"] = drift(result_of(client, one["job"]))
     if as_json:
-        put_json({"peer": told["peer"], "jobs": listed})
+        put_json({"peer": answer["peer"], "jobs": listed})
     else:
         _show_jobs(listed)
 

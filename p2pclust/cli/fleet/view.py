@@ -28,10 +28,10 @@ _DOWN = {
     "unreachable": "its host cannot be reached",
 }
 
-Told = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 
-def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dict[str, dict[str, Any]]:
+def judge(inventory: Inventory, answers: Mapping[str, Answer | FleetError]) -> dict[str, dict[str, Any]]:
     """Return the state of every device of the inventory.
 
     Parameters
@@ -48,10 +48,10 @@ def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dic
         running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
         ``trouble``: its problem, or an empty string.
     """
-    told: dict[str, Told] = {}
+    told: dict[str, Answer] = {}
     for device in inventory.devices:
         answer = answers[device.host]
-        known: Told = (
+        known: Answer = (
             {"status": "unreachable"} if isinstance(answer, FleetError) else answer["peers"].get(device.name, {})
         )
         told[device.name] = known
@@ -64,7 +64,7 @@ def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dic
     }
 
 
-def _row(told: Told) -> dict[str, Any]:
+def _row(told: Answer) -> dict[str, Any]:
     lives = bool(told.get("pid"))
     status = told.get("status", "absent")
     snapshot = told.get("snapshot", {})
@@ -89,22 +89,22 @@ def _row(told: Told) -> dict[str, Any]:
     }
 
 
-def _failed(told: Told) -> bool:
+def _failed(told: Answer) -> bool:
     return told.get("status") != "starting" or bool(told.get("failed"))
 
 
-def _job(snapshot: Told) -> Told | None:
+def _job(snapshot: Answer) -> Answer | None:
     """Return the newest running job, else the newest; without child jobs."""
     jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
     return next((job for job in reversed(jobs) if job["phase"] not in OVER), jobs[-1] if jobs else None)
 
 
-def _named(job: Told) -> str:
+def _named(job: Answer) -> str:
     """Return a name that other commands accept: the beginning of a job's id, or SERIES/TURN."""
     return name_of(job) if job.get("series") else str(job["job"][:12])
 
 
-def _farthest(told: Iterable[Told]) -> dict[str, int]:
+def _farthest(told: Iterable[Answer]) -> dict[str, int]:
     """Return the highest round of each job at any peer."""
     rounds: dict[str, int] = {}
     for peer in told:
@@ -113,7 +113,7 @@ def _farthest(told: Iterable[Told]) -> dict[str, int]:
     return rounds
 
 
-def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
+def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
     peer = told[name]
     match peer.get("status"):
         case "starting":
@@ -128,7 +128,7 @@ def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping
     return _DOWN.get(peer.get("status", ""), "down")
 
 
-def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
+def _late(told: Mapping[str, Answer], name: str, late_s: float) -> str:
     """Return which neighbours a peer has not linked to in time; neighbours must have been up for as long as well."""
     peer = told[name]
     if peer["up_s"] <= late_s:
@@ -147,20 +147,20 @@ def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
     return f"late: not linked to {shown} after {peer['up_s']:.0f} s" if away else ""
 
 
-def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
+def _behind(peer: Answer, rounds: Mapping[str, int]) -> str:
     for job in peer.get("snapshot", {}).get("jobs", ()):
         if job["phase"] not in OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
             return f"behind: round {job['round']} of job {_named(job)}, others are at {rounds[job['job']]}"
     return ""
 
 
-def is_down(peer: Told) -> bool:
+def is_down(peer: Answer) -> bool:
     """Return True if a peer failed and is down, or is being started again after a failure."""
     status = peer.get("status")
     return status in ("given-up", "waiting") or (status == "starting" and bool(peer.get("failed")))
 
 
-def how(peer: Told) -> str:
+def how(peer: Answer) -> str:
     """Return the state of a peer that was started and is not running yet, to append to a line; empty if it runs."""
     if is_down(peer):
         words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
@@ -169,7 +169,7 @@ def how(peer: Told) -> str:
     return "; not ready yet" if peer.get("status") == "starting" else ""
 
 
-def show(peers: Mapping[str, Told]) -> Group:
+def show(peers: Mapping[str, Answer]) -> Group:
     """Return the table for people, followed by a line for each peer with a problem."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -190,7 +190,7 @@ def show(peers: Mapping[str, Told]) -> Group:
     return Group(shown, *(Text(_line(name, peer), style="bold red") for name, peer in troubled.items()))
 
 
-def _line(name: str, peer: Told) -> str:
+def _line(name: str, peer: Answer) -> str:
     return f"{name}: {peer['trouble']}" + (f": {peer['last_line']}" if peer["last_line"] else "")
 
 

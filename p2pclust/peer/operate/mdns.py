@@ -57,13 +57,13 @@ class Discovery:
         instance = f"{self._prefix}{name[:40]}-{os.urandom(3).hex()}.{SERVICE}"
         where = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)[0]
         packed = socket.inet_pton(where[0], str(where[4][0]))
-        told = {"name": name, "fleet": fleet_id}
+        properties = {"name": name, "fleet": fleet_id}
         self._info = AsyncServiceInfo(
             SERVICE,
             instance,
             port=port,
             addresses=[packed],
-            properties=told,
+            properties=properties,
             server=f"{instance.removesuffix(SERVICE)}local.",
         )
         self._interface = str(where[4][0])
@@ -112,12 +112,12 @@ class Discovery:
         info = AsyncServiceInfo(SERVICE, announcement)
         if not await info.async_request(zeroconf, _LOOK_UP_MS) or not info.port:
             return
-        told = {key: value or b"" for key, value in info.properties.items()}
+        properties = {key: value or b"" for key, value in info.properties.items()}
         addresses = info.parsed_addresses(IPVersion.V6Only if ":" in self._host else IPVersion.V4Only)
-        if told.get(b"fleet") != self._fleet_id.encode() or not addresses:
+        if properties.get(b"fleet") != self._fleet_id.encode() or not addresses:
             return
         host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-        self._known[announcement] = (told.get(b"name", b"").decode("utf-8", "replace"), f"{host}:{info.port}")
+        self._known[announcement] = (properties.get(b"name", b"").decode("utf-8", "replace"), f"{host}:{info.port}")
         self._hint(*self._known[announcement])
 
     def _hint_again(self) -> None:

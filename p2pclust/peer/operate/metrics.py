@@ -81,23 +81,23 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        told = self._snapshot()
+        status = self._snapshot()
         labels = {
-            "peer": told["peer"], "fleet": told["fleet"]["id"], "class": self._kind, "version": told["version"],
+            "peer": status["peer"], "fleet": status["fleet"]["id"], "class": self._kind, "version": status["version"],
         }  # fmt: skip
         yield _gauge("p2pclust_info", [(labels, 1)])
-        yield _gauge("p2pclust_uptime_seconds", [({}, told["uptime_s"])])
+        yield _gauge("p2pclust_uptime_seconds", [({}, status["uptime_s"])])
         for what in ("enrolled", "alive", "majority"):
-            yield _gauge(f"p2pclust_peers_{what}", [({}, told["fleet"][what])])
-        members = [(member, {"member": member["name"]}) for member in told["members"]]
+            yield _gauge(f"p2pclust_peers_{what}", [({}, status["fleet"][what])])
+        members = [(member, {"member": member["name"]}) for member in status["members"]]
         yield _gauge(
             "p2pclust_member_up", [(name, member["status"] in ("alive", "suspect")) for member, name in members]
         )
         heard = [(name, member["heard_s"]) for member, name in members if member["heard_s"] is not None]
         yield _gauge("p2pclust_member_heard_seconds", heard)
-        yield from _of_jobs(told["jobs"])
+        yield from _of_jobs(status["jobs"])
         yield _counter("p2pclust_events", [({"event": verb}, n) for verb, n in sorted(self._events.items())])
-        counters = told["counters"]
+        counters = status["counters"]
         for way in ("sent", "received"):
             yield _counter(f"p2pclust_messages_{way}", [({}, counters[f"messages_{way}"])])
             yield _counter(f"p2pclust_{way}_bytes", [({}, counters[f"bytes_{way}"])])
@@ -105,8 +105,8 @@ class Metrics(Collector):
         yield _counter("p2pclust_messages_dropped", dropped)
         times = os.times()
         yield _counter("p2pclust_cpu_seconds", [({}, times.user + times.system)])
-        yield _gauge("p2pclust_resident_memory_bytes", [({}, told["rss_mb"] * 2**20)])
-        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, told["max_rss_mb"] * 2**20)])
+        yield _gauge("p2pclust_resident_memory_bytes", [({}, status["rss_mb"] * 2**20)])
+        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, status["max_rss_mb"] * 2**20)])
 
 
 def _of_jobs(jobs: list[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -40,23 +40,23 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def status_page(told: Mapping[str, Any], kind: str = "") -> str:
+def status_page(status: Mapping[str, Any], kind: str = "") -> str:
     """Return the page, a self-contained HTML document.
 
     Parameters
     ----------
-    told : mapping
+    status : mapping
         See `p2pclust.peer.operate.status.snapshot`. All values are escaped.
     kind : str
         The class of the peer's device.
     """
-    fleet, counters, jobs = told["fleet"], told["counters"], told["jobs"]
+    fleet, counters, jobs = status["fleet"], status["counters"], status["jobs"]
     going = sum(job["phase"] not in ("done", "failed", "cancelled") for job in jobs)
     tiles = [
         (f"{fleet['alive']} of {fleet['enrolled']}", f"peers here; a majority is {fleet['majority']}"),
         (str(going), f"of {len(jobs)} jobs running"),
-        (_span(told["uptime_s"]), "since it started"),
-        (f"{told['rss_mb']:.0f} MB", f"of memory; {told['max_rss_mb']:.0f} at most"),
+        (_span(status["uptime_s"]), "since it started"),
+        (f"{status['rss_mb']:.0f} MB", f"of memory; {status['max_rss_mb']:.0f} at most"),
         (_size(counters["bytes_sent"]), f"sent in {counters['messages_sent']} messages"),
         (_size(counters["bytes_received"]), f"received in {counters['messages_received']}"),
     ]
@@ -66,16 +66,16 @@ def status_page(told: Mapping[str, Any], kind: str = "") -> str:
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta http-equiv="refresh" content="{_REFRESH_S}">',
-        f"<title>{escape(told['peer'])}: {fleet['alive']} of {fleet['enrolled']} peers</title>",
+        f"<title>{escape(status['peer'])}: {fleet['alive']} of {fleet['enrolled']} peers</title>",
         f"<style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(told['peer'])}</h1>",
-        f"<p>{escape(device)}at <code>{escape(told['address'])}</code>, fleet <code>{escape(fleet['id'])}</code>, roster "
-        f"{fleet['serial']}, p2pclust {escape(told['version']) or 'of unknown version'}</p>",
-        f'<div class="alarm">Waiting: {escape(told["waiting"])}</div>' if told["waiting"] else "",
+        f"<h1>{escape(status['peer'])}</h1>",
+        f"<p>{escape(device)}at <code>{escape(status['address'])}</code>, fleet <code>{escape(fleet['id'])}</code>, roster "
+        f"{fleet['serial']}, p2pclust {escape(status['version']) or 'of unknown version'}</p>",
+        f'<div class="alarm">Waiting: {escape(status["waiting"])}</div>' if status["waiting"] else "",
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in tiles),
         "</div>",
-        _jobs(jobs), _members(told["members"]), _dropped(counters["dropped"]),
+        _jobs(jobs), _members(status["members"]), _dropped(counters["dropped"]),
         f"<footer>As this peer sees it; the page loads itself again every {_REFRESH_S} seconds.</footer>",
         "</body></html>",
     ])  # fmt: skip

@@ -58,23 +58,23 @@ class Verb:
 
 VERBS: Final[dict[str, Verb]] = {
     "roster": Verb({"data": (bytes, _REQUIRED)}, "Take this fleet roster, if it is newer and the fleet signed it"),
-    "status": Verb({}, "What this peer knows of itself, the fleet and its jobs"),
+    "status": Verb({}, "The status of this peer, of the fleet and of its jobs, as this peer sees them"),
     "submit": Verb(
         {
             "mathematics": (bytes, _REQUIRED), "roster": (list, []), "missing": (str, "wait"), "patience_s": (float, 0.0),
             "deadline_s": (float, 0.0), "aggregator": (str, ""), "collect": (str, ""), "tolerance": (float, 0.0),
             "mixing": (str, ""), "ticks": (int, 0), "every_s": (float, 0.0),
         },
-        "Hand in a job. Two answers: its id and roster, and of one that is repeated its `series`; then, when a majority of "
+        "Submit a job. Two answers: its id and roster, and for a repeated one its `series`; then, when a majority of "
         "the roster has its document on disk, `accepted`",
     ),
-    "job": Verb(_JOB, "All about one job but its state: where it stands, its mathematics, the state's digest and size"),
+    "job": Verb(_JOB, "The status of one job, its mathematics, and the digest and size of its state"),
     "read": Verb(
         {**_JOB, "what": (str, "state"), "digest": (bytes, b""), "part": (int, 0)},
-        "One part of 512 KiB of a job's `state`, of a `blob` that its result names, or of the `note` that this peer keeps "
-        "for itself, which is told on this device only; `last` with the last part",
+        "One part of 512 KiB of a job's `state`, of a `blob` that its result names, or of this peer's private "
+        "`note`, on this device only; `last` with the last part",
     ),
-    "watch": Verb(_JOB, "Where the job stands, then each report of this peer on it as it comes, the last with `outcome`"),
+    "watch": Verb(_JOB, "The status of the job, then each report of this peer on it, the last with `outcome`"),
     "cancel": Verb(_JOB, "End the job. Two answers: at once, and at its end with `outcome`, which may still be `done`"),
 }  # fmt: skip
 

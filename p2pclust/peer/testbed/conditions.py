@@ -29,33 +29,33 @@ class Conditions:
     """The conditions of one peer: those of its configuration at first, later those of requests and planned faults."""
 
     def __init__(
-        self, links: BreakableLinks, worker: Worker, shell: Shell, planned: PlannedFaults, told: Mapping[str, Any]
+        self, links: BreakableLinks, worker: Worker, shell: Shell, planned: PlannedFaults, conditions: Mapping[str, Any]
     ) -> None:
         self._links = links
         self._worker = worker
         self._shell = shell
         planned.strike = self.strike
-        self.take(told)
+        self.take(conditions)
 
-    def take(self, told: Mapping[str, Any]) -> None:
+    def take(self, conditions: Mapping[str, Any]) -> None:
         """Impose these conditions from now on."""
-        if "deaf" in told:
-            self._links.deaf, self._links.mute = frozenset(told["deaf"]), frozenset(told["mute"])
-        if "loss" in told:
-            self._links.loss = float(told["loss"])
-        if "slowness" in told:
-            self._worker.slowness = float(told["slowness"])
-        if told.get("rows"):
-            self._worker.replace(np.load(told["rows"]["file"], allow_pickle=False))
-            self._shell.rows.replaced(told["rows"]["number"])
+        if "deaf" in conditions:
+            self._links.deaf, self._links.mute = frozenset(conditions["deaf"]), frozenset(conditions["mute"])
+        if "loss" in conditions:
+            self._links.loss = float(conditions["loss"])
+        if "slowness" in conditions:
+            self._worker.slowness = float(conditions["slowness"])
+        if conditions.get("rows"):
+            self._worker.replace(np.load(conditions["rows"]["file"], allow_pickle=False))
+            self._shell.rows.replaced(conditions["rows"]["number"])
 
     def strike(self, fault: PlannedFault) -> None:
         """Carry out a planned fault now, before the next effect."""
         if fault.do == "leave":
             asyncio.get_running_loop().call_soon(self._shell.leave)  # the current effects come first
             return
-        told = dict(fault.suffers)
-        if "deaf" in told:  # in addition to present cuts
-            told["deaf"] = self._links.deaf | frozenset(told["deaf"])
-            told["mute"] = self._links.mute | frozenset(told["mute"])
-        self.take(told)
+        conditions = dict(fault.suffers)
+        if "deaf" in conditions:  # in addition to present cuts
+            conditions["deaf"] = self._links.deaf | frozenset(conditions["deaf"])
+            conditions["mute"] = self._links.mute | frozenset(conditions["mute"])
+        self.take(conditions)
