@@ -63,23 +63,6 @@ class Channel:
         Where sent and dropped messages are counted.
     """
 
-    __slots__ = (
-        "_bundle",
-        "_context",
-        "_counters",
-        "_endpoint",
-        "_fd",
-        "_gave_up",
-        "_lane",
-        "_loop",
-        "_opened_at",
-        "_queue",
-        "_socket",
-        "_their_key",
-        "_timer",
-        "_was_up",
-    )
-
     def __init__(
         self,
         context: zmq.Context[zmq.Socket[bytes]],

@@ -45,7 +45,7 @@ class Delayed:
         release: Release, on_lost: Callable[[int, int], None] = lambda messages, n_bytes: None,
     ) -> None:  # fmt: skip
         self._loop = loop
-        self._line = line
+        self.line = line
         self._counters = counters
         self._release = release
         self._timer: asyncio.TimerHandle | None = None
@@ -54,14 +54,9 @@ class Delayed:
         self._on_lost = on_lost
         self._lost = (0, 0)
 
-    @property
-    def way(self) -> Way:
-        """The present properties of the line."""
-        return self._line.way
-
     def push(self, n_bytes: int, lane: Lane, peer: str, frames: list[bytes], rate_before: float) -> bool:
         """Put a message onto the line; return False if its queue is full."""
-        taken = self._line.push(self._loop.time(), n_bytes, lane, peer, (peer, frames, lane), rate_before)
+        taken = self.line.push(self._loop.time(), n_bytes, lane, peer, (peer, frames, lane), rate_before)
         if not taken:
             self._counters.drop("lost: the queue of the shaped link is full")
         self._plan()
@@ -69,22 +64,22 @@ class Delayed:
 
     def change(self, way: Way) -> None:
         """Change the properties of the line."""
-        self._line.change(self._loop.time(), way)
+        self.line.change(self._loop.time(), way)
         self._plan()
 
     def flush(self) -> None:
         """Let out everything at once: this peer ends, and would lose its last messages."""
         self._stop()
-        for message in self._line.flush():
+        for message in self.line.flush():
             self._release(*message)
 
     def drop(self) -> None:
         """Drop everything."""
         self._stop()
-        self._line.flush()
+        self.line.flush()
 
     def _plan(self) -> None:
-        at = self._line.next_at
+        at = self.line.next_at
         if at != self._due:
             self._stop()
             self._due = at
@@ -104,10 +99,10 @@ class Delayed:
         if late_s < _MOST_LATE_S:
             self._late_s += _LEARNING * (late_s - self._late_s)
         self._timer, self._due = None, math.inf
-        arrived = self._line.pop(max(now, due))
-        if self._line.lost > self._lost[0]:
-            messages, n_bytes = self._line.lost - self._lost[0], self._line.lost_bytes - self._lost[1]
-            self._lost = (self._line.lost, self._line.lost_bytes)
+        arrived = self.line.pop(max(now, due))
+        if self.line.lost > self._lost[0]:
+            messages, n_bytes = self.line.lost - self._lost[0], self.line.lost_bytes - self._lost[1]
+            self._lost = (self.line.lost, self.line.lost_bytes)
             self._counters.drop("lost: on the shaped link", messages)
             self._on_lost(messages, n_bytes)
         self._plan()
@@ -163,7 +158,9 @@ class OwnLink:
     async def there_and_back(self) -> None:
         """Wait for the latency of a message and its answer on our half of the way."""
         waited: asyncio.Future[None] = self._loop.create_future()
-        timer = self._loop.call_later(self._up.way.latency_s + self._down.way.latency_s, waited.set_result, None)
+        timer = self._loop.call_later(
+            self._up.line.way.latency_s + self._down.line.way.latency_s, waited.set_result, None
+        )
         try:
             await waited
         finally:

@@ -145,6 +145,8 @@ class Line(Generic[T]):
 
     Attributes
     ----------
+    way : Way
+        The present properties of the line; see `change`.
     lost, lost_bytes : int
         Messages, and their bytes, that were lost so far.
     refused : int
@@ -163,7 +165,7 @@ class Line(Generic[T]):
     """
 
     def __init__(self, way: Way, rng: np.random.Generator) -> None:
-        self._way = way
+        self.way = way
         self._rng = rng
         self._queues: dict[Lane, deque[_Waiting[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
         self._bytes = {Lane.CONTROL: 0, Lane.BULK: 0}
@@ -177,16 +179,11 @@ class Line(Generic[T]):
         self.lost_bytes = 0
         self.refused = 0
 
-    @property
-    def way(self) -> Way:
-        """The present properties of the line."""
-        return self._way
-
     def change(self, now: float, way: Way) -> None:
         """Change the line: the message on it continues at the new rate; messages that travel are not affected."""
         self._settle(now)
         self._stop_for_a_moment(now)
-        self._way = way
+        self.way = way
 
     def push(
         self, now: float, n_bytes: int, lane: Lane, peer: str, item: T, rate_before: float = math.inf
@@ -222,10 +219,10 @@ class Line(Generic[T]):
             return False
         elif lane == Lane.CONTROL and not self._queues[lane]:
             self._stop_for_a_moment(now)
-        if rate_before < math.inf and self._way.rate < math.inf:
+        if rate_before < math.inf and self.way.rate < math.inf:
             # While the line was idle it passed on the bytes that had arrived so far.
-            took_s = self._claim(now - n_bytes / rate_before, n_bytes / self._way.rate)
-            waiting.left = max(0.0, n_bytes - took_s * self._way.rate)
+            took_s = self._claim(now - n_bytes / rate_before, n_bytes / self.way.rate)
+            waiting.left = max(0.0, n_bytes - took_s * self.way.rate)
         self._queues[lane].append(waiting)
         self._bytes[lane] += n_bytes
         return True
@@ -252,7 +249,7 @@ class Line(Generic[T]):
     def next_at(self) -> float:
         """When to look at the line again; infinite while it is empty."""
         head = self._on_the_line()
-        ends = math.inf if head is None else self._began + head.left / self._way.rate
+        ends = math.inf if head is None else self._began + head.left / self.way.rate
         return min(ends, self._travelling[0][0]) if self._travelling else ends
 
     def _on_the_line(self) -> _Waiting[T] | None:
@@ -264,7 +261,7 @@ class Line(Generic[T]):
     def _settle(self, now: float) -> None:
         """Let the messages that are over the line by now travel."""
         while (head := self._on_the_line()) is not None:
-            ends = self._began + head.left / self._way.rate
+            ends = self._began + head.left / self.way.rate
             if ends > now:
                 return
             lane = head.flow[1]
@@ -288,11 +285,11 @@ class Line(Generic[T]):
         """Note how far the message on the line has come; it continues from there later."""
         head = self._on_the_line()
         if head is not None:
-            head.left -= min(head.left, (now - self._began) * self._way.rate) if now > self._began else 0.0
+            head.left -= min(head.left, (now - self._began) * self.way.rate) if now > self._began else 0.0
             self._began = now
 
     def _travel(self, leaves: float, message: _Waiting[T]) -> None:
-        way = self._way
+        way = self.way
         if way.loss and self._rng.random() < way.loss:
             self.lost += 1
             self.lost_bytes += message.n_bytes

@@ -116,7 +116,7 @@ class ZmqLinks:
         host, port = parse_address(listen)
         self.counters = Counters()
         self._bundle = bundle
-        self._roster = roster
+        self.roster = roster
         self._receive = receive
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._bulk_idle_s = bulk_idle_s
@@ -125,38 +125,29 @@ class ZmqLinks:
         self._arrivals = Arrivals()
         self._own: OwnLink | None = None  # None costs nothing
         self._closed = False
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, 4096)
+        #: For further sockets of this peer: those with CURVE ask the same ZAP handler.
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.context.set(zmq.MAX_SOCKETS, 4096)
         #: Called with the key (Z85) of a connection that is refused because the key is not on the roster.
         self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
         #: Called with the sender of a message that was dropped because it breaks the limits, and the reason.
         self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
-        self._zap = ZapHandler(self._context, self._loop, self._admits, self._admits_operator)
-        self._router = open_router(self._context, bundle.curve_secret)
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator)
+        self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
         except UsageError:
             self._router.close(linger=0)
             self._zap.close()
-            self._context.term()
+            self.context.term()
             raise
         self._drain = Drain(self._loop, self._router, self._receive_one, _BURST_MESSAGES, _BURST_BYTES)
-
-    @property
-    def roster(self) -> Roster:
-        """The roster in force."""
-        return self._roster
-
-    @property
-    def context(self) -> zmq.Context[zmq.Socket[bytes]]:
-        """The context for further sockets of this peer: those with CURVE ask the same ZAP handler."""
-        return self._context
 
     def trouble(self, peer: str) -> str:
         """Say why nothing can be sent to a peer at the moment, or return an empty string."""
         link = self._links.get(peer)
         if link is None:
-            return "its address is not known" if self._roster.curve_key(peer) else "not on the fleet roster"
+            return "its address is not known" if self.roster.curve_key(peer) else "not on the fleet roster"
         return "" if link.control.up else f"no connection to {link.address}"
 
     def set_roster(self, roster: Roster) -> None:
@@ -164,7 +155,7 @@ class ZmqLinks:
 
         Their connections to us are ended as well: known ones at once, others with the first message on them.
         """
-        before, self._roster = self._roster, roster
+        before, self.roster = self.roster, roster
         for peer in [peer for peer in self._arrivals.names if roster.curve_key(peer) != before.curve_key(peer)]:
             self._routes.pop(peer, None)
             self._arrivals.end(peer)
@@ -176,7 +167,7 @@ class ZmqLinks:
         link = self._links.get(peer)
         if self._closed or (link is not None and link.address == address):
             return
-        their_key = self._roster.curve_key(peer)
+        their_key = self.roster.curve_key(peer)
         if their_key is None or peer == self._bundle.name:
             self.counters.drop("not connected: not on the roster" if their_key is None else "not connected: ourselves")
             return
@@ -270,11 +261,11 @@ class ZmqLinks:
         self._drain.close()
         self._router.close(linger=0)
         self._zap.close()
-        self._context.term()
+        self.context.term()
 
     def _open_channel(self, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
         endpoint = tcp_endpoint(host, port)
-        return Channel(self._context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
+        return Channel(self.context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
 
     def _bulk(self, link: _Link) -> Channel:
         """Return the bulk connection, opened if necessary, and note its use."""
@@ -292,7 +283,7 @@ class ZmqLinks:
             link.close_bulk()
 
     def _admits(self, curve_public: bytes) -> bool:
-        admitted = self._roster.name_of(curve_public) is not None
+        admitted = self.roster.name_of(curve_public) is not None
         if not admitted:
             self.counters.drop("not admitted: stranger")
             self.on_stranger(curve_public)
@@ -300,7 +291,7 @@ class ZmqLinks:
 
     def _admits_operator(self, curve_public: bytes) -> bool:
         """Admit the key of every device on the roster, whatever its role, to the control address."""
-        known = self._roster.entry_of(curve_public) is not None
+        known = self.roster.entry_of(curve_public) is not None
         if not known:
             self.on_stranger(curve_public)
         return known
@@ -343,7 +334,7 @@ class ZmqLinks:
     def _sender(self, head: zmq.Frame) -> str | None:
         """Return the name of a message's sender on the current roster: its handshake may be older than the roster."""
         try:
-            name = self._roster.name_of(str(head.get("User-Id")).encode())
+            name = self.roster.name_of(str(head.get("User-Id")).encode())
         except zmq.ZMQError:  # no such metadata: cannot happen while every handshake passes our handler
             name = None
         if name is None or name == self._bundle.name:
