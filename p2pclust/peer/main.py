@@ -1,6 +1,6 @@
-"""The light entry point of a peer process: takes a configuration that was checked before, and lives until told to end.
+"""The light entry point of a peer process: runs a peer with a configuration that was checked before.
 
-Imports nothing that a running k-means peer does not need: no torch, scikit-learn, SciPy, NetworkX, pydantic, typer, rich.
+It imports only what a running k-means peer needs: no torch, scikit-learn, SciPy, NetworkX, pydantic, typer, rich.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.peer.operate.device import restrain
-from p2pclust.peer.operate.services import Beside
+from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log
-from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.testbed.conditions import Suffering
+from p2pclust.peer.testbed.conditions import Conditions
 from p2pclust.peer.testbed.control import Control, Lines
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
@@ -46,20 +46,19 @@ from p2pclust.transport.zeromq import ZmqLinks
 __all__ = ["die_with_parent", "main", "run_peer"]
 
 _GOODBYE_S = 0.5
-_SWITCH_S = (
-    0.0005  # how long the loop waits before it asks a worker that runs Python for its turn; usually ten times that
-)
+_SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
 
 
 def run_peer(config: Mapping[str, Any]) -> int:
-    """Run one peer until it is told to end.
+    """Run one peer until a signal or the testbed ends it.
 
     Parameters
     ----------
     config : mapping
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps ``roster`` (paths),
-        ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), ``control`` ("stdio" or
-        ""); for testbeds ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
+        ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps ``control``
+        ("host:port" for operators); for testbeds ``stdio`` (whether `p2pclust.peer.testbed.control` drives the peer),
+        ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
         ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and ``centers``
         (paths of NPY files): what the rows are called, and this peer's columns of given first centers. ``quiet_s``: how
         long any peer of the fleet may be silent by plan. ``cpu_share``: of one processor, for mathematics. For testbeds
@@ -69,7 +68,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
     Returns
     -------
     int
-        The exit code: 0 after a polite leave, 3 if the disk failed, 1 for a bug.
+        The exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
     """
     try:
         restrain(config)
@@ -83,16 +82,17 @@ def run_peer(config: Mapping[str, Any]) -> int:
 
 
 async def _live(config: Mapping[str, Any]) -> int:
-    if config["control"] == "stdio":
+    driven = bool(config.get("stdio"))
+    if driven:
         die_with_parent()
     loop = asyncio.get_running_loop()
     name, timing, limits = str(config["name"]), _timing(config), Limits()
-    share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if config["control"] == "stdio" else None
+    share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if driven else None
     watch = _watcher(lines, config)
     store = _open_store(config, watch)
     bundle, allow_list = begin(config, store, watch)
-    armed = Armed(name, tuple(ArmedFault.from_dict(fault) for fault in config["faults"]))
-    # Entropy is right here: these draws only spread instants, and two peers must not draw alike.
+    planned = PlannedFaults(name, tuple(PlannedFault.from_dict(fault) for fault in config["faults"]))
+    # Entropy, not a seed: these draws only spread instants, and two peers must not draw the same.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
     shell: Shell
 
@@ -106,23 +106,23 @@ async def _live(config: Mapping[str, Any]) -> int:
     _shape(links, config.get("link"))
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
-        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), armed, watch, allow_list)
-        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.computed, shell.failed, share)
+        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
+        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share)
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()
-        beside = None
+        services = None
         if lines is None:
             shell.start(links, worker)
-            beside = Beside(config, shell, links, bundle, watch)
+            services = Services(config, shell, links, bundle, watch)
         else:
-            suffering = Suffering(breakable.wrap(links), worker, shell, armed, config.get("suffers", {}))
+            conditions = Conditions(breakable.wrap(links), worker, shell, planned, config.get("suffers", {}))
             shell.start(breakable, worker)
-            Control(shell, lines, suffering.take).serve(0)
+            Control(shell, lines, conditions).serve(0)
         allow_list.follow(shell, links, shell.signer)
         error = await shell.ended
-        if beside is not None:
-            await beside.close()
+        if services is not None:
+            await services.close()
         shell.close()
         worker.close(_GOODBYE_S)
     finally:
@@ -138,11 +138,11 @@ async def _live(config: Mapping[str, Any]) -> int:
 
 
 def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[], Local]:
-    """What the worker calls in its thread to read the rows; what it tells is told on the loop."""
+    """Return the function with which the worker reads the rows in its thread; its reports are made on the loop."""
     loop = asyncio.get_running_loop()
 
     def say(verb: str, fields: Mapping[str, Any]) -> None:
-        if not shell.ended.done():  # the last word of a peer is how it ended
+        if not shell.ended.done():  # the last report of a peer is on its end
             watch(verb, fields)
 
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
@@ -152,11 +152,11 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[],
     return partial(load_rows, config, tell, shell.ended.done)
 
 
-def _shape(links: ZmqLinks, told: Mapping[str, Any] | None) -> None:
-    """Where a testbed says what this device's link is like, make it so."""
-    if told is not None:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(told["seed"])))
-        links.shape(Shape.from_dict(told["shape"]), rng, told["rates"])
+def _shape(links: ZmqLinks, link: Mapping[str, Any] | None) -> None:
+    """Shape this device's link, if a testbed asks for it."""
+    if link is not None:
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(link["seed"])))
+        links.shape(Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
 def _open_store(config: Mapping[str, Any], watch: Any) -> Store:
@@ -178,11 +178,11 @@ def _on_signals(config: Mapping[str, Any], shell: Shell, allow_list: AllowList) 
 def _settle_down() -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.collect()
-    gc.freeze()  # what was imported lives as long as the process: later collections need not look at it
+    gc.freeze()  # imported modules live as long as the process: later collections can skip them
 
 
 def die_with_parent() -> None:
-    """Where the kernel offers it (Linux), be killed when the parent is: a stopped process cannot read its input's end."""
+    """On Linux, end when the parent process does: a stopped process would not notice the end of its input."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415
 
@@ -203,16 +203,14 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList)
 
 
 def _watcher(lines: Lines | None, config: Mapping[str, Any]) -> Any:
-    """Reports go to whoever started the peer as JSON lines, or to the log."""
+    """Return a function that writes reports to the testbed as JSON lines, or else to the log."""
     loop = asyncio.get_running_loop()
     log = _log(config)
 
     def tell(verb: str, fields: Mapping[str, Any]) -> None:
         if lines is None:
             log.tell(verb, fields)
-        elif (
-            verb != "phase" or fields["phase"] != "adopting"
-        ):  # the aggregator's own words are enough for whoever watches
+        elif verb != "phase" or fields["phase"] != "adopting":  # the aggregator's reports are enough
             lines.write({"t": loop.time(), "verb": verb, **fields})
 
     return tell

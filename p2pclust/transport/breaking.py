@@ -1,7 +1,7 @@
-"""Links that a testbed breaks: cut in either direction, or losing some of what they carry.
+"""Links that a testbed breaks: cut in either direction, or losing some of their messages.
 
-A wrapper around real links. A real connection loses nothing as long as it stands, so what a radio would lose is dropped
-here, before it is handed to the connection and after it came from there.
+A wrapper around real links. A TCP connection loses nothing while it is up, so messages that a radio would lose are dropped
+here, before they are sent and after they were received.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["BreakableLinks"]
 
 
 class BreakableLinks:
-    """Links of one peer to others, as broken as they are told to be; follows `p2pclust.transport.links.Links`.
+    """Links of one peer that can be cut or made lossy; implements `p2pclust.transport.links.Links`.
 
     Parameters
     ----------
     receive : callable
-        Gets what arrives in spite of all; the links that are wrapped hand it to `take`.
+        Called with each message that is not lost; the wrapped links call `take`.
     rng : numpy.random.Generator
-        Draws what is lost.
+        Draws the losses.
 
     Attributes
     ----------
     deaf, mute : frozenset of str
-        From whom nothing arrives here, and to whom nothing of ours gets through.
+        Peers from which nothing arrives here, and to which nothing gets through.
     loss : float
         The probability that a message is lost, on its way here or from here.
 
@@ -55,18 +55,18 @@ class BreakableLinks:
         self.loss = 0.0
 
     def wrap(self, links: Links) -> BreakableLinks:
-        """Connect and send by these, and count as they do: what is lost after it was sent counts as sent."""
+        """Use these links, and their counters: a message that is lost after it was sent counts as sent."""
         self._links = links
         self.counters = links.counters
         return self
 
     @property
     def roster(self) -> Roster:
-        """Who may connect now."""
+        """The roster in force."""
         return self._links.roster
 
     def trouble(self, peer: str) -> str:
-        """Say what is wrong with a link; see `Links.trouble`."""
+        """Return what is wrong with a link; see `Links.trouble`."""
         return "cut off by the testbed" if peer in self.mute else self._links.trouble(peer)
 
     def connect(self, peer: str, address: str) -> None:
@@ -78,7 +78,7 @@ class BreakableLinks:
         self._links.disconnect(peer)
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
-        """Send a message, or lose it: then too it seems to be sent."""
+        """Send a message, or lose it and return True all the same."""
         if peer in self.mute or self._loses():
             self.counters.messages_sent += 1
             self.counters.bytes_sent += sum(map(len, frames))
@@ -86,7 +86,7 @@ class BreakableLinks:
         return self._links.send(peer, frames, lane)
 
     def take(self, source: str, frames: list[bytes], lane: Lane) -> None:
-        """A message came over the links that are wrapped."""
+        """Receive a message of the wrapped links."""
         if source in self.deaf or self._loses():
             self.counters.drop("not received: lost on the way")
         else:
@@ -96,7 +96,7 @@ class BreakableLinks:
         return self.loss > 0 and float(self._rng.random()) < self.loss
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
-        """Whether the peer's port refuses; beyond a cut there is only silence."""
+        """Return True if the peer's port refuses; never across a cut."""
         if peer in self.deaf or peer in self.mute:
             return False
         return await self._links.refused(peer, timeout_s)

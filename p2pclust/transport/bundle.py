@@ -1,6 +1,6 @@
-"""What one device is given: its bundle, and a fleet roster, read and checked.
+"""Read and check the files of one device: its bundle, and a fleet roster.
 
-A running peer imports this and none of what makes keys.
+A running peer imports this module, but not those that make keys.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _KEYS = ("curve_public", "curve_secret", "sign_public", "sign_secret", "fleet_pu
 
 @dataclass(frozen=True)
 class Bundle:
-    """All that a device needs to be itself: its name, its two key pairs, the fleet's public key, and perhaps a roster.
+    """The identity of a device: its name, its two key pairs, the fleet's public key, and perhaps a roster.
 
-    CURVE keys are Z85 (40 bytes), Ed25519 keys raw (32 bytes). Secrets stay out of ``repr``. `roster` is the one of the
-    day on which the bundle was made; `load_bundle` does not check its signature, `newest_roster` does.
+    CURVE keys are Z85 (40 bytes), Ed25519 keys raw (32 bytes). Secrets are not in ``repr``. `roster` is the one in force
+    when the bundle was made; `load_bundle` does not check its signature, `newest_roster` does.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Bundle:
     roster: Roster | None = field(default=None, repr=False, compare=False)
 
     def to_bytes(self) -> bytes:
-        """The bundle file."""
+        """Return the content of the bundle file."""
         document: dict[str, Any] = {
             "name": self.name,
             "curve_public": self.curve_public.decode(),
@@ -65,10 +65,10 @@ class Bundle:
 
 
 def check_name(name: str) -> str:
-    """Return a peer's name, or raise UsageError when it cannot be one."""
+    """Return a peer's name, or raise UsageError if it is invalid."""
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"peer name {name!r:.80} cannot be used: take 1 to 63 of a-z, 0-9, '_', '.', '-', first a letter or digit"
+            f"peer name {name!r:.80} is invalid: use 1 to 63 of a-z, 0-9, '_', '.', '-', first a letter or digit"
         )
     return name
 
@@ -79,12 +79,12 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
         raise UsageError(
             f"the key of peer {bundle.name!r} is not on the fleet roster (serial {roster.serial}): "
             f"copy the newest {ROSTER} to this device; if it has that, the device was revoked, or got new keys (copy its "
-            f"new bundle), or is to be enrolled with `p2pclust keys device {bundle.name}`"
+            f"new bundle), or must be enrolled with `p2pclust keys device {bundle.name}`"
         )
     entry = roster.entry(bundle.name)
     if entry is not None and entry.role != PEER:
         raise UsageError(
-            f"{bundle.name} is enrolled as {entry.role}: it can ask peers, but be none; enrol another name for the peer"
+            f"{bundle.name} is enrolled as {entry.role}: it can ask peers, but cannot be one: enrol another name for it"
         )
 
 
@@ -96,20 +96,20 @@ def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = F
     path : Path or str
         The roster file.
     fleet_public_key : bytes
-        Of the fleet that the device belongs to, from its bundle.
+        Of the device's fleet, from its bundle.
     verified : bool
-        The signature was verified just before, by the process that checked this peer's configuration.
+        True if the process that checked this peer's configuration has just verified the signature.
 
     Raises
     ------
     UsageError
-        When the file is missing, is no roster, or was not signed with the fleet's key as it stands.
+        If the file is missing, is not a roster, or does not have a valid signature of the fleet.
     """
     data = read(Path(path), "fleet roster")
     try:
         roster = parse(data)
     except ValueError as error:
-        what = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
+        what = "it is not JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
         raise UsageError(f"{path} is not a fleet roster ({what}): {_FROM_FLEET}") from None
     _check_signed(roster, fleet_public_key, str(path), verified=verified)
     return roster
@@ -125,7 +125,7 @@ def _check_signed(roster: Roster, fleet_public: bytes, where: str, *, verified: 
 
 
 def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *, verified: bool = False) -> Roster:
-    """Return the newer one of the roster in a bundle and the one in a file, either of which may be missing.
+    """Return the newer of the roster in a bundle and that in a file, one of which may be missing.
 
     Parameters
     ----------
@@ -133,14 +133,14 @@ def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *,
     where : path
         The bundle's file, for messages.
     file : path or None
-        The roster file, where there is one.
+        The roster file, if there is one.
     verified : bool
         As in `load_roster`.
 
     Raises
     ------
     UsageError
-        When there is none, or one is not signed by the fleet.
+        If there is no roster, or one is not signed by the fleet.
     """
     found = [] if file is None else [load_roster(file, bundle.fleet_public, verified=verified)]
     if bundle.roster is not None:
@@ -157,7 +157,7 @@ def load_bundle(path: Path | str) -> Bundle:
     Raises
     ------
     UsageError
-        When the file is missing or is no bundle, or its keys do not belong together.
+        If the file is missing or not a bundle, or its keys do not belong together.
     """
     check_private(Path(path), "device bundle")
     shape: dict[str, type] = dict.fromkeys(("name", *_KEYS), str)

@@ -27,11 +27,11 @@ _MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of t
 
 
 def set_common_options(socket: zmq.Socket[bytes]) -> None:
-    """Set what every TCP socket of a peer has: no lingering, short handshakes, and dead connections noticed."""
+    """Set the options of every socket of a peer: no lingering, short handshakes, detection of dead connections."""
     socket.linger = 0
     socket.sndtimeo = 0
     socket.set(zmq.HANDSHAKE_IVL, 3000)
-    # These only free dead TCP connections. Whether a peer is alive is decided by membership.
+    # These only free dead TCP connections. Membership decides whether a peer is alive.
     socket.set(zmq.HEARTBEAT_IVL, 5000)
     socket.set(zmq.HEARTBEAT_TIMEOUT, 15000)
     socket.set(zmq.HEARTBEAT_TTL, 15000)
@@ -42,8 +42,8 @@ def set_common_options(socket: zmq.Socket[bytes]) -> None:
 class Channel:
     """Sends messages to one peer on one lane, in order.
 
-    A message that the socket does not take waits in a short queue. When the socket has taken nothing for a while,
-    what waits is dropped and further messages are refused at once, until one gets through again.
+    A message that the socket does not take waits in a short queue. If the socket has taken nothing for a while, the queue
+    is dropped and further messages are refused at once, until one gets through again.
 
     Parameters
     ----------
@@ -56,29 +56,12 @@ class Channel:
     endpoint : str
         ``tcp://host:port`` of the peer.
     their_key : bytes
-        The peer's CURVE public key (Z85); nobody else can answer at that address.
+        The peer's CURVE public key (Z85): only its owner can answer at that address.
     lane : Lane
         Sets the bounds of the queues.
     counters : Counters
         Where sent and dropped messages are counted.
     """
-
-    __slots__ = (
-        "_bundle",
-        "_context",
-        "_counters",
-        "_endpoint",
-        "_fd",
-        "_gave_up",
-        "_lane",
-        "_loop",
-        "_opened_at",
-        "_queue",
-        "_socket",
-        "_their_key",
-        "_timer",
-        "_was_up",
-    )
 
     def __init__(
         self,
@@ -107,7 +90,7 @@ class Channel:
         """Hand one message to the socket, or queue it; False when neither is possible."""
         if self._gave_up and self._loop.time() - self._opened_at >= _RENEWAL_AGE_S:
             self.revive()
-        # What waits goes first, and asking the socket is cheap.
+        # Waiting messages go first, and asking the socket is cheap.
         if (not self._queue or self._flush()) and self._push(parts):
             self._gave_up = False
             return True
@@ -120,16 +103,16 @@ class Channel:
 
     @property
     def up(self) -> bool:
-        """Whether the connection stands and takes messages now."""
+        """Whether the connection is up and takes messages now."""
         ready = bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
         if ready and self._timer is not None:
-            self._loop.call_soon(self._on_event)  # asking took away the sign that what waits can go
+            self._loop.call_soon(self._on_event)  # asking has cleared the event that the queue waits for
         return ready
 
     def revive(self) -> None:
-        """Connect afresh unless the socket can send: the peer was just heard on a new connection of its own.
+        """Connect again unless the socket can send: the peer has just sent on a new connection of its own.
 
-        A peer that was away for a while is tried only every few seconds; this brings back a restarted one at once.
+        libzmq tries an absent peer only every few seconds; this reaches a restarted one at once.
         """
         if self._loop.time() - self._opened_at < _REVIVAL_AGE_S or int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
             return
@@ -141,7 +124,7 @@ class Channel:
             self._wait()
 
     def close(self, linger_ms: int = 0) -> None:
-        """Close the socket; what it holds is sent within `linger_ms`, what waits in our own queue is dropped."""
+        """Close the socket: its messages are sent within `linger_ms`, those in our own queue are dropped."""
         if linger_ms and self._queue:
             self._flush()
         self._stop_waiting()
@@ -179,8 +162,8 @@ class Channel:
             except zmq.Again:
                 if index == 0:
                     return False
-                # The connection broke within the message: libzmq drops the parts that follow, up to the last one, which
-                # must therefore be handed over as if nothing had happened.
+                # The connection broke within the message: libzmq drops the following parts up to the last one, which
+                # must therefore be handed over as well.
                 taken = False
         if taken:
             self._was_up = True
@@ -189,7 +172,7 @@ class Channel:
         return taken
 
     def _flush(self) -> bool:
-        """Hand over what waits, in order; True when nothing waits any more."""
+        """Hand over waiting messages, in order; return True if none is left."""
         queue, waiting = self._queue, len(self._queue)
         while queue and self._push(queue[0]):
             queue.popleft()
@@ -200,7 +183,7 @@ class Channel:
         return not queue
 
     def _wait(self) -> None:
-        """Watch the socket until it takes what waits."""
+        """Watch the socket until it takes the waiting messages."""
         if self._timer is None:
             now = self._loop.time()
             until = now + _PATIENCE_S[self._lane]
@@ -208,8 +191,8 @@ class Channel:
                 until = max(until, self._opened_at + _FIRST_PATIENCE_S)
             self._timer = self._loop.call_at(until, self._lose_patience)
             self._loop.add_reader(self._fd, self._on_event)
-        # The descriptor is edge-triggered: libzmq asks to look at the events after every send, or a wake-up may be lost.
-        # What they show is acted upon later, since the caller may be about to send more.
+        # The descriptor is edge-triggered: the events must be read after every send, or a wake-up may be lost. They are
+        # acted upon later, since the caller may be about to send more.
         if int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
             self._loop.call_soon(self._on_event)
 

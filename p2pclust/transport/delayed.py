@@ -1,4 +1,4 @@
-"""Our own shaped link on the event loop: what goes in comes out when its `Line` says so; no thread, one timer per line."""
+"""Our own shaped link on the event loop: a message comes out when its `Line` says so; no thread, one timer per line."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:  # bytes move without NumPy
 __all__ = ["Delayed", "OwnLink", "Release"]
 
 Release = Callable[[str, list[bytes], Lane], object]
-"""Called with the peer, the frames and the lane of each message that has come out."""
+"""Called with the peer, the frames and the lane of each message that comes out."""
 
 _LEARNING = 0.1  # weight of the last wake-up's lateness
-_MOST_LATE_S = 0.01  # what is more was a pause, and says nothing about the next time
+_MOST_LATE_S = 0.01  # more than that was a pause, and does not predict the next wake-up
 
 
 class Delayed:
     """One direction of our own link.
 
-    The loop's timers count in whole milliseconds and round up, and a busy loop comes later still. How late it usually is is
-    learned, and it is asked so much earlier: so the mean of a measured latency is what was stated.
+    The loop's timers count in whole milliseconds and round up, and a busy loop is later still. This class learns the usual
+    lateness and sets its timers earlier by that: so the mean of a measured latency is the stated one.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class Delayed:
     counters : Counters
         Where lost and refused messages are counted.
     release : callable
-        Called with each message that has come out.
+        Called with each message that comes out.
     on_lost : callable, optional
-        Called with the messages and bytes that were lost on it.
+        Called with the numbers of messages and bytes that were lost.
     """
 
     def __init__(
@@ -45,46 +45,41 @@ class Delayed:
         release: Release, on_lost: Callable[[int, int], None] = lambda messages, n_bytes: None,
     ) -> None:  # fmt: skip
         self._loop = loop
-        self._line = line
+        self.line = line
         self._counters = counters
         self._release = release
         self._timer: asyncio.TimerHandle | None = None
-        self._due = math.inf  # what the timer is for
+        self._due = math.inf  # the instant of the timer
         self._late_s = 0.0005
         self._on_lost = on_lost
         self._lost = (0, 0)
 
-    @property
-    def way(self) -> Way:
-        """What the line does, as it is now."""
-        return self._line.way
-
     def push(self, n_bytes: int, lane: Lane, peer: str, frames: list[bytes], rate_before: float) -> bool:
-        """Put a message onto the line; False where its queue is full."""
-        taken = self._line.push(self._loop.time(), n_bytes, lane, peer, (peer, frames, lane), rate_before)
+        """Put a message onto the line; return False if its queue is full."""
+        taken = self.line.push(self._loop.time(), n_bytes, lane, peer, (peer, frames, lane), rate_before)
         if not taken:
             self._counters.drop("lost: the queue of the shaped link is full")
         self._plan()
         return taken
 
     def change(self, way: Way) -> None:
-        """Be another line from now on."""
-        self._line.change(self._loop.time(), way)
+        """Change the properties of the line."""
+        self.line.change(self._loop.time(), way)
         self._plan()
 
     def flush(self) -> None:
-        """Let out everything at once: this peer ends, and its last words would end with it."""
+        """Let out everything at once: this peer ends, and would lose its last messages."""
         self._stop()
-        for message in self._line.flush():
+        for message in self.line.flush():
             self._release(*message)
 
     def drop(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._stop()
-        self._line.flush()
+        self.line.flush()
 
     def _plan(self) -> None:
-        at = self._line.next_at
+        at = self.line.next_at
         if at != self._due:
             self._stop()
             self._due = at
@@ -104,10 +99,10 @@ class Delayed:
         if late_s < _MOST_LATE_S:
             self._late_s += _LEARNING * (late_s - self._late_s)
         self._timer, self._due = None, math.inf
-        arrived = self._line.pop(max(now, due))
-        if self._line.lost > self._lost[0]:
-            messages, n_bytes = self._line.lost - self._lost[0], self._line.lost_bytes - self._lost[1]
-            self._lost = (self._line.lost, self._line.lost_bytes)
+        arrived = self.line.pop(max(now, due))
+        if self.line.lost > self._lost[0]:
+            messages, n_bytes = self.line.lost - self._lost[0], self.line.lost_bytes - self._lost[1]
+            self._lost = (self.line.lost, self.line.lost_bytes)
             self._counters.drop("lost: on the shaped link", messages)
             self._on_lost(messages, n_bytes)
         self._plan()
@@ -116,28 +111,28 @@ class Delayed:
 
 
 class OwnLink:
-    """Both directions of our link, as another device has it; for testbeds.
+    """Both directions of our link, shaped like that of another device; for testbeds.
 
     Parameters
     ----------
     loop : asyncio.AbstractEventLoop
     counters : Counters
     shape : Shape
-        What holds for everything that we send, and for everything that we receive.
+        For all that we send, and all that we receive.
     rng : numpy.random.Generator
         Draws losses and jitter.
     rates : mapping of str to float
-        Bytes per second of others' up-links, as far as they have a bound: what comes from there is still coming while it
-        goes on over our down-link.
+        Bytes per second of others' up-links, if they are limited: a message may still arrive while its first bytes are on
+        our down-link.
     leaves, arrives : callable
-        Called with each message that is at the far end of our up-link, and that has come over our down-link.
+        Called with each message at the far end of our up-link, and of our down-link.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, counters: Counters, shape: Shape, rng: np.random.Generator,
         rates: Mapping[str, float], leaves: Release, arrives: Release,
     ) -> None:  # fmt: skip
-        def sent(messages: int, n_bytes: int) -> None:  # on the air, though in vain
+        def sent(messages: int, n_bytes: int) -> None:  # sent, but lost
             counters.messages_sent += messages
             counters.bytes_sent += n_bytes
 
@@ -148,29 +143,31 @@ class OwnLink:
         self._rates = rates
 
     def change(self, shape: Shape) -> None:
-        """Be like another link from now on."""
+        """Change the properties of the link."""
         self._up.change(shape.up)
         self._down.change(shape.down)
 
     def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
-        """Put a message onto the up-link; False where its queue is full."""
+        """Put a message onto the up-link; return False if its queue is full."""
         return self._up.push(sum(map(len, frames)), lane, peer, frames, math.inf)
 
     def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None:
-        """Put a message that came onto the down-link."""
+        """Put a received message onto the down-link."""
         self._down.push(sum(map(len, frames)), lane, peer, frames, self._rates.get(peer, math.inf))
 
     async def there_and_back(self) -> None:
-        """Wait as long as a question and its answer take on our half of the way."""
+        """Wait for the latency of a message and its answer on our half of the way."""
         waited: asyncio.Future[None] = self._loop.create_future()
-        timer = self._loop.call_later(self._up.way.latency_s + self._down.way.latency_s, waited.set_result, None)
+        timer = self._loop.call_later(
+            self._up.line.way.latency_s + self._down.line.way.latency_s, waited.set_result, None
+        )
         try:
             await waited
         finally:
             timer.cancel()
 
     def close(self, *, flush: bool) -> None:
-        """Forget what has not come out; with `flush` what we sent leaves at once."""
+        """Drop what has not come out; with `flush`, send the messages of the up-link at once."""
         self._down.drop()
         if flush:
             self._up.flush()

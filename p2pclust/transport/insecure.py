@@ -1,7 +1,7 @@
-"""Keys that protect nothing: derived from the peers' names, which everybody knows.
+"""Keys that protect nothing: they are derived from the peers' names, which are public.
 
-With them a fleet without keys runs through the very same code as any other, and meets only peers without keys: the fleet's
-key is public as well, and no fleet's that somebody made.
+With them a fleet without keys uses the same code as any other, and connects only to peers without keys: the fleet's key is
+derived as well, and differs from that of every fleet with keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["beyond_this_device", "insecure_bundle"]
 
 
 def beyond_this_device(host: str) -> bool:
-    """Whether others than this device may reach what listens at that host.
+    """Return True if other devices may reach a socket that listens at that host.
 
     Examples
     --------
@@ -30,24 +30,24 @@ def beyond_this_device(host: str) -> bool:
     """
     try:
         return host != "localhost" and not ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:  # another name: who knows what it stands for tomorrow
+    except ValueError:  # another name, which may mean another address later
         return True
 
 
 def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:
-    """Return the bundle of a peer in a fleet of these names, the same wherever it is derived; it has the roster in it.
+    """Return the bundle, with roster, of a peer in a fleet of these names; it is the same on every device.
 
     Parameters
     ----------
     me : str
-        Whose bundle.
+        The peer's name.
     names : iterable of str
         All peers of the fleet.
 
     Raises
     ------
     UsageError
-        If a name cannot be used.
+        If a name is invalid.
 
     Examples
     --------

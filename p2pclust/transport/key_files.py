@@ -22,7 +22,7 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024  # a roster of 10,000 peers is half of this
 
 
 def read(path: Path, what: str) -> bytes:
-    """Read a file of at most 4 MiB, or raise UsageError with what it should have been."""
+    """Read a file of at most 4 MiB; in errors, call it `what`."""
     try:
         with regular(path).open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
@@ -31,7 +31,7 @@ def read(path: Path, what: str) -> bytes:
     except OSError as error:
         raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from None
     if len(data) > _MAX_FILE_BYTES:
-        raise UsageError(f"{what} {path} is larger than 4 MiB: it is something else")
+        raise UsageError(f"{what} {path} is larger than 4 MiB, so it is not one")
     return data
 
 
@@ -50,7 +50,7 @@ def check_private(path: Path, what: str) -> None:
 def read_json(
     path: Path, what: str, fields: Mapping[str, type], maybe: Mapping[str, type] | None = None
 ) -> dict[str, Any]:
-    """Read a JSON object that has exactly the given fields of the given types, and perhaps more, or raise UsageError."""
+    """Read a JSON object with exactly these fields of these types, and `maybe` others, or raise UsageError."""
     known = {**fields, **(maybe or {})}
     try:
         document = json.loads(read(path, what))
@@ -68,7 +68,7 @@ def read_json(
 
 @contextmanager
 def exclusive(directory: Path, *, create: bool) -> Iterator[None]:
-    """Hold the directory for one writer, so that two who enrol at once cannot lose each other's device."""
+    """Lock the directory for one writer, so that two concurrent commands cannot undo each other's changes."""
     try:
         if create:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -85,7 +85,7 @@ def exclusive(directory: Path, *, create: bool) -> Iterator[None]:
 
 
 def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
-    """Write a file whole: beside its place, synced, then renamed into it."""
+    """Write a file whole or not at all: into a temporary file, which is synced and renamed."""
     try:
         with replacing(path, mode=mode, durable=durable) as file:
             file.write(data)
@@ -100,13 +100,13 @@ def to_pem(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if passphrase is not None:
         if not passphrase:
-            raise UsageError("the passphrase is empty: give one of at least one character, or none at all")
+            raise UsageError("the passphrase is empty: give one of at least one character, or omit it")
         encryption = serialization.BestAvailableEncryption(passphrase.encode())
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
 def load_signing_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
-    """Read a signing key, or raise UsageError when it is missing, damaged, or locked by another passphrase."""
+    """Read a signing key, or raise UsageError if it is missing, damaged, or has another passphrase."""
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
@@ -116,7 +116,7 @@ def load_signing_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
     if encrypted and passphrase is None:
         raise UsageError(f"{path} is encrypted: give its passphrase")
     if passphrase is not None and not encrypted:
-        raise UsageError(f"{path} is not encrypted: leave the passphrase out")
+        raise UsageError(f"{path} is not encrypted: omit the passphrase")
     try:
         key = serialization.load_pem_private_key(data, passphrase.encode() if passphrase is not None else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -1,12 +1,11 @@
 """Make the keys of a fleet: the signing key, the signed fleet roster, and one bundle per device.
 
-A fleet directory holds ``fleet.key`` (the signing key, to be kept off the devices), ``fleet.pub`` (its public half),
-``roster.json`` (public: who belongs to the fleet, signed) and ``NAME.bundle`` (secret: all that one device is given). A
-bundle holds the roster as it was when the bundle was made, so one file is enough; a newer roster reaches the device by
-gossip, or as a file. Every file is written whole, synced and renamed into place, so that a crash leaves the old file or
-the new one and nothing between.
+A fleet directory holds ``fleet.key`` (the signing key; keep it off the devices), ``fleet.pub`` (its public half),
+``roster.json`` (public and signed: the members of the fleet) and ``NAME.bundle`` (secret: the only file that a device
+needs). A bundle holds the roster as it was when the bundle was made; a newer roster reaches the device by gossip, or as a
+file. Every file is written whole, synced and renamed into place, so that a crash leaves the old file or the new one.
 
-``cryptography`` is imported only where keys are made: it costs 8 MB for the rest of a process's life.
+``cryptography`` is imported only where keys are made: it costs 8 MB until the process ends.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from p2pclust.transport.new_keys import generate, load_request, make_request, ne
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse, sign, sign_key
 
 __all__ = [
-    "FLEET_KEY", "ROSTER", "Bundle", "Roster", "RosterPeer", "Throwaway", "add_device", "add_devices", "check_enrolled",
+    "FLEET_KEY", "ROSTER", "Bundle", "Roster", "RosterPeer", "Throwaway", "add_devices", "check_enrolled",
     "check_name", "enroll", "fleet_public", "init_fleet", "load_bundle", "load_public_roster", "load_roster",
     "make_request", "newest_roster", "revoke", "rotate", "throwaway_fleet", "write_fleet",
 ]  # fmt: skip
@@ -47,7 +46,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
     Parameters
     ----------
     directory : path
-        Made when it does not exist. Must not hold a fleet.
+        Created if it does not exist. Must not hold a fleet.
     passphrase : str, optional
         Encrypts the signing key.
 
@@ -59,7 +58,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
     Raises
     ------
     UsageError
-        When the directory holds a fleet already, or cannot be written.
+        If the directory already holds a fleet, or cannot be written.
     """
     directory = Path(directory)
     with exclusive(directory, create=True):
@@ -68,7 +67,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
                 raise UsageError(f"{directory} already holds a fleet ({name}): choose another directory")
         key = generate()
         pem, public = to_pem(key, passphrase), key.public_key().public_bytes_raw()
-        # The key comes last: while it is missing there is no fleet, and nothing that a second try would destroy.
+        # The key comes last: without it there is no fleet yet, and a second try destroys nothing.
         write(directory / ROSTER, sign(key, 0, ()).to_bytes(), 0o644)
         write(directory / FLEET_PUBLIC, public.hex().encode() + b"\n", 0o644)
         write(directory / FLEET_KEY, pem, 0o600)
@@ -76,14 +75,14 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
 
 
 def fleet_public(directory: Path | str, passphrase: Callable[[], str | None] = lambda: None) -> bytes:
-    """The fleet's public key: from ``fleet.pub``, or where that is missing from the signing key.
+    """Return the fleet's public key, from ``fleet.pub`` or, if that is missing, from the signing key.
 
     Parameters
     ----------
     directory : path
         The fleet's directory.
     passphrase : callable
-        Returns the signing key's, where it is needed.
+        Returns the signing key's passphrase; called if it is needed.
 
     Raises
     ------
@@ -96,47 +95,42 @@ def fleet_public(directory: Path | str, passphrase: Callable[[], str | None] = l
     try:
         return sign_key(read(path, "fleet public key").decode().strip())
     except ValueError:
-        raise UsageError(f"{path} is not a public key: remove it, and it is taken from {FLEET_KEY}") from None
+        raise UsageError(f"{path} is not a public key: remove it, and {FLEET_KEY} is used instead") from None
 
 
 def load_public_roster(directory: Path | str) -> Roster:
-    """Read the roster of a fleet's directory, as its administrator: the signature is not checked again."""
+    """Read the roster of a fleet's directory without checking its signature."""
     return parse(read(Path(directory) / ROSTER, "fleet roster"))
-
-
-def add_device(directory: Path | str, name: str, passphrase: str | None = None) -> Path:
-    """Enrol one device; see `add_devices`."""
-    return add_devices(directory, [name], passphrase)[0]
 
 
 def add_devices(
     directory: Path | str, names: Sequence[str], passphrase: str | None = None, *, role: str = PEER, expires: str = ""
 ) -> list[Path]:
-    """Enrol devices: make their keys, put them on the roster, sign it again, and write a bundle for each.
+    """Enrol devices: make their keys, add them to the roster, sign it again, and write a bundle for each.
 
     Parameters
     ----------
     directory : path
         The fleet's directory, made by `init_fleet`.
     names : sequence of str
-        The devices' names, new to the fleet.
+        The devices' names, which must be new to the fleet.
     passphrase : str, optional
-        What the signing key was encrypted with.
+        Of the signing key.
     role : {"peer", "operator"}
-        An operator may ask at a peer's door, but is no peer.
+        An operator may control peers, but is not a peer.
     expires : str
-        The last day on which the keys are good, like ``"2027-01-31"`` (UTC); empty for ever.
+        The last day on which the keys are valid, like ``"2027-01-31"`` (UTC); empty: no limit.
 
     Returns
     -------
     list of Path
-        The bundle files, each to be copied to its device; it needs nothing else.
+        The bundle files, each to be copied to its device.
 
     Raises
     ------
     UsageError
-        When a name is taken or cannot be used, the fleet or its key is missing, the passphrase is wrong, or the
-        roster was tampered with. Then nobody was enrolled.
+        If a name is taken or invalid, the fleet or its key is missing, the passphrase is wrong, or the roster was
+        tampered with. Then no device was enrolled.
     """
     for name in names:
         check_name(name)
@@ -157,12 +151,12 @@ def add_devices(
 def rotate(
     directory: Path | str, names: Sequence[str], passphrase: str | None = None, *, expires: str | None = None
 ) -> list[Path]:
-    """Give devices new keys under the same names; their old ones are refused by whoever has the new roster.
+    """Give devices new keys under the same names; peers with the new roster refuse the old keys.
 
     Parameters
     ----------
     directory, names, passphrase
-        As for `add_devices`; the names are on the roster.
+        As for `add_devices`, but the names must be on the roster.
     expires : str, optional
         The new last day; by default, as before.
 
@@ -174,7 +168,7 @@ def rotate(
     Raises
     ------
     UsageError
-        As for `add_devices`, and when a name is not on the roster.
+        As for `add_devices`, and if a name is not on the roster.
     """
     _check_day(expires or "")
 
@@ -190,17 +184,17 @@ def rotate(
 
 
 def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None = None) -> Roster:
-    """Take devices off the roster; absence means revoked.
+    """Remove devices from the roster, which revokes them.
 
     Returns
     -------
     Roster
-        The new one, which any one peer of the fleet has to be given.
+        The new one, to be given to any one peer of the fleet.
 
     Raises
     ------
     UsageError
-        When a name is not on the roster, the key is missing or the passphrase wrong. Then nobody was revoked.
+        If a name is not on the roster, the key is missing or the passphrase wrong. Then no device was revoked.
     """
     directory = Path(directory)
 
@@ -210,7 +204,7 @@ def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None =
 
     _change(directory, passphrase, drop)
     for name in names:
-        (directory / f"{name}.bundle").unlink(missing_ok=True)  # a secret that is good for nothing any more
+        (directory / f"{name}.bundle").unlink(missing_ok=True)  # its keys are no longer valid
     return load_public_roster(directory)
 
 
@@ -223,12 +217,12 @@ def enroll(
     Returns
     -------
     list of RosterPeer
-        Who was enrolled. A person compares each `fingerprint` with what the device showed.
+        The new entries. A person compares each `fingerprint` with the one that the device showed.
 
     Raises
     ------
     UsageError
-        As for `add_devices`, and when a file is no request, or the device did not sign it.
+        As for `add_devices`, and if a file is not a request, or the device did not sign it.
     """
     _check_day(expires)
     asked = [replace(load_request(Path(file)), role=role, expires=expires) for file in requests]
@@ -258,7 +252,7 @@ def _change(directory: Path, passphrase: str | None, change: _Change) -> list[Pa
         roster = load_roster(directory / ROSTER, fleet_public)
         entries, bundles = change(roster, fleet_public)
         newer = sign(key, roster.serial + 1, entries)
-        # Bundles come first: after a crash between them and the roster the names are as before, and a next try
+        # Bundles come first: after a crash before the roster is written the names are still free, and the next try
         # replaces the files.
         for name, bundle in bundles.items():
             write(directory / f"{name}.bundle", replace(bundle, roster=newer).to_bytes(), 0o600)
@@ -270,7 +264,7 @@ def _entries(roster: Roster, names: Sequence[str], directory: Path | str) -> lis
     found = [roster.entry(name) for name in dict.fromkeys(names)]
     if None in found:
         missing = next(name for name in names if roster.entry(name) is None)
-        raise UsageError(f"{missing!r} is not on the roster of {directory}: `p2pclust keys show` lists who is")
+        raise UsageError(f"{missing!r} is not on the roster of {directory}: `p2pclust keys show` lists its entries")
     return [peer for peer in found if peer is not None]
 
 
@@ -283,11 +277,11 @@ def _taken(name: str, directory: Path | str) -> str:
 
 def _check_day(expires: str) -> None:
     if expires and not last_day(expires):
-        raise UsageError(f"{expires!r:.40} is no day: write the last one on which the key is good, like 2027-01-31")
+        raise UsageError(f"{expires!r:.40} is not a day: write the last one on which the key is valid, like 2027-01-31")
 
 
 def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
-    """Make a whole fleet in memory, with a signing key that is forgotten: for fleets that live as long as one run.
+    """Make a fleet in memory for one run; its signing key is not kept. See `Throwaway`.
 
     Parameters
     ----------
@@ -299,18 +293,13 @@ def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
     roster : Roster
     bundles : dict of str to Bundle
         In the order of `names`.
-
-    Raises
-    ------
-    UsageError
-        When a name cannot be used or comes twice.
     """
     made = Throwaway(names)
     return made.roster, made.bundles
 
 
 class Throwaway:
-    """A fleet in memory whose rosters may change: its signing key lives as long as this object.
+    """A fleet in memory whose roster may change: this object keeps its signing key.
 
     Parameters
     ----------
@@ -326,7 +315,7 @@ class Throwaway:
     Raises
     ------
     UsageError
-        When a name cannot be used or comes twice.
+        If a name is invalid or given twice.
 
     Examples
     --------
@@ -343,24 +332,24 @@ class Throwaway:
         self.bundles: dict[str, Bundle] = {}
         for name in names:
             if check_name(name) in self.bundles:
-                raise UsageError(f"the peer name {name!r} comes twice: give every peer its own name")
+                raise UsageError(f"the peer name {name!r} is given twice: give every peer its own name")
             peer, self.bundles[name] = new_device(name, fleet_public)
             peers.append(peer)
         self.roster = sign(self._key, len(peers), peers)
 
     def revoke(self, name: str) -> Roster:
-        """Take a peer off the roster, and return the new one."""
+        """Remove a peer from the roster, and return the new one."""
         left = [peer for peer in self.roster.peers if peer.name != name]
         self.roster = sign(self._key, self.roster.serial + 1, left)
         return self.roster
 
     def claim(self, other: Roster) -> Roster:
-        """Return a roster on which this fleet's peers stand beside those of another: what a stranger may give itself."""
+        """Return a roster of this fleet that also lists the peers of another, as an impostor could make it."""
         return sign(self._key, other.serial, (*self.roster.peers, *other.peers))
 
 
 def write_fleet(directory: Path | str, roster: Roster, bundles: Mapping[str, Bundle]) -> None:
-    """Write the files of a throw-away fleet; not synced, since such a fleet does not outlive its machine."""
+    """Write the files of a fleet in memory without syncing them: they are for one run only."""
     directory = Path(directory)
     with exclusive(directory, create=True):
         write(directory / ROSTER, roster.to_bytes(), 0o644, durable=False)

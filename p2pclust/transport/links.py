@@ -1,8 +1,7 @@
-"""What every transport offers the peer's shell: links to other peers, named and authenticated.
+"""The interface of transports: authenticated links to other peers, by name.
 
-A transport carries whole messages of one to nine frames between enrolled peers. It gives no promise of delivery: a
-message is queued or it is not, and a connection that breaks loses what was under way. Whoever asks repeats its
-question.
+A transport carries whole messages of one to nine frames between enrolled peers. It does not guarantee delivery: a message
+is queued or refused, and a connection that breaks loses the messages under way. Senders repeat their questions.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ __all__ = [
     "Receive",
     "misfit",
     "parse_address",
+    "tcp_endpoint",
 ]
 
 
@@ -39,7 +39,7 @@ Receive = Callable[[str, list[bytes], Lane], None]
 
 @dataclass(slots=True)
 class Counters:
-    """What went through a transport since it was opened; bytes are the frames' own, without the overhead of the wire.
+    """Messages and bytes of a transport since it was opened; bytes are those of the frames, without overhead.
 
     Examples
     --------
@@ -62,16 +62,16 @@ class Counters:
 
 
 class Links(Protocol):
-    """The interface that the real and the simulated transport follow."""
+    """The interface of a transport."""
 
     counters: Counters
 
     @property
     def roster(self) -> Roster:
-        """Who may connect now."""
+        """The roster in force."""
 
     def trouble(self, peer: str) -> str:
-        """Say why nothing can be sent to a peer at the moment, or return an empty string."""
+        """Return why nothing can be sent to a peer now, or an empty string."""
 
     def connect(self, peer: str, address: str) -> None:
         """Open a link to a peer at ``"host:port"``.
@@ -81,7 +81,7 @@ class Links(Protocol):
         """
 
     def disconnect(self, peer: str) -> None:
-        """Close the link to a peer, if there is one, and forget what was queued for it."""
+        """Close the link to a peer, if there is one, and drop the messages queued for it."""
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
         """Queue one message; never blocks, never raises for a peer's state.
@@ -89,18 +89,18 @@ class Links(Protocol):
         Returns
         -------
         bool
-            False when the message was not queued: no such link, not connected, queue full, or too large.
+            False if the message was not queued: no such link, not connected, queue full, or too large.
         """
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
-        """Whether a plain TCP connect to the peer's port is refused at once; silence and acceptance are False."""
+        """Return True if the peer's port refuses a TCP connection; False if it accepts, or there is no answer."""
 
     def close(self) -> None:
         """Close every link and the listening socket. Closing twice does nothing."""
 
 
 def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
-    """Say why a message breaks the limits of its lane, or None when it fits.
+    """Return why a message breaks the limits of its lane, or None if it fits.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def parse_address(address: str) -> tuple[str, int]:
     Raises
     ------
     UsageError
-        When the text is not an address.
+        If the text is not an address.
 
     Examples
     --------
@@ -164,6 +164,17 @@ def parse_address(address: str) -> tuple[str, int]:
     ):
         raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
     return bare, int(port)
+
+
+def tcp_endpoint(host: str, port: int) -> str:
+    """Return the name that libzmq has for a TCP address.
+
+    Examples
+    --------
+    >>> tcp_endpoint("::1", 5001)
+    'tcp://[::1]:5001'
+    """
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
 _HOST_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"

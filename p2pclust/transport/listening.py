@@ -1,4 +1,4 @@
-"""The socket on which a peer hears others."""
+"""The socket on which a peer receives from others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import zmq
 
 from p2pclust.errors import UsageError
 from p2pclust.transport.channel import CURVE_OVERHEAD, set_common_options
+from p2pclust.transport.links import tcp_endpoint
 from p2pclust.transport.wire import MAX_FRAME_BYTES
 from p2pclust.transport.zap import DOMAIN
 
@@ -34,28 +35,28 @@ def open_router(context: zmq.Context[zmq.Socket[bytes]], curve_secret: bytes) ->
 
 
 def bind(router: zmq.Socket[bytes], host: str, port: int) -> str:
-    """Listen at that address; returns it with the port that was given for port 0.
+    """Listen at an address; return it, with the port that was chosen for port 0.
 
     Raises
     ------
     UsageError
         When the address cannot be listened on.
     """
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = tcp_endpoint(host, port).removeprefix("tcp://")
     try:
         if ":" in host:
             router.ipv6 = True
         else:
-            host = plain.gethostbyname(host)  # libzmq takes numbers and interfaces, no names, to listen on
-        router.bind(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
-    except OSError as error:  # zmq.ZMQError is none, gethostbyname's is
+            host = plain.gethostbyname(host)  # libzmq listens on numbers and interfaces, not on names
+        router.bind(tcp_endpoint(host, port))
+    except OSError as error:  # of gethostbyname: zmq.ZMQError is not an OSError
         raise UsageError(
             f"cannot listen on {where}: the host name is unknown; give an address of this machine"
         ) from error
     except zmq.ZMQError as error:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"cannot listen on {where}: the port is in use; choose another, or stop who uses it"
+                f"cannot listen on {where}: the port is in use; choose another, or stop the program that uses it"
             ) from None
         raise UsageError(f"cannot listen on {where}: {error.strerror}; give an address of this machine") from None
     return bytes(router.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")

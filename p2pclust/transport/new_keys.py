@@ -1,4 +1,4 @@
-"""New keys for a device, and its request to be enrolled, where the keys were made on the device itself."""
+"""Make new keys for a device, and its request to be enrolled if the keys are made on the device itself."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _REQUEST = b"p2pclust request to be enrolled 1\n"
 
 
 def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[Path, Path]:
-    """Make a device's keys on the device itself, and a request to be enrolled, which holds the public ones only.
+    """Make a device's keys on the device itself, and a request to be enrolled, which holds only the public keys.
 
     Parameters
     ----------
     directory : path
-        Where both files go; made when it does not exist.
+        For both files; created if it does not exist.
     name : str
         The device's name.
     fleet_public : str
-        The fleet's public key, 64 hexadecimal digits: no other fleet's roster will be believed.
+        The fleet's public key, 64 hexadecimal digits: the device will accept rosters of this fleet only.
 
     Returns
     -------
@@ -43,14 +43,14 @@ def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[P
     Raises
     ------
     UsageError
-        When the name or the key cannot be used, or there is such a bundle already.
+        If the name or the key is invalid, or the bundle exists already.
     """
     check_name(name)
     try:
         fleet = sign_key(fleet_public)
     except ValueError:
         raise UsageError(
-            f"{fleet_public!r:.80} is no fleet's public key: `p2pclust keys show` prints it, 64 hexadecimal digits"
+            f"{fleet_public!r:.80} is not a fleet's public key: `p2pclust keys show` prints it, 64 hexadecimal digits"
         ) from None
     directory = Path(directory)
     with exclusive(directory, create=True):
@@ -77,7 +77,7 @@ def load_request(path: Path) -> RosterPeer:
     Raises
     ------
     UsageError
-        If it is none, or the device did not sign it.
+        If the file is not a request, or the device did not sign it.
     """
     fields = ("name", "curve_public", "sign_public", "signature")
     document = read_json(path, "request to be enrolled", dict.fromkeys(fields, str))
@@ -105,7 +105,7 @@ def generate() -> Ed25519PrivateKey:
 
 
 def new_device(name: str, fleet_public: bytes) -> tuple[RosterPeer, Bundle]:
-    """Make a device's two key pairs: what the roster lists, and what the device keeps."""
+    """Make a device's two key pairs; return its entry for the roster and its bundle."""
     curve_public, curve_secret = zmq.curve_keypair()
     key = generate()
     sign_public = key.public_key().public_bytes_raw()

@@ -1,8 +1,8 @@
-"""The signed fleet roster: who belongs to a fleet, in which role, and until when.
+"""The signed fleet roster: the members of a fleet, their roles, and the last days of their keys.
 
-It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature wins, and a
-key that is not on it is refused. Format 2 adds roles and expiry to format 1, which is still read. A signature covers the
-format as well, so that neither can pass for the other.
+It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature is in force, and
+a key that is not on it is refused. Format 2 adds roles and expiry to format 1, which is still read. The signature covers the
+format as well, so that one cannot be passed off as the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 #: A roster of 10,000 peers is some 3 MB.
 MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
-#: The roles: an operator's machine may ask at a peer's door, but is no peer, and so in no majority.
+#: The roles: an operator's machine may control peers, but is not a peer and counts for no majority.
 PEER, OPERATOR = "peer", "operator"
 
 _FORMAT: Final = 2
@@ -43,7 +43,7 @@ _KEYS: Final = frozenset({"name", "curve_public", "sign_public"})
 class RosterPeer:
     """One enrolled device: its name, CURVE public key (Z85, 40 bytes), Ed25519 public key (32 bytes), role and last day.
 
-    `expires` is the last day on which the key is good, ``"2027-01-31"`` in UTC, or empty.
+    `expires` is the last day on which the key is valid, ``"2027-01-31"`` in UTC, or empty.
     """
 
     name: str
@@ -54,7 +54,7 @@ class RosterPeer:
 
     @property
     def expires_at(self) -> float:
-        """The instant from which the key is refused, in seconds since 1970; infinity where it never is.
+        """The instant from which the key is refused, in seconds since 1970; infinity if it does not expire.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class RosterPeer:
 
 @dataclass(frozen=True)
 class Roster:
-    """Who belongs to a fleet, signed with the fleet's key; entries are sorted by name.
+    """The members of a fleet, signed with the fleet's key; entries are sorted by name.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Roster:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all enrolled peers, sorted; operators are none."""
+        """Names of all enrolled peers, sorted; without operators."""
         return tuple(peer.name for peer in self.peers if peer.role == PEER)
 
     @property
@@ -106,25 +106,25 @@ class Roster:
         return tuple(peer.name for peer in self.peers if peer.role == OPERATOR)
 
     def entry(self, name: str) -> RosterPeer | None:
-        """The entry of a name, whatever its role; None where there is none."""
+        """Return the entry of a name in any role, or None."""
         return self._by_name.get(name)
 
     def entry_of(self, curve_public: bytes) -> RosterPeer | None:
-        """The entry of a CURVE public key (Z85, 40 bytes), whatever its role; None for a stranger."""
+        """Return the entry of a CURVE public key (Z85, 40 bytes) in any role, or None."""
         return self._by_key.get(curve_public)
 
     def name_of(self, curve_public: bytes) -> str | None:
-        """Name of the peer with this CURVE public key (Z85, 40 bytes), or None for a stranger or an operator."""
+        """Return the name of the peer with this CURVE public key (Z85, 40 bytes); None for strangers and operators."""
         entry = self._by_key.get(curve_public)
         return entry.name if entry is not None and entry.role == PEER else None
 
     def curve_key(self, name: str) -> bytes | None:
-        """CURVE public key (Z85, 40 bytes) of an enrolled device, or None when the name is not on the roster."""
+        """Return the CURVE public key (Z85, 40 bytes) of an enrolled device, or None if it is not on the roster."""
         entry = self._by_name.get(name)
         return None if entry is None else entry.curve_public
 
     def valid_at(self, now: float) -> Roster:
-        """Return the roster without those whose keys have expired; not what was signed, so not to be passed on.
+        """Return the roster without expired entries, for use on this device: it differs from what was signed.
 
         Parameters
         ----------
@@ -135,17 +135,17 @@ class Roster:
         return self if len(left) == len(self.peers) else replace(self, peers=left)
 
     def to_bytes(self) -> bytes:
-        """The roster file."""
+        """Return the content of the roster file."""
         return json.dumps(self.document, indent=1, sort_keys=True).encode() + b"\n"
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the roster file holds."""
+        """The content of the roster file, as plain values."""
         return _body(self) | {"signature": self.signature.hex()}
 
 
 def fingerprint(curve_public: bytes) -> str:
-    """Sixteen hexadecimal digits by which people compare a device's key.
+    """Return sixteen hexadecimal digits by which people compare keys.
 
     Examples
     --------
@@ -157,17 +157,17 @@ def fingerprint(curve_public: bytes) -> str:
 
 
 def fleet_id_of(fleet_public: bytes) -> str:
-    """The fleet's id: a digest of its public key."""
+    """Return the fleet's id: a digest of its public key."""
     return hashlib.sha256(fleet_public).hexdigest()[:32]
 
 
 def parse(data: bytes) -> Roster:
-    """Read a roster, which may be hostile; its signature is not checked.
+    """Read a roster, which may be hostile, without checking its signature.
 
     Raises
     ------
     ValueError
-        With what is wrong with it, in a few words.
+        If it is malformed, with the reason in a few words.
     """
     if len(data) > MAX_ROSTER_BYTES:
         raise ValueError(f"{len(data)} bytes")
@@ -179,9 +179,9 @@ def parse(data: bytes) -> Roster:
 
 
 def from_document(document: object) -> Roster:
-    """Make a roster of what its file holds; see `parse`."""
+    """Make a roster from the content of its file; see `parse`."""
     if not isinstance(document, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     shape = {"fleet_id": str, "serial": int, "peers": list, "signature": str}
     number = document.get("format", 1)
     if type(number) is not int or number not in (1, _FORMAT):
@@ -199,7 +199,7 @@ def from_document(document: object) -> Roster:
 
 
 def is_signed(roster: Roster, fleet_public: bytes) -> bool:
-    """Whether the fleet with that public key (32 bytes) signed the roster as it stands."""
+    """Return True if the fleet with that public key (32 bytes) signed the roster."""
     return roster.fleet_id == fleet_id_of(fleet_public) and verified(fleet_public, roster.signature, _to_sign(roster))
 
 
@@ -209,7 +209,7 @@ def signed_by(data: bytes, fleet_public: bytes) -> Roster:
     Raises
     ------
     ValueError
-        With what is wrong with it, in a few words.
+        If it is malformed or not signed by that fleet, with the reason in a few words.
     """
     roster = parse(data)
     if not is_signed(roster, fleet_public):
@@ -238,7 +238,7 @@ def _body(roster: Roster) -> dict[str, Any]:
 
 
 def _to_sign(roster: Roster) -> bytes:
-    # The first words keep a signature over a roster from passing for one over anything else.
+    # The first words keep a signature over a roster from being valid for any other document.
     body = json.dumps(_body(roster), sort_keys=True, separators=(",", ":"))
     return f"p2pclust fleet roster {roster.format}\n{body}".encode()
 
@@ -248,20 +248,20 @@ def _entry(entry: object, number: int) -> RosterPeer:
     if not isinstance(entry, dict) or not _KEYS <= entry.keys() <= known:
         raise ValueError("a peer needs a name, a curve_public and a sign_public")
     if not all(isinstance(value, str) for value in entry.values()):
-        raise ValueError("what a peer's entry holds is text")
+        raise ValueError("the values of a peer's entry must be text")
     if not NAME.fullmatch(entry["name"]):
         raise ValueError(f"{entry['name']!r:.80} cannot be a peer's name")
-    # One way only of writing an entry passes, since its text is what was signed: the usual role is not written down.
+    # An entry has only one valid form, since its text is signed: the role of a peer is omitted.
     role, expires = entry.get("role", PEER), entry.get("expires", "")
     if "role" in entry and role != OPERATOR:
-        raise ValueError(f"{role!r:.20} is no role that is written down")
+        raise ValueError(f"{role!r:.20} is not a role that a roster may name")
     if "expires" in entry and not last_day(expires):
-        raise ValueError(f"{expires!r:.20} is no day")
+        raise ValueError(f"{expires!r:.20} is not a day")
     return RosterPeer(entry["name"], curve_key(entry["curve_public"]), sign_key(entry["sign_public"]), role, expires)
 
 
 def last_day(text: str) -> bool:
-    """Whether the text is a day like ``2027-01-31``.
+    """Return True if the text is a day like ``2027-01-31``.
 
     Examples
     --------
@@ -276,17 +276,17 @@ def last_day(text: str) -> bool:
 
 
 def curve_key(text: str) -> bytes:
-    """Check a Z85 key; only the canonical text passes, since keys are compared as text.
+    """Return a Z85 key as bytes; only the canonical text is valid, since keys are compared as text.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not a key.
     """
     data = text.encode()
     try:
         canonical = len(data) == 40 and z85.encode(z85.decode(data)) == data
-    except (KeyError, struct.error):  # a letter that is not of Z85; five letters beyond 32 bits
+    except (KeyError, struct.error):  # a character outside of Z85; five characters beyond 32 bits
         canonical = False
     if not canonical:
         raise ValueError("a CURVE key is 40 letters of Z85")
@@ -294,12 +294,12 @@ def curve_key(text: str) -> bytes:
 
 
 def sign_key(text: str) -> bytes:
-    """Check an Ed25519 key in hexadecimal digits.
+    """Return the bytes of an Ed25519 key in hexadecimal digits.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not a key.
     """
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise ValueError("an Ed25519 key is 64 hexadecimal digits")

@@ -1,24 +1,24 @@
-"""What a device's own link does to messages: it delays, spreads, loses them, and passes only so many bytes per second.
+"""A model of a device's link: latency, jitter, loss, and a limited number of bytes per second.
 
 Each device shapes its own half of a way: its up-link when it sends, its down-link when it receives. So the way from a to b
 takes a's latency and b's together, and passes as much as the slower of a's up-link and b's down-link.
 
     queues of both lanes  ->  the line, byte by byte at its rate  ->  latency and jitter, or loss  ->  out
 
-Nothing here knows a clock, a socket or a random source: `now` and a Generator are given, and whoever owns a `Line` asks when
-to look again. The simulator and the real transport run this very code, each with its own clock.
+This module has no clock, socket or random source: `now` and a Generator are arguments, and the owner of a `Line` asks when
+to look again. The simulator and the real transport run the same code, each with its own clock.
 
-- *Rate.* One message at a time is on the line. The control lane goes first, also in the middle of a bulk message, as packets
-  of two connections would mix; the rest of that message follows. Down-links take a message in while it still comes out
-  of the sender's up-link, so a message of n bytes needs n over the slower rate, not over one and then over the other.
-- *Jitter* is uniform on both sides of the latency. It never lets a message overtake another one of the same flow, which is
-  one TCP connection: one peer and one lane.
-- *Loss* means that a message does not arrive at all. It used its time on the line. TCP would send it again, and loss would
-  show as delay; here the peers' own repeats are put to the test.
+- *Rate.* One message at a time is on the line. The control lane goes first, even in the middle of a bulk message, as packets
+  of two connections would mix; the rest of that message follows. A down-link receives a message while the sender's up-link
+  still sends it, so a message of n bytes takes n over the slower rate, not the sum of both times.
+- *Jitter* is uniform on both sides of the latency. A message never overtakes another one of the same flow, which is one TCP
+  connection: one peer and one lane.
+- *Loss* means that a message does not arrive at all, after it used its time on the line. TCP would send it again, and loss
+  would show as delay; here the peers' own repeats are tested.
 - *Queues* are bounded: a message that finds `QUEUE_BYTES` of its lane waiting is refused, as a full buffer would.
 
-What is counted as bytes are the frames of messages, not the few that CURVE, ZeroMQ, TCP and IP add; connections are set up,
-and kept alive, outside of the shaped link.
+Only the frames of messages count as bytes, not the few bytes that CURVE, ZeroMQ, TCP and IP add; connections are opened and
+kept alive outside of the shaped link.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["QUEUE_BYTES", "Line", "Shape", "Way", "pair_of_lines"]
 #: Of one lane, waiting to go onto the line.
 QUEUE_BYTES: Final = 4 * 1024 * 1024
 _MBIT: Final = 1e6 / 8  # bytes
-_MOST_SPANS: Final = 256  # that a line remembers of being idle
+_MOST_SPANS: Final = 256  # idle spans that a line remembers
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Way:
     loss : float
         Probability that a message does not arrive.
     rate : float
-        Bytes per second; infinite where the line is not what holds messages up.
+        Bytes per second; infinite if the line has no limit.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Way:
     rate: float = math.inf
 
     def seconds(self, n_bytes: int) -> float:
-        """How long a message of that size takes over a line that nobody else uses, in the mean."""
+        """Return the mean time of a message of that size over an idle line."""
         return n_bytes / self.rate + self.latency_s
 
 
@@ -97,37 +97,29 @@ class Shape:
         cls, *, latency_ms: float = 0.0, jitter_ms: float = 0.0, loss: float = 0.0,
         up_mbit: float = math.inf, down_mbit: float = math.inf,
     ) -> Shape:  # fmt: skip
-        """A link as people state it: milliseconds, and megabits per second."""
+        """Make a shape from milliseconds and megabits per second."""
         alike = (latency_ms / 1000, jitter_ms / 1000, loss)
         return cls(Way(*alike, up_mbit * _MBIT), Way(*alike, down_mbit * _MBIT))
 
     def slower(self, factor: float) -> Shape:
-        """The same link with so many times the latency and jitter, and so little of the rate."""
+        """Return this link with latency and jitter multiplied, and the rate divided, by a factor."""
 
         def slow(way: Way) -> Way:
             return Way(way.latency_s * factor, way.jitter_s * factor, way.loss, way.rate / factor)
 
         return Shape(slow(self.up), slow(self.down))
 
-    def lossier(self, loss: float) -> Shape:
-        """The same link that loses a share `loss` of what it would have passed, in each direction."""
-
-        def lossy(way: Way) -> Way:
-            return Way(way.latency_s, way.jitter_s, 1 - (1 - way.loss) * (1 - loss), way.rate)
-
-        return Shape(lossy(self.up), lossy(self.down))
-
     def to_dict(self) -> dict[str, dict[str, float | None]]:
-        """Plain values, as a configuration holds them; a rate without bound is None."""
+        """Return plain values for a configuration; an unlimited rate is None."""
         plain = {"up": asdict(self.up), "down": asdict(self.down)}
         return {name: {**way, "rate": None if math.isinf(way["rate"]) else way["rate"]} for name, way in plain.items()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Mapping[str, Any]]) -> Shape:
-        """Read what `to_dict` made."""
+        """Make a shape from the values of `to_dict`."""
 
-        def way(told: Mapping[str, Any]) -> Way:
-            return Way(**{**told, "rate": math.inf if told["rate"] is None else told["rate"]})
+        def way(fields: Mapping[str, Any]) -> Way:
+            return Way(**{**fields, "rate": math.inf if fields["rate"] is None else fields["rate"]})
 
         return cls(way(fields["up"]), way(fields["down"]))
 
@@ -143,20 +135,22 @@ class _Waiting(Generic[T]):
 
 
 class Line(Generic[T]):
-    """One direction of one device's link, with what waits and travels on it.
+    """One direction of one device's link, with the messages that wait and travel on it.
 
     Parameters
     ----------
     way : Way
     rng : numpy.random.Generator
-        Draws losses and jitter, and only where there are any.
+        Draws losses and jitter; not used if there are none.
 
     Attributes
     ----------
+    way : Way
+        The present properties of the line; see `change`.
     lost, lost_bytes : int
-        Messages that did not arrive, so far.
+        Messages, and their bytes, that were lost so far.
     refused : int
-        Messages that found the queue full.
+        Messages that were refused because the queue was full.
 
     Examples
     --------
@@ -171,13 +165,13 @@ class Line(Generic[T]):
     """
 
     def __init__(self, way: Way, rng: np.random.Generator) -> None:
-        self._way = way
+        self.way = way
         self._rng = rng
         self._queues: dict[Lane, deque[_Waiting[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
         self._bytes = {Lane.CONTROL: 0, Lane.BULK: 0}
         self._free_since = -math.inf  # while nothing is on the line
-        self._idle: deque[tuple[float, float]] = deque(maxlen=_MOST_SPANS)  # when nothing was, of late
-        self._began = -math.inf  # when what is on the line went on with it
+        self._idle: deque[tuple[float, float]] = deque(maxlen=_MOST_SPANS)  # the latest spans without a message
+        self._began = -math.inf  # when the message on the line started or continued
         self._travelling: list[tuple[float, int, T]] = []
         self._number = 0  # equal instants keep their order
         self._last: dict[tuple[str, Lane], float] = {}  # when the last message of each flow arrives
@@ -185,16 +179,11 @@ class Line(Generic[T]):
         self.lost_bytes = 0
         self.refused = 0
 
-    @property
-    def way(self) -> Way:
-        """What the line does to messages from now on."""
-        return self._way
-
     def change(self, now: float, way: Way) -> None:
-        """Be another line from now on; what is on it goes on at the new rate, what travels is not touched."""
+        """Change the line: the message on it continues at the new rate; messages that travel are not affected."""
         self._settle(now)
         self._stop_for_a_moment(now)
-        self._way = way
+        self.way = way
 
     def push(
         self, now: float, n_bytes: int, lane: Lane, peer: str, item: T, rate_before: float = math.inf
@@ -204,20 +193,20 @@ class Line(Generic[T]):
         Parameters
         ----------
         now : float
-            Never less than in the call before.
+            Not less than in the previous call.
         n_bytes : int
         lane : Lane
         peer : str
-            Who is at the other end; with the lane it tells which messages keep their order.
+            The other end; messages of one peer and lane keep their order.
         item : object
-            The message: it comes back from `pop`.
+            The message, which `pop` returns.
         rate_before : float
-            Bytes per second at which the message came here, if it is still coming in when its first bytes may go on.
+            Bytes per second at which the message arrives here, if its first bytes may continue while the rest arrives.
 
         Returns
         -------
         bool
-            False where its queue is full.
+            False if its queue is full.
         """
         self._settle(now)
         waiting = _Waiting(n_bytes, float(n_bytes), (peer, lane), item)
@@ -230,16 +219,16 @@ class Line(Generic[T]):
             return False
         elif lane == Lane.CONTROL and not self._queues[lane]:
             self._stop_for_a_moment(now)
-        if rate_before < math.inf and self._way.rate < math.inf:
-            # Whenever the line was idle it took in what had come so far, as it came.
-            took_s = self._claim(now - n_bytes / rate_before, n_bytes / self._way.rate)
-            waiting.left = max(0.0, n_bytes - took_s * self._way.rate)
+        if rate_before < math.inf and self.way.rate < math.inf:
+            # While the line was idle it passed on the bytes that had arrived so far.
+            took_s = self._claim(now - n_bytes / rate_before, n_bytes / self.way.rate)
+            waiting.left = max(0.0, n_bytes - took_s * self.way.rate)
         self._queues[lane].append(waiting)
         self._bytes[lane] += n_bytes
         return True
 
     def pop(self, now: float) -> list[T]:
-        """Take what has come out by now, in its order."""
+        """Return the messages that have come out by now, in order."""
         self._settle(now)
         arrived = []
         while self._travelling and self._travelling[0][0] <= now:
@@ -247,7 +236,7 @@ class Line(Generic[T]):
         return arrived
 
     def flush(self) -> list[T]:
-        """Take everything that waits or travels, at once: whoever sends it ends now."""
+        """Return all messages that wait or travel, and empty the line: the sender ends now."""
         travelling = [item for _, _, item in sorted(self._travelling, key=lambda entry: entry[:2])]
         waiting = [entry.item for lane in Lane for entry in self._queues[lane]]
         self._travelling.clear()
@@ -258,9 +247,9 @@ class Line(Generic[T]):
 
     @property
     def next_at(self) -> float:
-        """When there is something to do next; infinite while the line is empty."""
+        """When to look at the line again; infinite while it is empty."""
         head = self._on_the_line()
-        ends = math.inf if head is None else self._began + head.left / self._way.rate
+        ends = math.inf if head is None else self._began + head.left / self.way.rate
         return min(ends, self._travelling[0][0]) if self._travelling else ends
 
     def _on_the_line(self) -> _Waiting[T] | None:
@@ -270,9 +259,9 @@ class Line(Generic[T]):
         return None
 
     def _settle(self, now: float) -> None:
-        """Let whatever is over the line by now go on."""
+        """Let the messages that are over the line by now travel."""
         while (head := self._on_the_line()) is not None:
-            ends = self._began + head.left / self._way.rate
+            ends = self._began + head.left / self.way.rate
             if ends > now:
                 return
             lane = head.flow[1]
@@ -282,7 +271,7 @@ class Line(Generic[T]):
             self._travel(ends, head)
 
     def _claim(self, since: float, most_s: float) -> float:
-        """Use up idle time of the past, for what came in slowly while nothing else was on the line; returns how much."""
+        """Use past idle time for a message that arrived slowly meanwhile; return how many seconds were used."""
         claimed_s = 0.0
         while self._idle and claimed_s < most_s and self._idle[-1][1] > since:
             began, ended = self._idle.pop()
@@ -293,14 +282,14 @@ class Line(Generic[T]):
         return claimed_s
 
     def _stop_for_a_moment(self, now: float) -> None:
-        """What is on the line has come so far, and goes on from there later."""
+        """Note how far the message on the line has come; it continues from there later."""
         head = self._on_the_line()
         if head is not None:
-            head.left -= min(head.left, (now - self._began) * self._way.rate) if now > self._began else 0.0
+            head.left -= min(head.left, (now - self._began) * self.way.rate) if now > self._began else 0.0
             self._began = now
 
     def _travel(self, leaves: float, message: _Waiting[T]) -> None:
-        way = self._way
+        way = self.way
         if way.loss and self._rng.random() < way.loss:
             self.lost += 1
             self.lost_bytes += message.n_bytes

@@ -1,7 +1,7 @@
-"""Whether a signature is good: Ed25519, by `cryptography`, which is imported only where there is one to check.
+"""Check Ed25519 signatures with `cryptography`, which is imported with the first check.
 
-A peer that runs checks one when a newer fleet roster comes, which is rare. From then on the library takes some 8 MB of its
-memory, until the peer is started again.
+A running peer checks a signature when a newer fleet roster arrives, which is rare. From then on the library takes some 8 MB
+of memory until the peer is restarted.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ __all__ = ["verified"]
 
 
 def verified(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Whether the owner of a public key signed the message.
+    """Return True if the owner of a public key signed the message.
 
     Parameters
     ----------
     public : bytes
         32 bytes.
     signature : bytes
-        64 bytes; whatever has another length is none.
+        64 bytes; any other length is invalid.
     message : bytes
 
     Examples

@@ -1,10 +1,10 @@
 """The wire format: a message is one msgpack header and at most eight raw frames.
 
-Frame 0 is ``[version, kind, fields]``; ``fields`` is a map of plain values. Whatever is large (a state, a contribution, a
-chunk of a blob) follows as a raw frame that is never parsed here. Nothing is ever pickled. `docs/wire.md` describes it.
+Frame 0 is ``[version, kind, fields]``; ``fields`` is a map of plain values. A large value (a state, a contribution, a chunk
+of a blob) follows as a raw frame, which this module does not parse. Nothing is pickled. `docs/wire.md` describes the format.
 
-Everything in this module treats its input as hostile: limits are checked before anything is built from the bytes, and the
-only exception is `WireError`.
+All functions treat their input as hostile: limits are checked before objects are built from the bytes, and the only
+exception raised is `WireError`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = [
     "OtherVersionError", "kind_of", "pack", "unpack",
 ]  # fmt: skip
 
-#: The major version, in every header; changed when a peer of the old one could no longer be understood.
+#: The major version, in every header; changes when messages of the old one can no longer be understood.
 WIRE_VERSION: Final = 1
-#: The minor version, told in digests of facts; raised with every new kind of message or optional field.
+#: The minor version, sent in digests of facts; raised with every new kind of message or optional field.
 WIRE_MINOR: Final = 2
 #: Frames that may follow the header.
 MAX_FRAMES: Final = 8
@@ -38,14 +38,14 @@ _HEADER_LENGTH: Final = 3
 
 
 class OtherVersionError(WireError):
-    """The sender speaks another major version of the wire format, or something else altogether."""
+    """The sender uses another major version of the wire format, or another protocol."""
 
     def __init__(self, version: object) -> None:
         self.theirs = str(version)[:20]
         super().__init__(f"wire version {self.theirs}, this peer speaks {WIRE_VERSION}")
 
 
-_KIND_AT: Final = 3  # behind the marks of a list, the version, and the mark of a short text
+_KIND_AT: Final = 3  # after the mark of a list, the version, and the mark of a short text
 
 
 def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> list[bytes]:
@@ -58,7 +58,7 @@ def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> lis
     fields : dict
         Plain values only: int, bool, str, bytes, float, and lists or maps of them.
     frames : sequence of bytes, at most 8
-        Large payloads, sent as they are.
+        Large payloads, sent unchanged.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
     Parameters
     ----------
     parts : sequence of bytes
-        The header and the frames as they came from the network.
+        The header and the frames from the network.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
     Raises
     ------
     WireError
-        If there are too many parts, one is too large, the version is not ours, or the header is malformed.
+        If there are too many parts, one is too large, the version differs from ours, or the header is malformed.
     """
     if not 1 <= len(parts) <= 1 + MAX_FRAMES:
         raise WireError(f"{len(parts)} frames, expected 1 to {1 + MAX_FRAMES}")
@@ -127,7 +127,7 @@ def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
 def kind_of(header: bytes) -> str:
     """Return the kind of a message from a header that `pack` made, without parsing the rest of it.
 
-    Kinds are shorter than 32 letters, so msgpack writes their length into one mark. What came from elsewhere: `unpack`.
+    Kinds are shorter than 32 letters, so msgpack writes their length into one mark. For messages of others use `unpack`.
 
     Examples
     --------

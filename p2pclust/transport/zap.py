@@ -1,8 +1,8 @@
-"""Who may connect: our own handler of ZeroMQ's authentication protocol (ZAP, RFC 27).
+"""Decide which keys may connect: a handler of ZeroMQ's authentication protocol (ZAP, RFC 27).
 
 libzmq asks the socket bound at ``inproc://zeromq.zap.01`` about every handshake and waits for the answer. The handler
-lives on the peer's event loop, decides in one function call, and answers 500 when that call fails, so that no
-exception can end it.
+runs on the peer's event loop, decides in one function call, and answers 500 if that call fails, so that no exception
+can end it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 import zmq
 from zmq.utils import z85
 
-__all__ = ["DOMAIN", "DOOR_DOMAIN", "ZapHandler"]
+from p2pclust.transport.drain import Drain
+
+__all__ = ["CONTROL_DOMAIN", "DOMAIN", "ZapHandler"]
 
 DOMAIN = b"p2pclust"
-"""Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits anybody when no handler answers."""
+"""Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits any key when no handler answers."""
 
-DOOR_DOMAIN = b"p2pclust.door"
-"""The same for the socket at which operators ask."""
+CONTROL_DOMAIN = b"p2pclust.control"
+"""The same for the socket of operators."""
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 _REQUEST_FRAMES = 7  # version, request id, domain, address, routing id, mechanism, and one credential for CURVE
@@ -36,41 +38,34 @@ class ZapHandler:
     loop : asyncio.AbstractEventLoop
         Where requests are answered.
     admits : callable
-        Given a CURVE public key (Z85, 40 bytes), says whether its owner may connect.
-    at_door : callable
-        The same, where operators ask.
+        Called with a CURVE public key (Z85, 40 bytes); returns whether its owner may connect.
+    admits_operator : callable
+        The same for the socket of operators.
     """
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], loop: asyncio.AbstractEventLoop,
-        admits: Callable[[bytes], bool], at_door: Callable[[bytes], bool] = lambda curve_public: False,
+        admits: Callable[[bytes], bool], admits_operator: Callable[[bytes], bool] = lambda curve_public: False,
     ) -> None:  # fmt: skip
         self._loop = loop
-        self._admits = {DOMAIN: admits, DOOR_DOMAIN: at_door}
+        self._admits = {DOMAIN: admits, CONTROL_DOMAIN: admits_operator}
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
-        self._fd = int(self._socket.get(zmq.FD))
-        loop.add_reader(self._fd, self._serve)
-        loop.call_soon(self._serve)
+        self._drain = Drain(loop, self._socket, self._serve, _BURST)
 
     def close(self) -> None:
         """Stop answering; libzmq then refuses every handshake."""
-        if not self._socket.closed:
-            self._loop.remove_reader(self._fd)
-            self._socket.close(linger=0)
+        self._drain.close()
+        self._socket.close(linger=0)
 
-    def _serve(self) -> None:
-        # The descriptor is edge-triggered: whatever is left unread must be asked for again by ourselves.
-        for _ in range(_BURST):
-            if self._socket.closed:
-                return
-            try:
-                request = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._socket.send_multipart(self._answer(request))
-        self._loop.call_soon(self._serve)
+    def _serve(self) -> int:
+        try:
+            request = self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return 0
+        self._socket.send_multipart(self._answer(request))
+        return 1
 
     def _answer(self, request: Sequence[bytes]) -> list[bytes]:
         request_id = request[1] if len(request) > 1 else b""

@@ -1,8 +1,7 @@
 """Links over ZeroMQ: one receive-only ROUTER per peer, one DEALER per neighbour and lane, CURVE on all of them.
 
-Who sent a message is told by the CURVE key that libzmq attaches to it, looked up on the current roster for every
-message; routing ids, which a sender may choose, mean nothing here. The sockets are driven by raw descriptors on the
-asyncio loop.
+The sender of a message is identified by the CURVE key that libzmq attaches to it, looked up on the current roster for
+every message; routing ids, which a sender may choose, mean nothing here. The asyncio loop watches the sockets' descriptors.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from p2pclust.transport.arrivals import Arrivals, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.channel import Channel
 from p2pclust.transport.delayed import OwnLink
-from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address
+from p2pclust.transport.drain import Drain
+from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.listening import bind, open_router
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.shaping import Shape
@@ -34,10 +34,9 @@ __all__ = ["ZmqLinks"]
 
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
-_BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait for more
+_BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait longer
 _BULK_IDLE_S = 30.0
-# The first byte of a message's first frame names the lane: cheaper than a frame of its own, and the receiver has one
-# socket.
+# The first byte of a message's first frame names the lane: this is cheaper than a separate frame.
 _MARKS = {Lane.CONTROL: b"\x00", Lane.BULK: b"\x01"}
 _LANES = {mark[0]: lane for lane, mark in _MARKS.items()}
 
@@ -70,7 +69,7 @@ class ZmqLinks:
     bundle : Bundle
         Our name and keys; must be on the roster.
     roster : Roster
-        Who may connect, and whom we may connect to.
+        Peers that may connect, and to which we may connect.
     listen : str
         ``"host:port"`` to listen on; port 0 takes a free one.
     receive : callable
@@ -117,58 +116,46 @@ class ZmqLinks:
         host, port = parse_address(listen)
         self.counters = Counters()
         self._bundle = bundle
-        self._roster = roster
+        self.roster = roster
         self._receive = receive
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._bulk_idle_s = bulk_idle_s
         self._links: dict[str, _Link] = {}
         self._routes: dict[str, bytes] = {}
         self._arrivals = Arrivals()
-        self._drain_again: asyncio.Handle | None = None
         self._own: OwnLink | None = None  # None costs nothing
         self._closed = False
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, 4096)
-        #: Told the key (Z85) of whoever is refused because it is on no roster that we know.
+        #: For further sockets of this peer: those with CURVE ask the same ZAP handler.
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.context.set(zmq.MAX_SOCKETS, 4096)
+        #: Called with the key (Z85) of a connection that is refused because the key is not on the roster.
         self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
-        #: Told who sent a message that breaks the limits, and how: it was dropped.
+        #: Called with the sender of a message that was dropped because it breaks the limits, and the reason.
         self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
-        self._zap = ZapHandler(self._context, self._loop, self._admits, self._may_ask)
-        self._router = open_router(self._context, bundle.curve_secret)
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator)
+        self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
         except UsageError:
             self._router.close(linger=0)
             self._zap.close()
-            self._context.term()
+            self.context.term()
             raise
-        self._fd = int(self._router.get(zmq.FD))
-        self._loop.add_reader(self._fd, self._drain)
-        self._loop.call_soon(self._drain)
-
-    @property
-    def roster(self) -> Roster:
-        """Who may connect now."""
-        return self._roster
-
-    @property
-    def context(self) -> zmq.Context[zmq.Socket[bytes]]:
-        """Where further sockets of this peer may be made: those with CURVE ask the same ZAP handler."""
-        return self._context
+        self._drain = Drain(self._loop, self._router, self._receive_one, _BURST_MESSAGES, _BURST_BYTES)
 
     def trouble(self, peer: str) -> str:
         """Say why nothing can be sent to a peer at the moment, or return an empty string."""
         link = self._links.get(peer)
         if link is None:
-            return "no address of it is known" if self._roster.curve_key(peer) else "not on the fleet roster"
+            return "its address is not known" if self.roster.curve_key(peer) else "not on the fleet roster"
         return "" if link.control.up else f"no connection to {link.address}"
 
     def set_roster(self, roster: Roster) -> None:
-        """Take a newer roster: links to peers that left it or changed their key are closed, their messages refused.
+        """Replace the roster: close links to peers that left it or changed their key, and refuse their messages.
 
-        Their connections to us are ended as well: those that are known at once, others with the first message on them.
+        Their connections to us are ended as well: known ones at once, others with the first message on them.
         """
-        before, self._roster = self._roster, roster
+        before, self.roster = self.roster, roster
         for peer in [peer for peer in self._arrivals.names if roster.curve_key(peer) != before.curve_key(peer)]:
             self._routes.pop(peer, None)
             self._arrivals.end(peer)
@@ -180,7 +167,7 @@ class ZmqLinks:
         link = self._links.get(peer)
         if self._closed or (link is not None and link.address == address):
             return
-        their_key = self._roster.curve_key(peer)
+        their_key = self.roster.curve_key(peer)
         if their_key is None or peer == self._bundle.name:
             self.counters.drop("not connected: not on the roster" if their_key is None else "not connected: ourselves")
             return
@@ -216,13 +203,13 @@ class ZmqLinks:
         return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
 
     def shape(self, shape: Shape, rng: np.random.Generator, rates: Mapping[str, float]) -> None:
-        """Make our own link like that of another device, from now on; see `OwnLink`, which is made the first time."""
+        """Shape our own link like that of another device from now on; see `OwnLink`."""
         if self._own is None:
             self._own = OwnLink(self._loop, self.counters, shape, rng, rates, self._leaves, self._arrives)
         self._own.change(shape)
 
     def _leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
-        """A message is at the far end of our up-link."""
+        """Send a message that is at the far end of our up-link."""
         link = self._links.get(peer)
         if link is None:
             self.counters.drop("not sent: no such link")
@@ -230,13 +217,13 @@ class ZmqLinks:
             self._put(link, frames, lane)
 
     def _arrives(self, peer: str, frames: list[bytes], lane: Lane) -> None:
-        """A message has come all the way."""
+        """Hand on a message that has arrived."""
         self.counters.messages_received += 1
         self.counters.bytes_received += sum(map(len, frames))
         self._receive(peer, frames, lane)
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
-        """Whether the peer's port refuses a TCP connection; see `Links.refused`. False when there is no such link."""
+        """Return True if the peer's port refuses a TCP connection; see `Links.refused`."""
         link = self._links.get(peer)
         if link is None:
             return False
@@ -247,7 +234,7 @@ class ZmqLinks:
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._loop.sock_connect(probe, (link.host, link.port))
-                # On one machine, a port nobody listens on may be given to the probe itself, which then meets itself.
+                # On one machine, a free port may be given to the probe itself, which then connects to itself.
                 return bool(probe.getsockname() == probe.getpeername())
             except ConnectionRefusedError:
                 return True
@@ -260,8 +247,7 @@ class ZmqLinks:
         Parameters
         ----------
         linger_s : float
-            Messages that were queued on connections that are up get at most this long, while the loop waits; for a
-            polite good-bye.
+            How long the loop waits at most for messages that are queued on connections that are up.
         """
         if self._closed:
             return
@@ -272,19 +258,17 @@ class ZmqLinks:
             link.control.close(round(linger_s * 1000))
             link.close_bulk()
         self._links.clear()
-        if self._drain_again is not None:
-            self._drain_again.cancel()
-        self._loop.remove_reader(self._fd)
+        self._drain.close()
         self._router.close(linger=0)
         self._zap.close()
-        self._context.term()
+        self.context.term()
 
     def _open_channel(self, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
-        endpoint = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
-        return Channel(self._context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
+        endpoint = tcp_endpoint(host, port)
+        return Channel(self.context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
 
     def _bulk(self, link: _Link) -> Channel:
-        """Open the bulk connection if it is not open, and note its use."""
+        """Return the bulk connection, opened if necessary, and note its use."""
         link.bulk_used_at = self._loop.time()
         if link.bulk is None:
             link.bulk = self._open_channel(link.host, link.port, link.their_key, Lane.BULK)
@@ -299,44 +283,21 @@ class ZmqLinks:
             link.close_bulk()
 
     def _admits(self, curve_public: bytes) -> bool:
-        admitted = self._roster.name_of(curve_public) is not None
+        admitted = self.roster.name_of(curve_public) is not None
         if not admitted:
             self.counters.drop("not admitted: stranger")
             self.on_stranger(curve_public)
         return admitted
 
-    def _may_ask(self, curve_public: bytes) -> bool:
-        """Whether a key is good at the door: every device's on the roster is, whatever its role."""
-        known = self._roster.entry_of(curve_public) is not None
+    def _admits_operator(self, curve_public: bytes) -> bool:
+        """Admit the key of every device on the roster, whatever its role, to the control address."""
+        known = self.roster.entry_of(curve_public) is not None
         if not known:
             self.on_stranger(curve_public)
         return known
 
-    def _drain(self) -> None:
-        """Receive what has arrived, at most a burst of it, so that timers and other sockets get their turn.
-
-        The descriptor is edge-triggered: unless the socket was read until it was empty, whether by the bound or by an
-        exception in the receiver, nobody would wake us for the rest.
-        """
-        if self._drain_again is not None:
-            self._drain_again.cancel()
-            self._drain_again = None
-        emptied, taken = False, 0
-        try:
-            for _ in range(_BURST_MESSAGES):
-                size = 0 if self._closed else self._receive_one()
-                if not size:
-                    emptied = True
-                    return
-                taken += size
-                if taken > _BURST_BYTES:
-                    return
-        finally:
-            if not emptied and not self._closed:
-                self._drain_again = self._loop.call_soon(self._drain)
-
     def _receive_one(self) -> int:
-        """Receive one message and hand it on; its size in bytes with the routing id, or 0 when there was none."""
+        """Receive one message and hand it on; return its size in bytes with the routing id, or 0 if there was none."""
         router = self._router
         try:
             # The routing id, made up by libzmq, carries the metadata of the message as well.
@@ -371,9 +332,9 @@ class ZmqLinks:
         return size
 
     def _sender(self, head: zmq.Frame) -> str | None:
-        """Name of a message's sender on the current roster: its handshake may be older than the roster."""
+        """Return the name of a message's sender on the current roster: its handshake may be older than the roster."""
         try:
-            name = self._roster.name_of(str(head.get("User-Id")).encode())
+            name = self.roster.name_of(str(head.get("User-Id")).encode())
         except zmq.ZMQError:  # no such metadata: cannot happen while every handshake passes our handler
             name = None
         if name is None or name == self._bundle.name:
@@ -384,7 +345,7 @@ class ZmqLinks:
         return name
 
     def _note_route(self, name: str, head: zmq.Frame) -> None:
-        """Notice that a peer speaks on a new connection, for example because it was restarted, and reconnect to it."""
+        """If a peer speaks on a new connection, for example because it was restarted, reconnect to it."""
         route = head.bytes
         if self._routes.get(name) != route:
             self._routes[name] = route

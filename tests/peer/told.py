@@ -17,7 +17,7 @@ TOLD: dict[str, Any] = {
         {"name": "b", "status": "alive", "incarnation": 1, "address": "10.0.0.2:7000", "linked": True, "heard_s": 0.25,
          "why": ""},
         {"name": "c", "status": "dead", "incarnation": 1, "address": "10.0.0.3:7000", "linked": True, "heard_s": None,
-         "why": "silent, held dead 9 s ago"},
+         "why": "silent, declared dead 9 s ago"},
     ],
     "jobs": [JOB, JOB | {"job": "job-2", "phase": "done", "clusters": None, "waits_for": [], "absent": []}],
     "counters": {

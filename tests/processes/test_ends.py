@@ -178,7 +178,7 @@ class TestCannotBegin:
 
         asyncio.run(once())
         path = home / "p00" / "changed.json"
-        config = json.loads((home / "p00" / "peer.json").read_text()) | {"control": ""} | changed
+        config = json.loads((home / "p00" / "peer.json").read_text()) | {"stdio": False} | changed
         path.write_text(json.dumps(config))
         return subprocess.run(
             [sys.executable, "-m", "p2pclust.peer.main", str(path)],

@@ -73,7 +73,7 @@ def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "p2pclust", *told], capture_output=True, text=True, timeout=60, check=False
         )
-        assert (done.returncode, done.stderr) == (0, "p02 has taken roster 3\n")
+        assert (done.returncode, done.stderr) == (0, "p02 took roster 3\n")
         now = [*left, newcomer]
 
         def all_here() -> bool:

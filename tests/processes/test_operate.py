@@ -45,7 +45,7 @@ class Fleet:
         write_fleet(home / "fleet", *throwaway_fleet([*NAMES, "z"]))
         self.ports = ReservedPorts(len(NAMES) + 1)
         self.address = {
-            name: f"127.0.0.1:{port}" for name, port in zip((*NAMES, "door"), self.ports.numbers, strict=True)
+            name: f"127.0.0.1:{port}" for name, port in zip((*NAMES, "control"), self.ports.numbers, strict=True)
         }
         for name in NAMES:
             rows = np.concatenate([rng.normal(center, 0.3, (20, 2)) for center in CENTERS])
@@ -54,9 +54,9 @@ class Fleet:
 
     def start(self, name: str) -> None:
         join = [word for other in NAMES if other != name for word in ("--join", f"{other}@{self.address[other]}")]
-        door = ["--door", self.address["door"]] if name == "b" else []
+        control = ["--control", self.address["control"]] if name == "b" else []
         words = [
-            "peer", "--name", name, "--listen", self.address[name], *join, *door, "--roster", "fleet/roster.json",
+            "peer", "--name", name, "--listen", self.address[name], *join, *control, "--roster", "fleet/roster.json",
             "--bundle", f"fleet/{name}.bundle", "--data", f"{name}.csv", "--columns", "x,y", "--state-dir", name,
             "--timing", "fast",
         ]  # fmt: skip
@@ -92,8 +92,8 @@ class Fleet:
         """Wait until the peer is there, has read its rows, and sees these alive."""
         until, told = time.monotonic() + 60, {}
         while time.monotonic() < until:
-            with contextlib.chdir(self.home), contextlib.suppress(FleetError), Door(at) as door:
-                told = door.ask("status")
+            with contextlib.chdir(self.home), contextlib.suppress(FleetError), Door(at) as client:
+                told = client.ask("status")
                 alive = {member["name"] for member in told["members"] if member["status"] == "alive"}
                 if alive == set(names) and told["data"]["rows"]:
                     return
@@ -123,7 +123,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    monkeypatch.setenv("P2PCLUST_DOOR", "a")
+    monkeypatch.setenv("P2PCLUST_CONTROL", "a")
     monkeypatch.delenv("P2PCLUST_BUNDLE", raising=False)
     made = Fleet(tmp_path)
     try:
@@ -142,12 +142,12 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     fleet.until_alive("a", "c", at="b")  # there a job will be handed in, of whoever is seen
     assert "z" in {m["name"]: m["why"] for m in fleet.json("peers")["views"][0]["members"]}
     matrix = fleet.run("peers", "--peer", "a", "--peer", "b").out
-    assert "nobody has told its address yet" in matrix
+    assert "its address is not known yet" in matrix
 
     # A job from its beginning to its end, asked over the network and on the device.
     done = fleet.json(
         "submit", "llf-fcm", "--clusters", "3", "--scaling", "minmax", "--fuzzifier", "1.5", "--tol", "0", "--max-rounds",
-        "8", "--wait", "--peer", f"b@{fleet.address['door']}", "--bundle", "fleet/c.bundle",
+        "8", "--wait", "--peer", f"b@{fleet.address['control']}", "--bundle", "fleet/c.bundle",
     )  # fmt: skip
     assert done["outcome"] == "done"
     job = done["job"]
@@ -176,7 +176,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     assert header == "y,note,x,row,label,membership_0,membership_1,membership_2"
     x, y = told["centers"][int(row.split(",")[4])]
     assert np.hypot(x - 0.1, y - 5.1) < 0.5
-    network = ("--peer", f"b@{fleet.address['door']}", "--bundle", "fleet/c.bundle")
+    network = ("--peer", f"b@{fleet.address['control']}", "--bundle", "fleet/c.bundle")
     assert "never leave it" in fleet.run("assign", job, *network, code=2).err
 
     # Who is offline learns of a job when it returns; it is cancelled by a peer that did not hand it in.
@@ -233,7 +233,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
         (
             ("submit", "llf-cm", "--clusters", "3", "--roster", "a,q"),
             2,
-            "submit: roster: not enrolled, as far as a knows: q; expected some of a, b, c, z",
+            "submit: roster: not on a's fleet roster: q; expected some of a, b, c, z",
         ),
         (("watch", "job-x"), 2, "a does not know the job: 'job-x'"),
         (("status", "--peer", "nowhere"), 3, "no peer listens at nowhere: is it running?"),

@@ -5,8 +5,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from tests.transport.memory import MemoryLinks, Network
 
-from p2pclust.transport.keys import throwaway_fleet
+from p2pclust.transport.keys import Bundle, Roster, throwaway_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -14,24 +15,27 @@ Message = tuple[str, list[bytes], Lane]
 
 
 class ZmqNet:
-    """A fleet of named peers on loopback; what a second transport must offer to run the same conformance tests."""
+    """A fleet of named peers on loopback."""
 
     def __init__(self, names: Sequence[str] = ("a", "b", "c")) -> None:
         self.roster, self.bundles = throwaway_fleet(names)
         self.inbox: dict[str, list[Message]] = {name: [] for name in names}
-        self.open_links: list[ZmqLinks] = []
+        self.open_links: list[Any] = []
         self.failures: list[dict[str, Any]] = []  # what reached the loop's exception handler
 
-    def open(self, name: str, listen: str = "127.0.0.1:0", **options: Any) -> ZmqLinks:
+    def open(self, name: str, listen: str = "127.0.0.1:0", **options: Any) -> Any:
         def receive(source: str, frames: list[bytes], lane: Lane) -> None:
             self.inbox[name].append((source, frames, lane))
 
         options = {"receive": receive} | options
-        links = ZmqLinks(self.bundles[name], self.roster, listen, **options)
+        links = self.make(self.bundles[name], self.roster, listen, **options)
         self.open_links.append(links)
         return links
 
-    def restart(self, name: str, links: ZmqLinks) -> ZmqLinks:
+    def make(self, bundle: Bundle, roster: Roster, listen: str, **options: Any) -> Any:
+        return ZmqLinks(bundle, roster, listen, **options)
+
+    def restart(self, name: str, links: Any) -> Any:
         """Close a peer's links and open them again at the same address, as another process would."""
         links.close()
         return self.open(name, links.address)
@@ -63,7 +67,24 @@ class ZmqNet:
         assert not self.failures
 
 
-@pytest.fixture(params=["zeromq"])
-def net(request: pytest.FixtureRequest) -> ZmqNet:
+class MemoryNet(ZmqNet):
+    """The same within this process, without sockets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network: Network = {}
+
+    def make(self, bundle: Bundle, roster: Roster, listen: str, **options: Any) -> MemoryLinks:
+        return MemoryLinks(self.network, bundle, roster, listen, **options)
+
+
+@pytest.fixture
+def net() -> ZmqNet:
+    return ZmqNet()
+
+
+@pytest.fixture(params=[ZmqNet, MemoryNet])
+def every_net(request: pytest.FixtureRequest) -> ZmqNet:
     """Run a conformance test on every transport."""
-    return {"zeromq": ZmqNet}[request.param]()
+    net: ZmqNet = request.param()
+    return net

@@ -1,4 +1,4 @@
-"""What every transport must do, whatever carries its bytes."""
+"""The behaviour of every transport, independent of what carries its bytes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from p2pclust.transport.links import Lane
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES
 
 LANES = list(Lane)
+
+
+@pytest.fixture
+def net(every_net):
+    return every_net
 
 
 def numbers(messages):

@@ -15,7 +15,6 @@ from p2pclust.transport import roster as roster_module
 from p2pclust.transport.keys import (
     Bundle,
     Roster,
-    add_device,
     add_devices,
     check_enrolled,
     check_name,
@@ -25,6 +24,10 @@ from p2pclust.transport.keys import (
     throwaway_fleet,
     write_fleet,
 )
+
+
+def add_device(directory, name, passphrase=None):
+    return add_devices(directory, [name], passphrase)[0]
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ def test_a_passphrase_locks_the_signing_key(tmp_path):
 
 
 def test_a_passphrase_that_is_not_needed_is_refused(fleet):
-    with pytest.raises(UsageError, match="is not encrypted: leave the passphrase out"):
+    with pytest.raises(UsageError, match="is not encrypted: omit the passphrase"):
         add_device(fleet[0], "c", "horse")
     with pytest.raises(UsageError, match="the passphrase is empty"):
         init_fleet(fleet[0] / "new", "")
@@ -123,7 +126,7 @@ def test_a_name_is_given_once(fleet):
     with pytest.raises(UsageError, match="the name 'a' is taken"):
         add_device(fleet[0], "a")
     assert files(fleet[0]) == before
-    with pytest.raises(UsageError, match="'x' comes twice"):
+    with pytest.raises(UsageError, match="'x' is given twice"):
         throwaway_fleet(["x", "y", "x"])
 
 
@@ -136,7 +139,7 @@ def test_names_that_can_be_used(name):
 def test_names_that_cannot(tmp_path, name):
     init_fleet(tmp_path)
     before = files(tmp_path)
-    with pytest.raises(UsageError, match="cannot be used") as caught:
+    with pytest.raises(UsageError, match="is invalid") as caught:
         add_device(tmp_path, name)
     assert "\n" not in str(caught.value)
     assert files(tmp_path) == before
@@ -337,7 +340,7 @@ def test_an_operator_is_refused_as_a_peer_before_anything_starts(fleet):
     directory, public = fleet
     add_devices(directory, ["desk"], role="operator")
     bundle, roster = load_bundle(directory / "desk.bundle"), load_roster(directory / "roster.json", public)
-    with pytest.raises(UsageError, match="desk is enrolled as operator: it can ask peers, but be none"):
+    with pytest.raises(UsageError, match="desk is enrolled as operator: it can ask peers, but cannot be one"):
         check_enrolled(bundle, roster)
 
 
@@ -368,7 +371,7 @@ def test_a_peer_reads_its_keys_without_cryptography(fleet):
 
 def test_two_who_enrol_at_once_both_end_on_the_roster(fleet):
     directory, public = fleet
-    program = "import sys; from p2pclust.transport.keys import add_device; add_device(sys.argv[1], sys.argv[2])"
+    program = "import sys; from p2pclust.transport.keys import add_devices; add_devices(sys.argv[1], sys.argv[2:])"
     names = ["c", "d", "e"]
     running = [subprocess.Popen([sys.executable, "-c", program, str(directory), name]) for name in names]
     assert [process.wait(60) for process in running] == [0, 0, 0]

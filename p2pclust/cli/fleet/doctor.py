@@ -1,4 +1,4 @@
-"""``p2pclust doctor``: whether this machine can run peers, and what to do where it cannot."""
+"""``p2pclust doctor``: check that this machine can run peers, and advise what to change."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from p2pclust.cli.show.output import put_json, stdout
 
 __all__ = ["Check", "doctor", "examine"]
 
-#: Two sockets' worth of descriptors per neighbour and lane, and some for files: enough for about 100 neighbours.
+#: Descriptors of two sockets per neighbour and lane, and of some files: enough for about 100 neighbours.
 _FILES = 1024
-#: A round syncs once at each peer; slower disks make rounds slow, and elections with them.
+#: A round syncs once at each peer; a slower disk slows rounds and elections.
 _FSYNC_S = 0.05
 _PORTS = 20
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `advice` is empty if it is in order."""
+    """The result of one check; `advice` is empty if it passed."""
 
     what: str
     found: str
@@ -38,12 +38,12 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether it is in order."""
+        """Whether the check passed."""
         return not self.advice
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """Check that this machine can run peers. Exits with 1 if something should be mended.
+    """Check that this machine can run peers. Exits with 1 if something should be changed.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 
 
 def examine() -> list[Check]:
-    """Look at everything."""
+    """Run all checks."""
     looks: tuple[Callable[[], Check], ...] = (
         _versions, _zmq, _curve, _loopback, _ports, _files, _blas, _fsync,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def _curve() -> Check:
 
 
 def _loopback() -> Check:
-    """Connect to ourselves, and send a byte through."""
+    """Connect to this process, and send a byte."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as near:
             near.settimeout(2.0)
@@ -152,7 +152,7 @@ def _blas() -> Check:
 
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     found = ", ".join(f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools)
-    return Check("BLAS", f"{found or 'none that could be told'} (a peer uses one, for the same bits everywhere)")
+    return Check("BLAS", f"{found or 'unknown'} (a peer uses one, for the same bits everywhere)")
 
 
 def _fsync() -> Check:

@@ -1,4 +1,4 @@
-"""``p2pclust fleet``: start the peers of an inventory, here or over SSH, keep them running, look at them, end them."""
+"""``p2pclust fleet``: start the peers of an inventory, here or over SSH, keep them running, show and end them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _RECORD = "hosts.json"
-#: Beyond its own deadline a host is given so long: to copy, to connect, to answer.
+#: Extra time for a host to connect, copy and answer.
 _SLACK_S = 60.0
 
 app = typer.Typer(rich_markup_mode=None)
@@ -30,7 +30,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.callback(invoke_without_command=True)
 def fleet(context: typer.Context) -> None:
-    """Start the peers of an inventory, on this machine or over SSH; keep them running; look at them; end them.
+    """Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def fleet(context: typer.Context) -> None:
 def up(
     inventory: InventoryPath,
     wait: Annotated[
-        float, typer.Option(metavar="S", min=0, help="How long peers may take to say that they are ready.")
+        float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
     ] = 20.0,
     forget: Annotated[
         list[str] | None,
@@ -55,13 +55,13 @@ def up(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the fleet to what the inventory says. A second time changes nothing.
+    """Make the fleet match the inventory. A second run changes nothing.
 
-    Peers that are new are started, and the fleet's roster is given to those that run. One whose entry, keys or copied data
-    changed is started again, no other is. One that is no longer in the inventory is told to leave; its folder stays. One
-    that was given up is tried again; one that was stopped by its name stays down. On each host a small supervisor starts
-    again whatever ends, at longer and longer intervals, and gives up a peer that fails five times in a row within ten
-    seconds. Exits with 3 if a host cannot be reached or a peer does not run.
+    Starts new peers, and gives the fleet's roster to running ones. Restarts peers whose entry, keys or copied data changed.
+    Ends peers that are no longer in the inventory; their folders stay. Tries peers again that were given up; peers that
+    were stopped by name stay down. On each host a small supervisor restarts peers that end, at increasing intervals, and
+    gives up a peer that fails five times in a row within ten seconds. Exits with 3 if a host cannot be reached or a peer
+    does not run.
 
     \b
     Example:
@@ -75,22 +75,22 @@ def up(
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
     for name in forget or ():
         if name not in [host.name for host in recorded]:
-            raise UsageError(f"--forget {name}: no peers were left there: expected one of {_names(recorded)}")
+            raise UsageError(f"--forget {name}: not a host of former peers: expected one of {_names(recorded)}")
     gone = [host for host in recorded if host.name not in (forget or ())]
     hosts = [*loaded.hosts.values(), *gone]
-    _record(loaded, hosts)  # before anything is started: whatever happens, `down` knows where to look
+    _record(loaded, hosts)  # before anything is started, so that `down` finds it in any case
     answers = everywhere(hosts, lambda host: _bring(host, loaded, wait))
     _record(loaded, [host for host in hosts if host not in gone or isinstance(answers[host.name], FleetError)])
     failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
     for host in gone:
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
-    told = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
-    down_ = [name for answer in told.values() for name, peer in answer["peers"].items() if is_down(peer)]
+    done = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
+    down_ = [name for answer in done.values() for name, peer in answer["peers"].items() if is_down(peer)]
     if as_json:
-        put_json({"well": not failed and not down_, "errors": failed, "hosts": told})
+        put_json({"well": not failed and not down_, "errors": failed, "hosts": done})
     else:
-        _tell_changes(told, failed)
+        _tell_changes(done, failed)
     if failed or down_:
         raise typer.Exit(3)
 
@@ -103,9 +103,9 @@ def down(
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """End all peers of the fleet and their supervisors: politely, and by force after the deadline.
+    """End all peers of the fleet and their supervisors, by force after the deadline.
 
-    Their folders stay: the next `fleet up` goes on from the same stores.
+    Their folders stay: the next `fleet up` continues from the same stores.
 
     \b
     Example:
@@ -135,10 +135,10 @@ def down(
 
 @app.command(short_help="Show every peer, and what is wrong.")
 def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
-    """Show every peer: where it runs, since when, how often it was started again, whom it sees, how far its job is.
+    """Show every peer: its host, start, restarts, linked neighbours, and the progress of its job.
 
-    Exits with 0 if all are well. With 3 if a host cannot be reached, a peer does not run or is paused, or one is late:
-    not linked to everybody some time after its start, or behind the others by two rounds or more.
+    Exits with 0 if all peers are well, and with 3 if a host cannot be reached, or a peer is down, paused or late: not linked
+    to all neighbours some time after its start, or two or more rounds behind the others.
 
     \b
     Example:
@@ -165,11 +165,13 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
 @app.command(short_help="Print the logs of one peer or of all.")
 def logs(
     inventory: InventoryPath,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of this peer; by default of all.")] = None,
-    lines: Annotated[int, typer.Option(metavar="N", min=0, help="So many of the last lines of each.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is added, until Ctrl-C.")] = False,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this peer; default all.")] = None,
+    lines: Annotated[int, typer.Option(metavar="N", min=0, help="Number of last lines of each.")] = 10,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print further lines as they are written, until Ctrl-C.")
+    ] = False,
 ) -> None:
-    """Print peers' logs; of all peers each line begins with its name, and the supervisors' logs come with them.
+    """Print peers' logs. Without NAME, each line begins with the peer's name, and the supervisors' logs are included.
 
     \b
     Examples:
@@ -196,16 +198,16 @@ def logs(
         wait()
 
 
-app.command(short_help="End peers politely and start them again.")(peers.restart)
-app.command(short_help="End peers politely and keep them down.")(peers.stop)
+app.command(short_help="End peers and start them again.")(peers.restart)
+app.command(short_help="End peers and keep them down.")(peers.stop)
 app.command(short_help="Kill, pause or resume one peer in a drill.")(peers.fault)
 
 
-# -- what is done on each host ----------------------------------------------------------------------------------------
+# -- on each host ----------------------------------------------------------------------------------------------------
 
 
 def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
-    """Bring one host to its part of the inventory."""
+    """Make one host match its part of the inventory."""
     from p2pclust.fleet.hosts import inventory as parts  # noqa: PLC0415
     from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
     from p2pclust.fleet.hosts.supervisor import DOWN_S  # noqa: PLC0415
@@ -224,7 +226,7 @@ def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
 
 
 def _recorded(inventory: Inventory) -> list[Host]:
-    """The hosts on which this inventory's peers were brought up, also those that it no longer names."""
+    """Return the hosts on which peers of this inventory were started, even if it no longer names them."""
     from p2pclust.fleet.hosts.inventory import Host  # noqa: PLC0415
 
     file = inventory.keys / _RECORD
@@ -249,23 +251,23 @@ def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
         write(file, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
 
 
-# -- what people are told ---------------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 _WORDS = {
     "new": "started",
     "changed": "started again, its entry changed",
     "again": "tried again",
-    "removed": "no longer in the inventory: told to leave",
+    "removed": "no longer in the inventory: ended",
     "stopped": "stopped: `p2pclust fleet restart` starts it again",
     "unchanged": "unchanged",
 }
 
 
-def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
+def _tell_changes(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
     from p2pclust.cli.fleet.view import how  # noqa: PLC0415
 
     console = stdout()
-    for host, answer in told.items():
+    for host, answer in done.items():
         for change, names in answer["changes"].items():
             for name in names:
                 peer = answer["peers"].get(name, {})
@@ -276,11 +278,9 @@ def _tell_changes(told: Mapping[str, Mapping[str, Any]], failed: Mapping[str, st
 
 def _tell_roster(console: Console, host: str, roster: Mapping[str, Any]) -> None:
     if roster.get("newer"):
-        console.print(
-            f"{roster['peer']} on {host}: has taken roster {roster['serial']}, and passes it on", soft_wrap=True
-        )
+        console.print(f"{roster['peer']} on {host}: took roster {roster['serial']}, and passes it on", soft_wrap=True)
     elif "error" in roster:
-        console.print(f"{host}: nobody there has taken the roster: {roster['error']}", soft_wrap=True)
+        console.print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)
 
 
 def _complain(failed: Mapping[str, str] | Sequence[str]) -> None:

@@ -1,7 +1,7 @@
-"""The inventory of a fleet: a TOML file that says which devices there are and where; checked before anything is started.
+"""The inventory of a fleet: a TOML file with its devices and hosts, checked before a peer is started.
 
-A device's own configuration is that of `p2pclust peer --config`: the inventory may say any of its keys, for all devices, for
-a class of them, or for one. What each peer is finally told is checked as that command would check it.
+A device's own configuration is that of `p2pclust peer --config`: the inventory may set any of its keys for all devices, for
+a class, or for one. The resulting configurations are checked as by that command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import PeerConfig
+from p2pclust.cli.fleet.peer_config import FORMER_NAMES, PeerConfig
 from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
@@ -32,7 +32,7 @@ from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_ro
 __all__ = ["InventoryFile", "check_names", "load_inventory"]
 
 LOCAL = "local"
-#: What the inventory itself decides of a peer's configuration.
+#: Keys of a peer's configuration that the inventory sets itself.
 _DECIDED = ("name", "listen", "join", "roster", "bundle", "state_dir", "timing", "data", "links", "overlay", "class")
 
 
@@ -46,10 +46,11 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 def _settings(value: dict[str, Any]) -> dict[str, Any]:
     keys = [field.alias or name for name, field in PeerConfig.model_fields.items()]
     known = [key for key in keys if key not in _DECIDED]
-    value = renamed(value, "missing", "missing_values", "settings")
+    for former, name in FORMER_NAMES.items():
+        value = renamed(value, former, name, "settings")
     for key in value:
         if key in _DECIDED:
-            raise wrong_value(f"{key} is no setting: the inventory says it in a place of its own")
+            raise wrong_value(f"{key} is not a setting: the inventory has a place of its own for it")
         if key not in known:
             raise wrong_value(f"unknown key {key!r}: expected {', '.join(known)}")
     return value
@@ -63,23 +64,23 @@ Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
 
 
 class SshTable(Table):
-    """``[ssh]``: how hosts are reached, unless theirs says otherwise."""
+    """``[ssh]``: options of SSH for all hosts, unless a host has its own."""
 
-    #: A file as ~/.ssh/config is one.
+    #: A file like ~/.ssh/config.
     config: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: Further options, each as `ssh -o` takes it.
+    #: Further options, each for `ssh -o`.
     options: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    #: One connection for all that a command does on a host, and for the next commands within a minute.
+    #: Use one connection for a command on a host, and for further commands within a minute.
     share_connections: bool = False
 
 
 class HostTable(Table):
-    """``[hosts.NAME]``: a machine; one that is not listed is reached by ``ssh NAME``."""
+    """``[hosts.NAME]``: a machine; unlisted ones are reached by ``ssh NAME``."""
 
     ssh: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: Where peers on it listen that say only a port.
+    #: The address of its peers that give only a port.
     address: Annotated[str, Field(min_length=1)] | None = None
     python: Annotated[str, Field(min_length=1)] | None = None
     state_dir: Annotated[str, Field(min_length=1)] | None = None
@@ -87,7 +88,7 @@ class HostTable(Table):
 
 
 class ClassTable(Table):
-    """``[classes.NAME]``: what all devices of a class have in common."""
+    """``[classes.NAME]``: the common settings of a class of devices."""
 
     settings: Settings = Field(default_factory=dict)
 
@@ -97,12 +98,12 @@ class DeviceTable(Table):
 
     name: Annotated[str, AfterValidator(device_name)]
     host: Annotated[str, Field(min_length=1)] = LOCAL
-    #: Where others reach it; a port alone is one of its host's address.
+    #: Where others reach it; with `port`, at its host's address.
     listen: Annotated[str, Field(min_length=1)] | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    #: A file or a folder on its host, or a table with a command that runs there.
+    #: A file or folder on its host, or a table with a command to run there.
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
-    #: Whether `data` is a file here that is copied to the host.
+    #: Whether `data` is a file here, to be copied to the host.
     send: bool = False
     group: Annotated[str | None, AfterValidator(_class_name), Field(alias="class")] = None
     settings: Settings = Field(default_factory=dict)
@@ -113,24 +114,24 @@ class DeviceTable(Table):
         if (self.listen is None) == (self.port is None):
             problems.append("expected either listen = HOST:PORT or port")
         if self.send and not isinstance(self.data, str):
-            problems.append("send is for a file; a command runs on the host, and its program has to be there")
+            problems.append("send is for files: a command runs on the host, and its program must be there")
         if problems:
             raise wrong_table(problems)
         return self
 
 
 class InventoryFile(Table):
-    """What the file may say."""
+    """The keys of the file."""
 
-    #: The fleet's directory, made by `p2pclust keys`: its roster and the bundles of the devices are in it.
+    #: The fleet's directory, made by `p2pclust keys`, with its roster and the bundles of the devices.
     keys: Annotated[str, Field(min_length=1)]
-    #: The folder of the fleet on each host: configurations, logs and stores.
+    #: The folder of the fleet on each host, for configurations, logs and stores.
     state_dir: Annotated[str, Field(min_length=1)]
     #: The Python that has p2pclust on other hosts.
     python: Annotated[str, Field(min_length=1)] = "python3"
     timing: Literal["default", "wan", "fast"] = "default"
     overlay: OverlaySpec = OverlaySpec()
-    #: A peer that has not linked to its neighbours by then is late.
+    #: A peer that is not linked to its neighbours after so many seconds is late.
     late_s: Annotated[float, Field(gt=0)] = 30.0
     settings: Settings = Field(default_factory=dict)
     ssh: SshTable = SshTable()
@@ -141,7 +142,7 @@ class InventoryFile(Table):
     @model_validator(mode="after")
     def _names_fit(self) -> InventoryFile:
         problems = [
-            f"[[devices]]: the name {name!r} comes {times} times"
+            f"[[devices]]: the name {name!r} is given {times} times"
             for name, times in Counter(device.name for device in self.devices).items()
             if times > 1
         ]
@@ -157,14 +158,14 @@ class InventoryFile(Table):
 
 
 def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
-    """Read an inventory, and check all that can be checked from here.
+    """Read an inventory, and check it as far as that is possible from here.
 
     Parameters
     ----------
     path : Path
-        Relative files that it names start beside it.
+        Relative paths in it start in its folder.
     to_start : bool
-        Whether peers are to be started: then keys and files that are copied have to be there.
+        Whether peers are to be started: then keys and files to be copied must exist.
 
     Returns
     -------
@@ -173,8 +174,7 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
     Raises
     ------
     UsageError
-        If the file says something that cannot be meant, a device has no keys, two listen in one place, or a peer would
-        refuse its configuration.
+        If the file is invalid, a device has no keys, two devices have the same address, or a configuration is invalid.
     """
     try:
         file = InventoryFile.model_validate(read_toml(path))
@@ -195,12 +195,12 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
 
 
 def check_names(inventory: Inventory, names: Sequence[str]) -> None:
-    """Look whether an inventory has devices of these names.
+    """Check that an inventory has devices with these names.
 
     Raises
     ------
     UsageError
-        If it has none of a name; with the name that may have been meant.
+        If a name is unknown; suggests a similar one.
     """
     known = [device.name for device in inventory.devices]
     for name in names:
@@ -243,17 +243,15 @@ def _listen(path: Path, file: InventoryFile, device: DeviceTable) -> str:
 
 
 def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | None:
-    """Who is linked to whom; None on a full mesh."""
+    """Return the neighbours of each device; None on a full mesh."""
     if file.overlay.kind == "full":
         return None
     if file.overlay.trace is not None:
-        raise UsageError(
-            f"{path}: [overlay]: trace: links by a script are for scenarios; real ones come and go by themselves"
-        )
+        raise UsageError(f"{path}: [overlay]: trace: scripted links are for scenarios only")
     options = file.overlay.options
     if file.overlay.path is not None:
         options["path"] = str(_beside(path, file.overlay.path))
-    # The same overlay each time: whoever wants another random one says other options, or writes it into a file.
+    # The same overlay each time; other options, or a file, give another one.
     rng = np.random.Generator(np.random.PCG64(0))
     overlay = make_overlay(file.overlay.kind, [device.name for device in file.devices], rng, **options)
     return {name: tuple(overlay.neighbours(name)) for name in overlay.names}
@@ -303,4 +301,4 @@ def _check_files(path: Path, devices: Sequence[Device], keys: Path) -> None:
         check_enrolled(secret, roster)
         for name, file in device.files.items():
             if not file.is_file():
-                raise UsageError(f"{path}: {device.name}: {file} is no file that could be copied as {name}")
+                raise UsageError(f"{path}: {device.name}: {file} is not a file that can be copied as {name}")

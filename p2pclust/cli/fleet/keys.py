@@ -1,4 +1,4 @@
-"""``p2pclust keys``: who belongs to a fleet."""
+"""``p2pclust keys``: make the keys of a fleet, enrol and revoke devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, door_of
+from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -26,10 +26,10 @@ app = typer.Typer(rich_markup_mode=None)
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The devices' names.")]
 Fleet = Annotated[Path, typer.Option("--fleet", metavar="DIR", help="The fleet's directory.")]
 Operator = Annotated[
-    bool, typer.Option("--operator", help="A machine from which people ask peers at their door; it is no peer itself.")
+    bool, typer.Option("--operator", help="A machine from which people control peers; it is not a peer itself.")
 ]
 Expires = Annotated[
-    str, typer.Option(metavar="DAY", help="The last day on which the keys are good, like 2027-01-31 (UTC).")
+    str, typer.Option(metavar="DAY", help="The last day on which the keys are valid, like 2027-01-31 (UTC).")
 ]
 
 
@@ -50,17 +50,19 @@ def keys(context: typer.Context) -> None:
 
 @app.command(short_help="Make a fleet: its signing key and an empty roster.")
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory, to be made.")] = Path(
-        "fleet"
-    ),
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory, to be created.")
+    ] = Path("fleet"),
     no_passphrase: Annotated[
         bool,
-        typer.Option("--no-passphrase", help="Leave the signing key as it is: who can read the file has the fleet."),
+        typer.Option(
+            "--no-passphrase", help="Do not encrypt the signing key: anyone who can read the file controls the fleet."
+        ),
     ] = False,
 ) -> None:
     """Make a fleet: its signing key (fleet.key) and an empty signed roster (roster.json).
 
-    The signing key is encrypted with a passphrase, which is asked for, or taken from $P2PCLUST_PASSPHRASE.
+    The signing key is encrypted with a passphrase, which is read from the terminal or from $P2PCLUST_PASSPHRASE.
 
     \b
     Example:
@@ -71,7 +73,7 @@ def init(
     public = init_fleet(directory, None if no_passphrase else _passphrase(confirm=True))
     console = stderr()
     console.print(f"made a fleet in {directory}: its public key is {public.hex()}", soft_wrap=True)
-    console.print(f"keep {directory / 'fleet.key'} off the devices: who holds it can enrol anybody", soft_wrap=True)
+    console.print(f"keep {directory / 'fleet.key'} off the devices: its holder can enrol any device", soft_wrap=True)
 
 
 @app.command(short_help="Enrol devices: write their bundles, sign the roster.")
@@ -90,16 +92,16 @@ def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = Fals
     paths = add_devices(fleet, names, _unlock(fleet), role=role, expires=expires)
     for name, bundle in zip(names, paths, strict=True):
         stderr().print(f"enrolled {name}: copy {bundle} to it", soft_wrap=True)
-    _how_to_tell(fleet, len(names))
+    _remind(fleet, len(names))
 
 
 @app.command(short_help="Make this device's keys here; the secret stays.")
 def request(
     name: Annotated[str, typer.Argument(metavar="NAME", help="This device's name.")],
     fleet_key: Annotated[str, typer.Option(metavar="HEX", help="The fleet's public key, as `keys show` prints it.")],
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where both files go.")] = Path(),
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder for both files.")] = Path(),
 ) -> None:
-    """On a device: make its keys here, so that its secret never leaves it, and a request for the administrator.
+    """On a device: make its keys, so that the secret never leaves it, and a request for the administrator.
 
     \b
     Example:
@@ -117,12 +119,12 @@ def request(
 
 @app.command(short_help="Enrol devices that made their own keys.")
 def enroll(
-    requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="What `keys request` wrote on devices.")],
+    requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="Files that `keys request` wrote.")],
     fleet: Fleet = Path("fleet"), operator: Operator = False, expires: Expires = "",
 ) -> None:  # fmt: skip
     """Enrol devices that made their own keys, and sign the roster again.
 
-    Compare the fingerprints with what the devices showed before you copy the roster to them.
+    Compare the fingerprints with those that the devices showed before you copy the roster to them.
 
     \b
     Example:
@@ -134,12 +136,12 @@ def enroll(
     for peer in sign_in(fleet, requests, _unlock(fleet), role=OPERATOR if operator else PEER, expires=expires):
         key = fingerprint(peer.curve_public)
         stderr().print(f"enrolled {peer.name}, fingerprint {key}: copy {fleet / 'roster.json'} to it", soft_wrap=True)
-    _how_to_tell(fleet, len(requests))
+    _remind(fleet, len(requests))
 
 
-@app.command(short_help="Take devices off the roster.")
+@app.command(short_help="Remove devices from the roster.")
 def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
-    """Take devices off the roster: no peer that has the new one speaks with them any more.
+    """Remove devices from the roster: peers with the new roster no longer communicate with them.
 
     \b
     Example:
@@ -149,7 +151,7 @@ def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
 
     roster = take_off(fleet, names, _unlock(fleet))
     stderr().print(f"revoked {', '.join(names)}; roster {roster.serial} lists {len(roster.peers)}", soft_wrap=True)
-    _how_to_tell(fleet, len(names))
+    _remind(fleet, len(names))
 
 
 @app.command(short_help="Give devices new keys under the same names.")
@@ -160,7 +162,7 @@ def rotate(
         str | None, typer.Option(metavar="DAY", help="The new keys' last day; by default, that of the old ones.")
     ] = None,
 ) -> None:
-    """Give devices new keys under the same names; the old ones are refused as if they were revoked.
+    """Give devices new keys under the same names; the old keys are refused as if they were revoked.
 
     \b
     Example:
@@ -171,15 +173,15 @@ def rotate(
     paths = renew(fleet, names, _unlock(fleet), expires=expires)
     for name, bundle in zip(dict.fromkeys(names), paths, strict=True):
         stderr().print(f"new keys for {name}: copy {bundle} to it, and start its peer again", soft_wrap=True)
-    _how_to_tell(fleet, len(names))
+    _remind(fleet, len(names))
 
 
-@app.command(short_help="Show who is on the roster.")
+@app.command(short_help="Show the entries of the roster.")
 def show(
     fleet: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")] = Path("fleet"),
     as_json: JsonOption = False,
 ) -> None:
-    """Show who is on the roster: name, role, fingerprint, and the last day.
+    """Show the entries of the roster: name, role, fingerprint, and the last day.
 
     \b
     Example:
@@ -200,9 +202,9 @@ def show(
         _print_roster(roster, public, rows)
 
 
-@app.command(short_help="Give the roster to one running peer, for all.")
+@app.command(short_help="Give the roster to a running peer, for all.")
 def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: BundleOption = None) -> None:
-    """Give the roster to one peer that runs; from there it reaches all that can be reached.
+    """Give the roster to one running peer, which passes it on to all others that can be reached.
 
     \b
     Examples:
@@ -212,10 +214,10 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
     from p2pclust.transport.key_files import read  # noqa: PLC0415
 
     roster = read(fleet / "roster.json", "fleet roster")
-    with door_of(peer, bundle, fleet / "roster.json") as door:
-        told = door.ask("roster", data=roster)
-    what = "has taken" if told["newer"] else "had already, or a newer one:"
-    stderr().print(f"{told['peer']} {what} roster {told['serial']}", soft_wrap=True)
+    with client_of(peer, bundle, fleet / "roster.json") as client:
+        answer = client.ask("roster", data=roster)
+    what = "took" if answer["newer"] else "already had this or a newer roster: now"
+    stderr().print(f"{answer['peer']} {what} roster {answer['serial']}", soft_wrap=True)
 
 
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
@@ -227,19 +229,19 @@ def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]])
         console.print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _how_to_tell(fleet: Path, n_names: int) -> None:
-    """A fleet that runs has to hear of it, from any one of its peers."""
+def _remind(fleet: Path, n_names: int) -> None:
+    """Remind the user to publish the roster if this is not a new fleet."""
     from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
 
     if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first
         stderr().print(
-            f"does the fleet run? `p2pclust keys publish --fleet {fleet} --peer ADDRESS` tells it, at any one peer",
+            f"if the fleet is running, `p2pclust keys publish --fleet {fleet} --peer ADDRESS` gives it the roster",
             soft_wrap=True,
         )
 
 
 def _unlock(fleet: Path) -> str | None:
-    """The passphrase, if the fleet's signing key has one."""
+    """Return the passphrase, if the fleet's signing key has one."""
     from p2pclust.transport.key_files import read  # noqa: PLC0415
     from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
 
@@ -247,7 +249,7 @@ def _unlock(fleet: Path) -> str | None:
 
 
 def _passphrase(*, confirm: bool) -> str:
-    """Take it from the environment, or ask: on a command line everybody on the machine could read it."""
+    """Read it from the environment or the terminal: every user of the machine can read a command line."""
     given = os.environ.get(_PASSPHRASE)
     if given:
         return given

@@ -1,4 +1,4 @@
-"""What all commands that ask a running peer share, and those that only show: ``status``, ``peers``, ``jobs``."""
+"""``p2pclust status``, ``peers`` and ``jobs``, and what all commands that ask a running peer share."""
 
 from __future__ import annotations
 
@@ -18,47 +18,61 @@ if TYPE_CHECKING:
     from p2pclust.fleet.hosts.client import Door
 
 __all__ = [
-    "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "jobs", "name_of",
+    "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "client_of", "jobs", "name_of",
     "peers", "status", "table_of",
 ]  # fmt: skip
 
-_OVER = ("done", "failed", "cancelled")
-_LAST = 3  # jobs that ended, which `status` shows
+#: Phases of ended jobs.
+OVER = ("done", "failed", "cancelled")
+_LAST = 3  # ended jobs that `status` shows
 _LONGEST_REASON = 60
 
 _ADDRESS = (
-    "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT of its door on "
-    "the network. Default $P2PCLUST_DOOR, or state/door."
+    "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT, its control "
+    "address on the network. Default $P2PCLUST_CONTROL, or state/control."
 )
 PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS)]
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Your key, for a door on the network; default $P2PCLUST_BUNDLE."),
+    typer.Option(
+        "--bundle", metavar="FILE", help="Your key, for a control address on the network; default $P2PCLUST_BUNDLE."
+    ),
 ]
 RosterOption = Annotated[
     Path | None,
     typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-_JOB = (
-    "The job's id, or as much of it as is unique; of a repeated job that of its series, or SERIES/3 for its third turn."
-)
+_JOB = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 
-def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
-    """Return the door that the options name."""
-    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, Door  # noqa: PLC0415
+def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
+    """Return a client of the peer that the options, or else the environment, name."""
+    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Door  # noqa: PLC0415
+    from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
-    return Door(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
+    address = peer or os.environ.get(ENVIRONMENT)
+    if not address and (address := os.environ.get(FORMER_ENVIRONMENT)):
+        _warn_of_name("environment", FORMER_ENVIRONMENT, ENVIRONMENT)
+    client = Door(address or DEFAULT, key, roster)
+    if address and Path(address).name == FORMER_SOCKET and client.path is not None and client.path.name == SOCKET:
+        _warn_of_name("--peer", address, str(client.path))
+    return client
+
+
+def _warn_of_name(where: str, old: str, new: str) -> None:
+    from p2pclust.scenario.file.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
+
+    warn_of_name(where, old, new)
 
 
 def status(
     peer: PeerOption = None, bundle: BundleOption = None, roster: RosterOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a running peer knows of itself, of the others and of its jobs: those that go on, and the last few.
+    """Show the status of a running peer: its data, how it sees the other peers, running jobs and the last few that ended.
 
     \b
     Examples:
@@ -66,15 +80,15 @@ def status(
       p2pclust status --peer /var/lib/p2pclust/meter-01
       p2pclust status --peer meter-02@10.0.0.2:7400 --bundle me.bundle --json
     """
-    with door_of(peer, bundle, roster) as door:
-        told = door.ask("status")
+    with client_of(peer, bundle, roster) as client:
+        answer = client.ask("status")
     if as_json:
-        put_json(told)
+        put_json(answer)
         return
-    console, fleet, data = stdout(), told["fleet"], told["data"]
+    console, fleet, data = stdout(), answer["fleet"], answer["data"]
     console.print(
-        f"{told['peer']} at {told['address']}, p2pclust {told['version']}, up {duration(told['uptime_s'])}, "
-        f"{told['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
+        f"{answer['peer']} at {answer['address']}, p2pclust {answer['version']}, up {duration(answer['uptime_s'])}, "
+        f"{answer['rss_mb']:.0f} MB; {fleet['alive']} of {fleet['enrolled']} peers here (roster {fleet['serial']})",
         soft_wrap=True,
     )
     console.print(
@@ -82,10 +96,10 @@ def status(
         f"its data: {data['rows']} rows of {data['columns']} columns",
         soft_wrap=True,
     )  # fmt: skip
-    if told["waiting"]:
-        console.print(f"no majority: {told['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
-    console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, told["members"])))
-    _show_newest(_own(told["jobs"]))
+    if answer["waiting"]:
+        console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
+    console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, answer["members"])))
+    _show_newest(_own(answer["jobs"]))
 
 
 def peers(
@@ -96,9 +110,9 @@ def peers(
     roster: RosterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show whom a running peer sees, and why not the others; of several peers, who sees whom.
+    """Show which peers a running peer sees, and why it does not see the others.
 
-    A peer knows its own view only. Give --peer several times to see the views of several peers side by side.
+    A peer knows its own view only. Give --peer several times to compare the views of several peers.
 
     \b
     Examples:
@@ -108,8 +122,8 @@ def peers(
     views = []
     addresses: list[str | None] = [*peer] if peer else [None]
     for address in addresses:
-        with door_of(address, bundle, roster) as door:
-            views.append(door.ask("status"))
+        with client_of(address, bundle, roster) as client:
+            views.append(client.ask("status"))
     if as_json:
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
         return
@@ -119,7 +133,7 @@ def peers(
     for view in views:
         if len(views) == 1:
             console.print(
-                f"as {view['peer']} sees it; each peer has a view of its own (--peer shows another's)", soft_wrap=True
+                f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True
             )
             columns = ["peer", "status", "incarnation", "address", "heard", "why"]
             console.print(table_of(columns, ([*_row(m)] for m in view["members"])))
@@ -136,12 +150,14 @@ def jobs(
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that a round of another job wants.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Include child jobs, which a round of another job started.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the jobs that a running peer takes part in: where each stands, for whom it waits, how it ended.
+    """List the jobs of a running peer: the progress of each, the peers that it waits for, the outcome.
 
-    Of a repeated job the last two turns are listed, as SERIES/TURN.
+    For a repeated job the last two turns are listed, as SERIES/TURN.
 
     \b
     Examples:
@@ -151,17 +167,17 @@ def jobs(
     """
     from p2pclust.fleet.hosts.submission import drift, result_of  # noqa: PLC0415
 
-    with door_of(peer, bundle, roster) as door:
-        told = door.ask("status")
-        listed = told["jobs"] if every else _own(told["jobs"])
+    with client_of(peer, bundle, roster) as client:
+        answer = client.ask("status")
+        listed = answer["jobs"] if every else _own(answer["jobs"])
         if job is not None:
-            listed = _named(listed, job, told["peer"])
+            listed = _named(listed, job, answer["peer"])
         for one in listed:
             if one["series"] and one["number"] and one["phase"] == "done":
-                with contextlib.suppress(UsageError):  # forgotten meanwhile: a newer turn has taken its place
-                    one["drift"] = drift(result_of(door, one["job"]))
+                with contextlib.suppress(UsageError):  # deleted meanwhile, for a newer turn
+                    one["drift"] = drift(result_of(client, one["job"]))
     if as_json:
-        put_json({"peer": told["peer"], "jobs": listed})
+        put_json({"peer": answer["peer"], "jobs": listed})
     else:
         _show_jobs(listed)
 
@@ -171,7 +187,7 @@ def _own(listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict[str, Any]]:
-    """Return the jobs of that name: one, or the turns of a series."""
+    """Return the jobs with that name: one, or the turns of a series."""
     names = (named, f"job-{named}", f"series-{named}")
     found = [job for job in listed if job["job"].startswith(names) or name_of(job).startswith(names)]
     if not found:
@@ -180,8 +196,8 @@ def _named(listed: Iterable[dict[str, Any]], named: str, peer: str) -> list[dict
 
 
 def _show_newest(listed: Sequence[Mapping[str, Any]]) -> None:
-    """Show the jobs that go on and the last that ended, with the beginnings of long reasons, and say how many are older."""
-    over = [job for job in listed if job["phase"] in _OVER]
+    """Show running jobs and the last that ended, with long reasons cut, and the number of older ones."""
+    over = [job for job in listed if job["phase"] in OVER]
     older = {job["job"]: None for job in over[:-_LAST]}
     shown = [{**job, "reason": _cut(job["reason"])} for job in listed if job["job"] not in older]
     _show_jobs(shown)
@@ -215,12 +231,12 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
 
 
 def name_of(job: Mapping[str, Any]) -> str:
-    """What commands show and take: a job's id, or the series of a repeated one and its turn."""
+    """Return the name that commands show and accept: a job's id, or SERIES/TURN for a repeated one."""
     return f"{job['series']}/{job['number'] + 1}" if job["series"] else str(job["job"])
 
 
 def drift_of(job: Mapping[str, Any]) -> str:
-    """Say how far the centers of a repeated job moved since the turn before."""
+    """Return how far the centers of a repeated job moved since the previous turn, in words."""
     return f"centers moved {job['drift']['frobenius']:.3g} since the last" if job.get("drift") else ""
 
 
@@ -238,7 +254,7 @@ def _row(member: Mapping[str, Any]) -> list[str]:
 
 
 def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
-    """One row for each peer that was asked; a dot is the peer itself."""
+    """Return a table with a row for each view; a dot is the peer itself."""
     names = sorted({member["name"] for view in views for member in view["members"]} | {view["peer"] for view in views})
     rows = []
     for view in views:
@@ -248,7 +264,7 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """Return a table as people read it, whose cells are never cut."""
+    """Return a table for people, whose cells are never cut."""
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -29,7 +29,9 @@ def peer(
         Path | None, typer.Option(metavar="FILE", help="A TOML file with the keys below; options replace its values.")
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The peer's name on the fleet roster.")] = None,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where other peers reach it.")] = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The address at which other peers reach it.")
+    ] = None,
     join: Annotated[
         list[str] | None, typer.Option(metavar="NAME@HOST:PORT", help="A peer to join; may be repeated.")
     ] = None,
@@ -49,7 +51,7 @@ def peer(
         str | None, typer.Option(metavar="NAME", help="The column of the rows' ids, which is not a feature.")
     ] = None,
     missing_values: Annotated[
-        str | None, typer.Option(metavar="error|drop", help="Refuse a missing value, or leave its row out.")
+        str | None, typer.Option(metavar="error|drop", help="Refuse missing values, or omit their rows.")
     ] = None,
     missing: Annotated[
         str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
@@ -57,24 +59,35 @@ def peer(
     links: Annotated[
         list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
     ] = None,
-    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it keeps its store.")] = None,
-    door: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where operators may ask over the network; default nowhere.")
+    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of its store.")] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The control address for operators on the network; default none."),
     ] = None,
-    timing: Annotated[str | None, typer.Option(metavar="default|wan|fast", help="The same on all peers.")] = None,
-    fitness: Annotated[float | None, typer.Option(metavar="X", help="How well it would aggregate, 0 to 1.")] = None,
+    door: Annotated[
+        str | None, typer.Option("--door", metavar="HOST:PORT", hidden=True, help="Former name of --control.")
+    ] = None,
+    timing: Annotated[
+        str | None, typer.Option(metavar="default|wan|fast", help="Must be the same on all peers.")
+    ] = None,
+    fitness: Annotated[
+        float | None, typer.Option(metavar="X", help="How suitable the device is to aggregate, 0 to 1.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the file, as TOML writes it; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the file, with a TOML value; may be repeated."),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Run without keys where others can reach it: nothing is protected.")
+        bool,
+        typer.Option(
+            "--insecure", help="Run without keys at an address that other devices can reach: nothing is protected."
+        ),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check the configuration, read the data, and count them.")
+        bool, typer.Option("--check", help="Only check the configuration and the data, and exit.")
     ] = False,
 ) -> None:
-    """Run one peer beside this device's data, until SIGTERM or Ctrl-C makes it leave politely.
+    """Run one peer with this device's data until SIGTERM or Ctrl-C; it then tells the other peers that it leaves.
 
     \b
     Examples:
@@ -88,7 +101,8 @@ def peer(
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
         "columns": columns_of(columns), "id_column": column(id_column), "state_dir": state_dir,
-        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values), "door": door,
+        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values),
+        "control": renamed_option("--door", door, "--control", control),
         "timing": timing, "fitness": fitness, "links": links,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
@@ -103,18 +117,18 @@ def peer(
 
 
 def _columns(data: DataSet) -> str:
-    """Count and name the features: this is where a number that only counts rows shows before it is clustered."""
+    """Count and name the features, so that people notice a column that must not be clustered, like a row number."""
     names = data.feature_names
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{len(names)} columns ({', '.join(names[:_NAMED])}{more})"
 
 
 def _dropped(n_rows: int) -> str:
-    return f", {n_rows} more left out, for a value is missing there" if n_rows else ""
+    return f", {n_rows} more omitted because of missing values" if n_rows else ""
 
 
 def _made_up_keys(config: Mapping[str, Any]) -> Path:
-    """Write the bundle of a peer without keys, so that it starts like any other."""
+    """Write a bundle for a peer without keys, so that it starts like any other."""
     from p2pclust.transport.insecure import insecure_bundle  # noqa: PLC0415
     from p2pclust.transport.key_files import write  # noqa: PLC0415
 
@@ -124,9 +138,9 @@ def _made_up_keys(config: Mapping[str, Any]) -> Path:
 
 
 def become(config: Mapping[str, Any]) -> None:
-    """Replace this process by the peer itself: what checked the configuration would stay in its memory as long as it lives.
+    """Replace this process by the peer itself, which needs none of the modules that checked the configuration.
 
-    The process keeps its id, so that whoever supervises it notices nothing.
+    The process keeps its id, so that a service manager can supervise it.
 
     Raises
     ------
@@ -136,7 +150,7 @@ def become(config: Mapping[str, Any]) -> None:
     file = Path(config["state_dir"]) / "peer.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Told here, because asking for it imports an e-mail parser, which a running peer would keep.
+        # Stored here, because `version` imports an e-mail parser, which would stay in the memory of the peer.
         told = {**config, "version": version("p2pclust")}
         if "bundle" not in told:
             told |= {"bundle": str(_made_up_keys(config)), "insecure": True}

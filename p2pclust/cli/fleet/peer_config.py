@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
@@ -23,15 +23,17 @@ from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
-__all__ = ["PeerConfig", "load_config"]
+__all__ = ["FORMER_NAMES", "PeerConfig", "load_config"]
 
+#: Keys that were called otherwise in the release before.
+FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}
 _FILES = ("roster", "bundle", "state_dir", "overlay")
-#: What is known of a device from nobody.
+#: Fitness of a device without any information.
 _USUAL_FITNESS = 0.5
 
 
 class PeerConfig(BaseModel):
-    """What a peer's file may say; `peers/device.toml` explains every key."""
+    """The keys of a peer's file; `peers/device.toml` explains each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -39,50 +41,50 @@ class PeerConfig(BaseModel):
     name: str
     #: Where other peers reach it; it listens there and nowhere else.
     listen: Annotated[str, AfterValidator(reachable)]
-    #: Peers that it tries first, each NAME@HOST:PORT; it hears of the others from them.
+    #: Peers that it tries first, each NAME@HOST:PORT; these know the others.
     join: Annotated[tuple[Annotated[str, AfterValidator(neighbour)], ...], Field(strict=False)] = ()
-    #: Whether it announces itself on the local network, and tries whoever does.
+    #: Whether it announces itself on the local network, and tries peers that do.
     mdns: bool = False
-    #: Its keys. Without any it listens on this device only, unless the option --insecure is typed.
+    #: Its keys. Without keys it listens on this device only, unless the option --insecure is given.
     bundle: Annotated[str, Field(min_length=1)] | None = None
     #: A newer fleet roster than the one in the bundle, if there is one.
     roster: Annotated[str, Field(min_length=1)] | None = None
     #: A file, a folder, or a table with a command.
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
-    #: The column of the rows' ids: with these, labels are joined to the rows again.
+    #: The column of the rows' ids, by which people join labels to rows.
     id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
-    #: The features among the columns, and what is done where a value of them is missing.
+    #: The features among the columns, and the treatment of missing values.
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
     #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.
-    door: Annotated[str, AfterValidator(address)] | None = None
+    control: Annotated[str, AfterValidator(address)] | None = None
     timing: Literal["default", "wan", "fast"] = "default"
-    #: Its neighbours, or a file with the overlay of the whole fleet; by default it is linked to everybody.
+    #: Its neighbours, or a file with the overlay of the whole fleet; by default all peers.
     links: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
     overlay: Annotated[str, Field(min_length=1)] | None = None
-    #: What kind of device it is: told to whoever asks.
+    #: The kind of device, for operators.
     class_: Annotated[str | None, Field(alias="class", pattern=r"^[\w .-]{1,40}$")] = None
-    #: From these follows how fit it is to aggregate, unless that is said.
+    #: Its fitness to aggregate is computed from these, unless `fitness` is given.
     mains: bool | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
     up_mbit: Annotated[float, Field(gt=0)] | None = None
     fitness: Annotated[float, Field(ge=0, le=1)] | None = None
-    #: What it may take of the device.
+    #: Limits on its use of the device.
     nice: Annotated[int, Field(ge=0, le=19)] = 0
     cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     #: How it logs to standard error.
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    #: Where it tells its figures to Prometheus and shows its status.
+    #: Address of its metrics for Prometheus and its status page.
     metrics: Annotated[str, AfterValidator(address)] | None = None
     metrics_beyond_this_device: bool = False
 
 
 @dataclass(frozen=True)
 class _Where:
-    """Where a value was said: in the file, or by an option that replaced what the file says."""
+    """The origin of each value: the file, or an option that replaced the file's value."""
 
     file: str
     said: Mapping[str, str]
@@ -95,7 +97,7 @@ class _Where:
         return cls(str(file), flags | {re.split(r"[.=]", text)[0].strip(): "--set" for text in settings})
 
     def __call__(self, *keys: str) -> str:
-        """Return where the first of these keys was said that an option said; the file if none did."""
+        """Return the option that gave the first of these keys, else the file."""
         return next((self.said[key] for key in keys if key in self.said), self.file)
 
 
@@ -113,18 +115,17 @@ def load_config(
     Parameters
     ----------
     file : Path or None
-        Relative files that it names start beside it, and a command that reads the data runs there.
+        Relative paths in it start in its folder, and a command that reads the data runs there.
     options : mapping
-        Replace what the file says; relative files start in the current folder.
+        Replace values of the file; relative paths start in the current folder.
     settings : sequence of str
-        ``KEY=VALUE`` each, for all keys; replace what file and options say.
+        ``KEY=VALUE`` each, for all keys; replace values of file and options.
     try_command : bool
-        Whether a command that reads the data is run now, to see whether its output can be used. A peer runs it anyway
-        when it starts.
+        Whether to run a command that reads the data now, to check its output. A peer runs it anyway when it starts.
     insecure : bool
         Whether a peer without keys may listen where others can reach it.
     on_data : callable
-        Gets the rows, if they are read.
+        Called with the rows, if they are read.
 
     Raises
     ------
@@ -132,8 +133,9 @@ def load_config(
         If a value is wrong, a file cannot be used, or the device's key is not on the roster.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
-    document = fields.renamed(document, "missing", "missing_values", str(file))
-    settings = fields.renamed_settings(settings, "missing", "missing_values")
+    for former, name in FORMER_NAMES.items():
+        document = fields.renamed(document, former, name, str(file))
+        settings = fields.renamed_settings(settings, former, name)
     folder = Path() if file is None else file.parent
     for key in (*_FILES, "data"):
         if isinstance(document.get(key), str):
@@ -147,7 +149,7 @@ def load_config(
     except ValidationError as error:
         raise UsageError(explain(where.file, error, PeerConfig, where.said)) from error
     roster = _check_keys(config, where, insecure=insecure)
-    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": [], "control": ""}
+    plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
     _check_extras(config, where)
     plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
@@ -158,7 +160,7 @@ def load_config(
 
 
 def _check_extras(config: PeerConfig, where: _Where) -> None:
-    """Look whether what the peer opted in for is installed, and told to nobody that should not hear it."""
+    """Check that optional parts are installed, and that metrics are not exposed by mistake."""
     if config.metrics is not None and not config.metrics_beyond_this_device:
         local_address(config.metrics, where("metrics"))
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
@@ -171,7 +173,7 @@ def _joins(config: PeerConfig) -> dict[str, Any]:
 
 
 def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
-    """Return who is linked to whom, as far as this peer is told: by an overlay, by its own links, or both."""
+    """Return the links that the configuration has: an overlay, this peer's own links, or both."""
     overlay = None
     if config.overlay is not None:
         from p2pclust.topology.files import read_overlay  # noqa: PLC0415 - few peers have one
@@ -198,7 +200,7 @@ def _fitness(config: PeerConfig) -> float:
 
 
 def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
-    """Return where the data come from, whatever folder the peer runs in."""
+    """Return the source of the data with absolute paths."""
     if isinstance(data, str):
         return str(Path(data).absolute())
     program, cwd = data["command"][0], folder.absolute()
@@ -209,16 +211,16 @@ def _data(data: str | dict[str, Any], folder: Path) -> str | dict[str, Any]:
 
 
 def _without_keys(config: PeerConfig, where: _Where, *, insecure: bool) -> Roster:
-    """Return the roster of a fleet without keys: whoever is named here. Nobody else is ever met, so all name all."""
+    """Return the roster of a fleet without keys: this peer and those in `join`, which must name all others."""
     if config.roster is not None:
         raise UsageError(
-            f"{where('roster')}: roster = {config.roster!r}: without a bundle there is no fleet that signed it"
+            f"{where('roster')}: roster = {config.roster!r}: without a bundle its signature cannot be checked"
         )
-    for key, place in (("listen", config.listen), ("door", config.door)):
+    for key, place in (("listen", config.listen), ("control", config.control)):
         if place is not None and not insecure and beyond_this_device(place.rpartition(":")[0]):
             raise UsageError(
-                f"{where(key)}: {key} = {place!r}, and no bundle: everybody who reaches this address could read and change "
-                "everything. Make keys with `p2pclust keys`, or type --insecure"
+                f"{where(key)}: {key} = {place!r}, and no bundle: everyone who can reach this address could read and "
+                "change everything. Make keys with `p2pclust keys`, or give --insecure"
             )
     roster = insecure_bundle(config.name, _joins(config)["join"]).roster
     assert roster is not None, "it is made with one"

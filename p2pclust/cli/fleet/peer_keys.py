@@ -1,4 +1,4 @@
-"""Values of a peer's configuration that are more than a number or a word: each function takes one, or refuses it."""
+"""Check structured values of a peer's configuration: each function returns a valid value, or raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMAND = (
 
 
 def address(value: str) -> str:
-    """Take HOST:PORT."""
+    """Return HOST:PORT."""
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
         raise wrong_value("expected HOST:PORT, with a port from 1 to 65535")
@@ -27,7 +27,7 @@ def address(value: str) -> str:
 
 
 def reachable(value: str) -> str:
-    """Take an address that others can connect to."""
+    """Return an address to which others can connect."""
     address(value)
     if value.rpartition(":")[0] in ("0.0.0.0", "[::]", "*"):
         raise wrong_value("expected the address by which other peers reach this device, not a wildcard")
@@ -35,7 +35,7 @@ def reachable(value: str) -> str:
 
 
 def local_address(value: str, where: str) -> None:
-    """Refuse an address at which others than this device can ask.
+    """Refuse an address that other devices can reach.
 
     Raises
     ------
@@ -44,17 +44,17 @@ def local_address(value: str, where: str) -> None:
     host = value.rpartition(":")[0].strip("[]")
     try:
         local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # another name: who knows what it stands for tomorrow
+    except ValueError:  # another name, which may mean another address later
         local = False
     if not local:
         raise UsageError(
-            f"{where}: metrics = {value!r}: everybody who reaches this address may read it, without any key: take "
-            "127.0.0.1, or say metrics_beyond_this_device = true"
+            f"{where}: metrics = {value!r}: everyone who can reach this address may read it, without a key: use "
+            "127.0.0.1, or set metrics_beyond_this_device = true"
         )
 
 
 def neighbour(value: str) -> str:
-    """Take NAME@HOST:PORT."""
+    """Return NAME@HOST:PORT."""
     name, at, where = value.partition("@")
     if not at or not name:
         raise wrong_value("expected NAME@HOST:PORT")
@@ -63,14 +63,14 @@ def neighbour(value: str) -> str:
 
 
 def source(value: object) -> str | dict[str, Any]:
-    """Take where the rows come from."""
+    """Return the source of the rows."""
     if isinstance(value, str) and value:
         return value
     if not isinstance(value, dict) or not {"command", "format"} <= set(value) <= _COMMAND_KEYS:
         raise wrong_value(_COMMAND)
     command = value["command"]
     if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str) for word in command):
-        raise wrong_value('command: expected a list of words, as ["./read-meter", "--last", "24h"]: there is no shell')
+        raise wrong_value('command: expected a list of words, like ["./read-meter", "--last", "24h"]: no shell is used')
     if value["format"] not in FORMATS:
         raise wrong_value(f"format: expected one of {', '.join(FORMATS)}")
     for key in ("timeout_s", "max_mb"):
@@ -84,7 +84,7 @@ _COMMAND_KEYS = {"command", "format", "timeout_s", "max_mb"}
 
 
 def missing_rule(value: object) -> str | dict[str, Any]:
-    """Take what is done where a value is missing."""
+    """Return the treatment of missing values."""
     if isinstance(value, str | dict):
         try:
             Choice(missing_values=value)

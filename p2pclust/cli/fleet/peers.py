@@ -1,4 +1,4 @@
-"""``p2pclust fleet restart``, ``stop`` and ``fault``: what is done to single peers of an inventory, by their names."""
+"""``p2pclust fleet restart``, ``stop`` and ``fault``: control single peers of an inventory by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsJson", "InventoryPath", "fault", "restart", "stop"]
 
-#: Beyond the deadline of what is done a host is given so long: to connect, to answer.
+#: Extra time for a host to connect and answer.
 _SLACK_S = 60.0
 
 InventoryPath = Annotated[
@@ -29,7 +29,7 @@ Deadline = Annotated[float, typer.Option(metavar="S", min=0, help="A peer that h
 
 
 class Fault(StrEnum):
-    """What may be done to a peer in a drill."""
+    """The faults of a drill."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -40,8 +40,8 @@ _DONE = {
     "restart": "started again",
     "stop": "stopped: `p2pclust fleet restart` starts it again",
     "kill": "killed: its supervisor starts it again",
-    "pause": "paused: `resume` lets it go on",
-    "resume": "goes on",
+    "pause": "paused: `resume` continues it",
+    "resume": "continued",
 }
 
 
@@ -49,14 +49,14 @@ def restart(
     inventory: InventoryPath,
     names: Names,
     wait: Annotated[
-        float, typer.Option(metavar="S", min=0, help="How long peers may take to say that they are ready.")
+        float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
     ] = 20.0,
     deadline: Deadline = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """End peers politely and start them again, with what is installed now; start those that were stopped or given up.
+    """End peers and start them again, with the installed release; start those that were stopped or given up.
 
-    Each goes on from its store. Nothing is copied: a changed inventory is brought up by `fleet up`. Exits with 3 if the
+    Each continues from its store. Nothing is copied: use `fleet up` after changes of the inventory. Exits with 3 if the
     fleet is not up, or a peer does not run afterwards.
 
     \b
@@ -68,10 +68,10 @@ def restart(
 
 
 def stop(inventory: InventoryPath, names: Names, deadline: Deadline = 10.0, as_json: AsJson = False) -> None:
-    """End peers politely, and keep them down until `fleet restart`.
+    """End peers, and keep them down until `fleet restart`.
 
-    The others go on without them. `fleet up` leaves them down, too; only `fleet down` forgets that they were stopped. Exits
-    with 3 if the fleet is not up, and with 2 if a peer is stopped already: then nothing is done on its host.
+    The others continue without them. `fleet up` leaves them down, too; after `fleet down` it starts them again. Exits with
+    3 if the fleet is not up, and with 2 if a peer is already stopped: then nothing is done on its host.
 
     \b
     Examples:
@@ -88,13 +88,13 @@ def fault(
         Fault,
         typer.Argument(
             metavar="FAULT",
-            help="kill: end it as a crash would; its supervisor starts it again. pause: let it stand still, as a device "
-            "that hangs. resume: let it go on.",
+            help="kill: end it as a crash would; its supervisor starts it again. pause: stop it like a device that hangs. "
+            "resume: continue it.",
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Do to one peer in a drill what may happen to it one day, to see how the fleet takes it.
+    """Simulate a failure of one peer in a drill, to see how the fleet reacts.
 
     Exits with 3 if the fleet is not up, and with 2 if the peer does not run, is paused already, or is not paused.
 
@@ -110,7 +110,7 @@ def fault(
 def _do(
     verb: str, path: Path, names: Sequence[str], *, as_json: bool, wait_s: float = 0.0, deadline_s: float = 0.0
 ) -> None:
-    """Do it on all hosts that have one of these peers, and say what came of it."""
+    """Do this on all hosts that have one of these peers, and show the outcome."""
     from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
     from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
@@ -141,13 +141,13 @@ def _do(
 
 
 def _shown(host: str, peer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of a peer with ``--json``, in the words of `fleet status`."""
+    """Return a peer's entry for ``--json``, with the keys of `fleet status`."""
     keys = ("status", "restarts", "ended")
     return {"host": host, "pid": peer["pid"] or None} | {key: peer[key] for key in keys}
 
 
 def _by_host(inventory: Inventory, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the hosts that have one of these peers, each with theirs."""
+    """Return the names of these peers by host."""
     hosts: dict[str, list[str]] = {}
     for device in inventory.devices:
         if device.name in names:

@@ -1,4 +1,4 @@
-"""``p2pclust result`` and ``assign``: what a fleet of running peers agreed on, and the labels that follow from it."""
+"""``p2pclust result`` and ``assign``: show the result of a fleet of running peers, and label rows with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
 from p2pclust.cli.show.columns import column
 from p2pclust.cli.show.columns import columns as columns_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
@@ -38,10 +38,10 @@ def result(
     roster: RosterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what came of a job: the centers in the data's own units, who contributed, the terms, what was kept back.
+    """Show the result of a job: the centers in the data's own units, the contributors, the terms, suppressed values.
 
-    Of a series it is the newest turn that has ended; SERIES/3 is its third. The file has the same centers with all digits; a
-    CSV file is written as `p2pclust run` writes centers.csv.
+    For a series this is the newest turn that has ended; SERIES/3 is the third. The file has the same centers with all
+    digits; a CSV file has the form of centers.csv of `p2pclust run`.
 
     \b
     Examples:
@@ -53,8 +53,8 @@ def result(
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
-    with door_of(peer, bundle, roster) as door:
-        found = result_of(door, job)
+    with client_of(peer, bundle, roster) as client:
+        found = result_of(client, job)
     told = _told(found)
     if out is not None:
         _write(out, found, told)
@@ -73,7 +73,7 @@ def result(
 
 
 def _told(found: Finished) -> dict[str, Any]:
-    """What is known of a result, in plain values."""
+    """Return a result in plain values."""
     from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
@@ -106,7 +106,7 @@ def _show(told: Mapping[str, Any]) -> None:
 
     console = stdout()
     how = "converged" if told["converged"] else "stopped at its limit of rounds"
-    # `jobs` and `watch` count all rounds: those of ranges, scaling and first centers, and that of the objective, too.
+    # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
     before = told["rounds_in_all"] - told["rounds"]
     of = f"{told['rounds_in_all']} rounds" if before else f"{told['rounds']} rounds"
     of += f" ({told['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
@@ -119,7 +119,7 @@ def _show(told: Mapping[str, Any]) -> None:
     for why, names in by_reason(told["abstained"]).items():
         console.print(f"{', '.join(names)} abstained: {why}", soft_wrap=True)
     if told["suppressed"]:
-        console.print(f"kept back by privacy rules: {told['suppressed']} times", soft_wrap=True)
+        console.print(f"suppressed by privacy rules: {told['suppressed']} times", soft_wrap=True)
     if told["terms"]:
         told_terms = ", ".join(f"{term} {name}" for term, name in told["terms"])
         console.print(f"terms that this peer saw: {told_terms}", soft_wrap=True)
@@ -129,7 +129,7 @@ def _show(told: Mapping[str, Any]) -> None:
     if told["drift"]:
         each = ", ".join(f"{moved:.3g}" for moved in told["drift"]["each"])
         console.print(
-            f"since the turn before the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}",
+            f"since the previous turn the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}",
             soft_wrap=True,
         )
     rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
@@ -159,7 +159,7 @@ def _table(rows: Sequence[Sequence[Any]]) -> bytes:
 
 
 def _put(out: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file whole, beside its place and then into it; one with rows in it for its owner's eyes only."""
+    """Write a file whole or not at all; a `private` one is for its owner only."""
     try:
         with replacing(out, mode=0o600 if private else None) as file:
             file.write(data)
@@ -171,7 +171,7 @@ def assign(
     job: JobArgument,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Other rows to label; default this device's, as its peer reads them."),
+        typer.Option(metavar="FILE", help="Other rows to label; default those of this device's peer."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -182,7 +182,7 @@ def assign(
     ] = None,
     missing_values: Annotated[
         str | None,
-        typer.Option(metavar="error|drop", help="For --data: refuse a missing value (default), or leave its row out."),
+        typer.Option(metavar="error|drop", help="For --data: refuse missing values (default), or omit their rows."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the CSV here; default standard output.")
@@ -191,13 +191,12 @@ def assign(
     bundle: BundleOption = None,
     roster: RosterOption = None,
 ) -> None:
-    """Label rows with the agreed result: CSV in, the same CSV with row, label and memberships of each row out.
+    """Label rows with the result of a job: writes the data as CSV with row, label and memberships of each row.
 
-    Without --data it labels the rows of the device that it runs on, which never leave it; with --data those of a file,
-    with whatever peer's help. Rows are scaled as the job agreed. Protocols over columns label this device's own rows only.
-    FedCRef labels own rows as the job left them, other rows by the model of the group that fits best. The column row has
-    the row's id where the data have ids, else its number from 0 in its file. The file has the rows in it, and is for its
-    owner's eyes only (mode 0600).
+    Without --data this labels the rows of this device, which never leave it; with --data those of a file, with the result
+    of any peer. Rows are scaled as in the job. Protocols over columns label this device's own rows only. FedCRef labels own
+    rows as the job did, and other rows by the model of the group that fits best. The column row has the row's id if the
+    data have ids, else its number from 0 in its file. The file contains the rows, so only its owner may read it (mode 0600).
 
     \b
     Examples:
@@ -213,15 +212,15 @@ def assign(
                 raise UsageError(
                     f"{option} is for --data: this device's rows are read as its peer's configuration says"
                 )
-    with door_of(peer, bundle, roster) as door:
+    with client_of(peer, bundle, roster) as client:
         found: Labelled = (
-            label_own(door, job)
+            label_own(client, job)
             if data is None
-            else label_file(door, job, data, columns_of(columns), missing_values or "error", column(id_column))
+            else label_file(client, job, data, columns_of(columns), missing_values or "error", column(id_column))
         )
     table = _table([found.header, *found.rows()])
     if found.data.dropped:
-        stderr().print(f"{found.data.dropped} rows left out: a value is missing there", soft_wrap=True)
+        stderr().print(f"{found.data.dropped} rows omitted: a value is missing", soft_wrap=True)
     if out is None:
         sys.stdout.write(table.decode())
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""``p2pclust submit``, ``watch`` and ``cancel``: jobs of a fleet of running peers."""
+"""``p2pclust submit``, ``watch`` and ``cancel``: control the jobs of a fleet of running peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, door_of
+from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import FleetError, UsageError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 
-#: Every other option is a parameter of the job, named as in a scenario.
+#: Any other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--wait", "--json")  # the options that take no value
 
@@ -29,16 +29,19 @@ _FLAGS = ("--wait", "--json")  # the options that take no value
 def submit(
     context: typer.Context,
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="See `p2pclust protocols`.")],
-    clusters: Annotated[int | None, typer.Option(metavar="K", help="How many, unless the protocol finds that.")] = None,
+    clusters: Annotated[
+        int | None, typer.Option(metavar="K", help="Number of clusters, unless the protocol finds it.")
+    ] = None,
     scaling: Annotated[
-        str | None, typer.Option(metavar="none|minmax|zscore", help="Working coordinates, found by the federation.")
+        str | None, typer.Option(metavar="none|minmax|zscore", help="Working coordinates, computed by the federation.")
     ] = None,
     roster: Annotated[
-        str | None, typer.Option("--roster", metavar="NAME,...", help="Who takes part; default whoever is alive.")
+        str | None,
+        typer.Option("--roster", metavar="NAME,...", help="The peers that take part; default all that are alive."),
     ] = None,
     missing: Annotated[
         str | None,
-        typer.Option(metavar="all|wait|drop", help="What happens to a peer that stays silent; default wait."),
+        typer.Option(metavar="all|wait|drop", help="What to do about a peer that does not answer; default wait."),
     ] = None,
     patience: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="For wait and all: patience_s of a scenario.")
@@ -47,18 +50,20 @@ def submit(
         float | None, typer.Option(metavar="SECONDS", help="For drop: deadline_s of a scenario.")
     ] = None,
     collect: Annotated[
-        str | None, typer.Option(metavar="star|tree|gossip", help="How contributions come together.")
+        str | None, typer.Option(metavar="star|tree|gossip", help="How contributions are combined.")
     ] = None,
     every: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Again so long after each end (90s, 15m, 1h; 1s at least), from the last centers, on rows read anew.",
+            help="Repeat it so long after each end (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Of all chance in the job; default 0.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of all random numbers of the job; default 0.")
+    ] = None,
     within: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How long a majority may take to have the job on disk.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until a majority has the job on disk.")
     ] = 60.0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the job, as `watch` does.")] = False,
     peer: PeerOption = None,
@@ -66,11 +71,11 @@ def submit(
     fleet_roster: RosterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand in a job, and return when a majority of its roster has it on disk: from then on no crash loses it.
+    """Submit a job, and return when a majority of its roster has it on disk: after that no crash loses it.
 
-    Prints the job's id; of a job that is repeated that of its series, by which every command knows it. Any other parameter
-    of [[jobs]] in a scenario is an option of the same name and has the same checks: --fuzzifier 1.5, --max-rounds 50,
-    --init careful, --bounds "[[0, 1], [0, 5]]". Who is offline learns of the job when it returns.
+    Prints the job's id, or for a repeated job that of its series, which every command accepts. Any other parameter of
+    [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
+    careful, --bounds "[[0, 1], [0, 5]]". A peer that is offline receives the job when it returns.
 
     \b
     Examples:
@@ -94,15 +99,15 @@ def submit(
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     request, spec = request_from(given | parameters(context.args))
     console = stderr()
-    with door_of(peer, bundle, fleet_roster) as door:
+    with client_of(peer, bundle, fleet_roster) as client:
 
         def submitted(named: str, names: Sequence[str]) -> None:
-            console.print(f"handed in {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
+            console.print(f"submitted {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
 
-        named = submission.submit(door, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
+        named = submission.submit(client, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named
-        ended = _watched(door, first, None, None if as_json else console) if wait else None
+        ended = _watched(client, first, None, None if as_json else console) if wait else None
     if as_json:
         put_json({**({} if ended is None else ended), "job": named})
     else:
@@ -112,12 +117,12 @@ def submit(
 
 
 def parameters(words: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters that the remaining words of a command line give: ``--name value``, or ``--name=value``.
+    """Return the parameters in the remaining words of a command line: ``--name value``, or ``--name=value``.
 
     Raises
     ------
     UsageError
-        If they are not that.
+        If a word is neither.
 
     Examples
     --------
@@ -140,7 +145,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
             text = left.pop(0)
         key = name.removeprefix("--").replace("-", "_")
         if key in given:
-            raise UsageError(f"submit: {name} comes twice")
+            raise UsageError(f"submit: {name} is given twice")
         given[key] = toml_value(text)
     return given
 
@@ -148,18 +153,18 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
 def watch(
     job: JobArgument,
     within: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after so long.")
+        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after this time.")
     ] = None,
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what happens to a job, as one peer sees it, until it ends.
+    """Show the progress of a job, as one peer sees it, until it ends.
 
-    Of a series it is the turn that goes on, or the newest if none does.
+    For a series this is the running turn, or else the newest one.
 
-    Exits with 0 if the job was done, with 3 if it failed, was cancelled, or is still going on when --within has passed.
+    Exits with 0 if the job was done, with 3 if it failed, was cancelled, or is still running after --within.
 
     \b
     Examples:
@@ -167,8 +172,8 @@ def watch(
       p2pclust watch job-3f2a --within 60 --json
       p2pclust watch series-3f2a
     """
-    with door_of(peer, bundle, roster) as door:
-        ended = _watched(door, job, within, None if as_json else stdout())
+    with client_of(peer, bundle, roster) as client:
+        ended = _watched(client, job, within, None if as_json else stdout())
     if as_json:
         put_json(ended)
     raise typer.Exit(_code(ended))
@@ -178,11 +183,11 @@ def _code(ended: Mapping[str, Any]) -> int:
     return 0 if ended["outcome"] == "done" else FleetError.exit_code
 
 
-def _watched(door: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
-    """Show events until the job ends; returns how it did."""
+def _watched(client: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
+    """Show events until the job ends; return its outcome and the events."""
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it goes on", "events": []}
     with _shown(console) as show:
-        for event in door.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
+        for event in client.follow("watch", in_all_s=float("inf") if within_s is None else within_s, job=job):
             ended["job"] = event["job"] if event["verb"] == "standing" else ended["job"]
             ended["events"].append(event)
             show(event)
@@ -193,7 +198,7 @@ def _watched(door: Door, job: str, within_s: float | None, console: Console | No
 
 @contextmanager
 def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Lines; on a terminal the rounds in one line that changes instead."""
+    """Yield a function that shows an event: as a line, or on a terminal the rounds in one changing line."""
     if console is None:
         yield lambda event: None
         return
@@ -218,16 +223,16 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
 
 
 class _Rounds:
-    """One line for each round, whether the peer that is asked aggregates or follows.
+    """One line for each round, whether the peer aggregates or follows.
 
-    Who aggregates says itself that a round is combined. To a follower the end of a round is the state that comes after it.
+    An aggregator reports that a round is combined. At a follower a round ends when the next state arrives.
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, int] = {}  # by job: how many of its rounds are over, as far as was told
+        self._told: dict[str, int] = {}  # by job: how many of its rounds were shown as ended
 
     def line(self, event: Mapping[str, Any]) -> str:
-        """One event in words; empty if nothing is to be said of it."""
+        """Return an event in words, or an empty string if it is not to be shown."""
         job = event.get("job", "")
         if event["verb"] == "standing":
             self._told[job] = event["round"]
@@ -248,7 +253,7 @@ def _within(event: Mapping[str, Any]) -> str:
 
 
 def _line(event: Mapping[str, Any]) -> str:
-    """One event in words."""
+    """Return an event in words."""
     verb = event["verb"]
     if verb in _WORDS:
         said = _WORDS[verb](event)
@@ -294,7 +299,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"round {event['round']}: {event['phase']} (term {event['term']}"
         + (f", {event['aggregator']} aggregates)" if event.get("aggregator") else ")")
     ),
-    "abstains": lambda event: f"the peer that is asked contributes nothing: {event['reason']}",
+    "abstains": lambda event: f"this peer contributes nothing: {event['reason']}",
     "elected": lambda event: f"elected to aggregate, term {event['term']}, round {event['round']}",
     "waiting": lambda event: f"waiting: {event['present']} of {event['of']} peers",
 }
@@ -303,17 +308,17 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 def cancel(
     job: JobArgument,
     within: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How long the fleet may take to agree on the end.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until the fleet has agreed on the end.")
     ] = 60.0,
     peer: PeerOption = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a job in the whole fleet: the peers agree on it, as on any other end.
+    """Cancel a job in the whole fleet: the peers agree on the end of the job.
 
-    Waits for that end. Exits with 3 if the job ended otherwise before, or if there is no majority to agree; in that case
-    the peers keep the wish, and end the job when a majority is back. Of a job that is repeated it ends the whole series.
+    Waits for that end. Exits with 3 if the job has ended in another way, or if there is no majority to agree; then the
+    peers keep the request, and end the job when a majority is back. For a repeated job this ends the whole series.
 
     \b
     Examples:
@@ -321,8 +326,8 @@ def cancel(
       p2pclust cancel series-3f2a
     """
     answer: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": ""}
-    with door_of(peer, bundle, roster) as door:
-        for told in door.follow("cancel", within_s=within, job=job):
+    with client_of(peer, bundle, roster) as client:
+        for told in client.follow("cancel", within_s=within, job=job):
             answer |= told
     late = answer["outcome"] in ("done", "failed") or answer.get("late", False)
     named = answer.get("series") or answer["job"]
@@ -330,11 +335,11 @@ def cancel(
         put_json(answer)
     elif answer["outcome"] == "unknown":
         raise FleetError(
-            f"{named}: told, but after {within:g} s the fleet has not agreed on the end: it will when a majority of "
-            f"its roster is there; `p2pclust watch {named}` waits for it"
+            f"{named}: requested, but after {within:g} s the fleet has not agreed on the end: it will when a majority of "
+            f"its roster is present; `p2pclust watch {named}` waits for it"
         )
     elif late:
-        raise FleetError(f"{named}: too late, it ended before: {answer['reason'] or answer['outcome']}")
+        raise FleetError(f"{named}: too late, it has already ended: {answer['reason'] or answer['outcome']}")
     else:
         stdout().print(f"{named}: {answer['reason']}", soft_wrap=True)
     raise typer.Exit(0 if answer["outcome"] == "cancelled" and not late else FleetError.exit_code)

@@ -1,4 +1,4 @@
-"""How the peers of an inventory are, from what their supervisors and they themselves say."""
+"""The state of the peers of an inventory, from the answers of their supervisors and of the peers themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from p2pclust.cli.fleet.operate import name_of
+from p2pclust.cli.fleet.operate import OVER, name_of
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["how", "is_down", "judge", "show"]
 
-_BEHIND = 2  # rounds: an aggregator is one ahead of those that it waits for
-_OVER = ("done", "failed", "cancelled")
+_BEHIND = 2  # rounds; an aggregator is one round ahead of the others
 _STYLES = {
     "running": "green", "starting": "yellow", "waiting": "bold red", "given-up": "bold red", "leaving": "yellow",
     "stopped": "yellow", "paused": "yellow",
@@ -25,34 +24,34 @@ _STYLES = {
 
 _DOWN = {
     "stopped": "stopped: `p2pclust fleet restart` starts it again",
-    "paused": "paused: `p2pclust fleet fault` with `resume` lets it go on",
+    "paused": "paused: `p2pclust fleet fault` with `resume` continues it",
     "unreachable": "its host cannot be reached",
 }
 
-Told = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 
-def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dict[str, dict[str, Any]]:
-    """Put together what is known of every device of the inventory.
+def judge(inventory: Inventory, answers: Mapping[str, Answer | FleetError]) -> dict[str, dict[str, Any]]:
+    """Return the state of every device of the inventory.
 
     Parameters
     ----------
     inventory : Inventory
     answers : mapping
-        Per host what it answered to ``status``, or why it did not.
+        By host: its answer to ``status``, or an error.
 
     Returns
     -------
     dict
         By device: ``host``, ``class``, ``status``, ``pid``, ``since``, ``up_s``, ``restarts``, ``linked`` (how many of its
-        neighbours it sees alive; None where it does not say) of ``neighbours``, ``job`` (protocol and id of the newest job
-        that is not over, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (of one that is
-        down), and ``trouble``: what is not well with it, empty if all is.
+        neighbours it sees alive, or None if it does not answer) of ``neighbours``, ``job`` (protocol and id of the newest
+        running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
+        ``trouble``: its problem, or an empty string.
     """
-    told: dict[str, Told] = {}
+    told: dict[str, Answer] = {}
     for device in inventory.devices:
         answer = answers[device.host]
-        known: Told = (
+        known: Answer = (
             {"status": "unreachable"} if isinstance(answer, FleetError) else answer["peers"].get(device.name, {})
         )
         told[device.name] = known
@@ -65,7 +64,7 @@ def judge(inventory: Inventory, answers: Mapping[str, Told | FleetError]) -> dic
     }
 
 
-def _row(told: Told) -> dict[str, Any]:
+def _row(told: Answer) -> dict[str, Any]:
     lives = bool(told.get("pid"))
     status = told.get("status", "absent")
     snapshot = told.get("snapshot", {})
@@ -90,23 +89,23 @@ def _row(told: Told) -> dict[str, Any]:
     }
 
 
-def _failed(told: Told) -> bool:
+def _failed(told: Answer) -> bool:
     return told.get("status") != "starting" or bool(told.get("failed"))
 
 
-def _job(snapshot: Told) -> Told | None:
-    """The newest job that is not over, else the newest; those within others are their aggregators' business."""
+def _job(snapshot: Answer) -> Answer | None:
+    """Return the newest running job, else the newest; without child jobs."""
     jobs = [job for job in snapshot.get("jobs", ()) if not job["within"]]
-    return next((job for job in reversed(jobs) if job["phase"] not in _OVER), jobs[-1] if jobs else None)
+    return next((job for job in reversed(jobs) if job["phase"] not in OVER), jobs[-1] if jobs else None)
 
 
-def _named(job: Told) -> str:
-    """What other commands take: the beginning of a job's id, or a series and its turn."""
+def _named(job: Answer) -> str:
+    """Return a name that other commands accept: the beginning of a job's id, or SERIES/TURN."""
     return name_of(job) if job.get("series") else str(job["job"][:12])
 
 
-def _farthest(told: Iterable[Told]) -> dict[str, int]:
-    """How far each job is where it is farthest."""
+def _farthest(told: Iterable[Answer]) -> dict[str, int]:
+    """Return the highest round of each job at any peer."""
     rounds: dict[str, int] = {}
     for peer in told:
         for job in peer.get("snapshot", {}).get("jobs", ()):
@@ -114,7 +113,7 @@ def _farthest(told: Iterable[Told]) -> dict[str, int]:
     return rounds
 
 
-def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
+def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mapping[str, int]) -> str:
     peer = told[name]
     match peer.get("status"):
         case "starting":
@@ -129,14 +128,14 @@ def _trouble(told: Mapping[str, Told], name: str, late_s: float, rounds: Mapping
     return _DOWN.get(peer.get("status", ""), "down")
 
 
-def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
-    """Whom a peer ought to have linked to by now, and has not: those that have been up for as long."""
+def _late(told: Mapping[str, Answer], name: str, late_s: float) -> str:
+    """Return which neighbours a peer has not linked to in time; neighbours must have been up for as long as well."""
     peer = told[name]
     if peer["up_s"] <= late_s:
         return ""
     snapshot = peer.get("snapshot", {})
     if "members" not in snapshot:
-        return f"does not say how it is: {snapshot.get('error', 'it has no door')}"
+        return f"does not report its state: {snapshot.get('error', 'it cannot be asked')}"
     away = [
         member["name"]
         for member in snapshot["members"]
@@ -148,21 +147,21 @@ def _late(told: Mapping[str, Told], name: str, late_s: float) -> str:
     return f"late: not linked to {shown} after {peer['up_s']:.0f} s" if away else ""
 
 
-def _behind(peer: Told, rounds: Mapping[str, int]) -> str:
+def _behind(peer: Answer, rounds: Mapping[str, int]) -> str:
     for job in peer.get("snapshot", {}).get("jobs", ()):
-        if job["phase"] not in _OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
+        if job["phase"] not in OVER and rounds[job["job"]] - job["round"] >= _BEHIND:
             return f"behind: round {job['round']} of job {_named(job)}, others are at {rounds[job['job']]}"
     return ""
 
 
-def is_down(peer: Told) -> bool:
-    """Whether a peer does not run and has failed: also one that is just being tried again may fail in the same way."""
+def is_down(peer: Answer) -> bool:
+    """Return True if a peer failed and is down, or is being started again after a failure."""
     status = peer.get("status")
     return status in ("given-up", "waiting") or (status == "starting" and bool(peer.get("failed")))
 
 
-def how(peer: Told) -> str:
-    """Say how a peer is that was started and does not run yet, behind what was done to it; nothing if it runs."""
+def how(peer: Answer) -> str:
+    """Return the state of a peer that was started and is not running yet, to append to a line; empty if it runs."""
     if is_down(peer):
         words = {"given-up": "given up", "waiting": "will be tried again", "starting": "is being tried again"}
         why = f": {peer['last_line']}" if peer["last_line"] else ""
@@ -170,8 +169,8 @@ def how(peer: Told) -> str:
     return "; not ready yet" if peer.get("status") == "starting" else ""
 
 
-def show(peers: Mapping[str, Told]) -> Group:
-    """Return the table for people, and below it one line for each peer that is not well."""
+def show(peers: Mapping[str, Answer]) -> Group:
+    """Return the table for people, followed by a line for each peer with a problem."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
@@ -191,7 +190,7 @@ def show(peers: Mapping[str, Told]) -> Group:
     return Group(shown, *(Text(_line(name, peer), style="bold red") for name, peer in troubled.items()))
 
 
-def _line(name: str, peer: Told) -> str:
+def _line(name: str, peer: Answer) -> str:
     return f"{name}: {peer['trouble']}" + (f": {peer['last_line']}" if peer["last_line"] else "")
 
 

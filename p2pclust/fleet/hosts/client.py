@@ -1,4 +1,4 @@
-"""Ask a running peer through its door: on this device over its Unix socket, from elsewhere over TCP with a key."""
+"""Ask a running peer at its control address: on this device over its Unix socket, from elsewhere over TCP with a key."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ import msgpack
 import zmq
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.peer.operate.server import DOOR, Folder, short_name
+from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET, Folder, short_name
 from p2pclust.transport.channel import set_common_options
 from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
-from p2pclust.transport.links import parse_address
+from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.wire import pack, unpack
 
-__all__ = ["DEFAULT", "ENVIRONMENT", "Door"]
+__all__ = ["DEFAULT", "ENVIRONMENT", "FORMER_ENVIRONMENT", "Door"]
 
-#: Names the door where a command is not told one.
-ENVIRONMENT: Final = "P2PCLUST_DOOR"
-DEFAULT: Final = "state/door"
+#: Names the peer that a command asks, unless an option does.
+ENVIRONMENT: Final = "P2PCLUST_CONTROL"
+#: Its name in the release before.
+FORMER_ENVIRONMENT: Final = "P2PCLUST_DOOR"
+DEFAULT: Final = "state/control"
 _STATE: Final = "state"  # where a peer's folder has its state directory
 
 _ENTER_S = 5.0  # how long a connection may take, handshake included
 _LOOK_S = 3.0
-_TOGETHER = 64  # keys that are tried at the same time where nobody said whose door it is
+_TOGETHER = 64  # keys that are tried at the same time if the address has no name
 
 
 class Door:
-    """The door of one peer, from outside. Opens when it is first asked something; close it, or use it with ``with``.
+    """A client of one peer's control address. It connects with the first question; close it, or use it with ``with``.
 
     Parameters
     ----------
@@ -75,7 +77,9 @@ class Door:
         if self._where is None:
             return
         if bundle is None:
-            raise UsageError(f"{self.address}: a door on the network asks for a key: name your bundle with --bundle")
+            raise UsageError(
+                f"{self.address}: a control address on the network asks for a key: name your bundle with --bundle"
+            )
         self._bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
         if isinstance(roster, Roster):
             self._roster = roster
@@ -89,7 +93,7 @@ class Door:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
     def __enter__(self) -> Door:
-        """Return the door itself."""
+        """Return the client itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -128,9 +132,11 @@ class Door:
         self._send(verb, fields)
         answer = self._receive(within_s)
         if answer is None:
-            door = "is that port its door, not the one where peers connect (listen)? Or " if self._where else ""
+            port = (
+                "is that port its control address, not the one where peers connect (listen)? Or " if self._where else ""
+            )
             raise FleetError(
-                f"the peer at {self.address} does not answer within {within_s:g} s: {door}is it very busy?"
+                f"the peer at {self.address} does not answer within {within_s:g} s: {port}is it very busy?"
             )
         return answer[0]
 
@@ -200,17 +206,24 @@ class Door:
         return self._socket
 
     @property
+    def path(self) -> Path | None:
+        """The socket in the peer's state directory, if it is asked on this device."""
+        return self._path() if self._where is None else None
+
+    @property
     def state_dir(self) -> Path | None:
-        """The state directory of the peer, if its door is on this device."""
+        """The state directory of the peer, if it is asked on this device."""
         return self._path().parent if self._where is None else None
 
     def _path(self) -> Path:
         path = Path(self.address)
+        # A peer's folder has its state directory beside its configuration.
+        folders = (path, path / _STATE) if path.is_dir() else (path.parent,)
+        names: tuple[str, ...] = (SOCKET, FORMER_SOCKET)  # a peer of the release before listens on the former name
         if not path.is_dir():
-            return path
-        # A peer's folder has its state beside its configuration.
-        within = path / _STATE / DOOR
-        return within if within.exists() and not (path / DOOR).exists() else path / DOOR
+            names = (path.name, *(names if path.name in names else ()))
+        found = (folder / name for name in names for folder in folders if (folder / name).exists())
+        return next(found, folders[0] / names[0])
 
     def _look(self) -> None:
         """See whether anybody listens: libzmq would wait for ever."""
@@ -220,7 +233,7 @@ class Door:
                 return
             path = self._path()
             if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-                raise UsageError(f"{path} is no door of a peer: name its state directory")
+                raise UsageError(f"{path} is not a peer's socket: name its state directory")
             told, _folder = short_name(path)
             if len(os.fsencode(told)) > zmq.IPC_PATH_MAX_LEN:
                 raise UsageError(f"{path}: longer than a Unix socket's path may be: change into a folder nearer to it")
@@ -230,7 +243,7 @@ class Door:
         except PermissionError:
             raise UsageError(
                 f"{self.address}: only the user who runs the peer may ask there: ask as that user, or over the network "
-                "through its door, with an operator's key (--peer NAME@HOST:PORT --bundle FILE)"
+                "through its control address, with an operator's key (--peer NAME@HOST:PORT --bundle FILE)"
             ) from None
         except (ConnectionRefusedError, FileNotFoundError):
             others = f" --peer, or {ENVIRONMENT} in the environment, names another" if self.address == DEFAULT else ""
@@ -260,7 +273,7 @@ class Door:
         return socket
 
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
-        """Connect with CURVE. Where nobody said whose door it is, the key that completes the handshake tells."""
+        """Connect with CURVE; if the address has no name, try the keys of all peers until a handshake succeeds."""
         assert self._bundle is not None
         assert self._roster is not None
         names = [self._name] if self._name else list(self._roster.names)
@@ -272,7 +285,7 @@ class Door:
                 socket.curve_serverkey = self._roster.curve_key(name)
                 socket.curve_publickey, socket.curve_secretkey = self._bundle.curve_public, self._bundle.curve_secret
                 socket.ipv6 = ":" in host
-                socket.connect(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
+                socket.connect(tcp_endpoint(host, port))
                 poller.register(socket, zmq.POLLOUT)  # can send only when the handshake is done
                 tried.append(socket)
             ready = dict(poller.poll(round(1000 * _ENTER_S)))
@@ -283,10 +296,10 @@ class Door:
             if kept is not None:
                 return kept
         self.close()
-        whose = f"it is not {self._name}'s door" if self._name else "it is no peer's of this fleet"
+        whose = f"it is not {self._name}'s control address" if self._name else "it is not a peer of this fleet"
         raise FleetError(
             f"{self.address} does not let us in: {whose}, or {self._bundle.name!r} is not on its fleet roster, or that "
-            "port is where peers connect (listen), and not its door"
+            "port is where peers connect (listen), and not its control address"
         )
 
     def _dealer(self) -> zmq.Socket[bytes]:

@@ -71,7 +71,7 @@ def settle_in(
         "timing": spec.timing,
         "fitness": peer.fitness,
         "faults": list(faults),
-        "control": "stdio",
+        "stdio": True,
         "n_clusters": peer.n_clusters,
     }
     return config | beside | device_settings(spec, peer)

@@ -1,4 +1,4 @@
-"""The device that a peer runs on: how fit it is to aggregate, and how much of it the peer may take."""
+"""The device of a peer: its fitness to aggregate, and limits on what the peer may use of it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from p2pclust.errors import UsageError
 __all__ = ["fitness", "restrain", "taken_mb"]
 
 _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
-_SPARE_MB = 30  # for the stacks of three threads and a first round: with less a peer could not begin
+_SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
 
 
 def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> float:
-    """Return how well a device would aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3, its up-link 0.3.
+    """Return the fitness of a device to aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3, its up-link 0.3.
 
-    Who aggregates sends to everybody. From 0.1 to 100 Mbit/s each factor of ten counts alike.
+    An aggregator sends to all peers. From 0.1 to 100 Mbit/s each factor of ten counts the same.
 
     Parameters
     ----------
     mains : bool
         Whether it has mains power.
     cores : int or None
-        How many cores it has; None counts as one.
+        Its number of cores; None counts as one.
     up_mbit : float, optional
-        How wide its up-link is, in 10^6 bits per second, above 0. Unless it is told, it is not what holds messages up.
+        The rate of its up-link, in 10^6 bits per second, above 0; by default it counts as fast.
 
     Examples
     --------
@@ -49,27 +49,27 @@ def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> 
 
 
 def restrain(config: Mapping[str, Any]) -> None:
-    """Keep this process, and all that it starts, within what its configuration lets it take.
+    """Apply the limits of a configuration to this process and those that it starts.
 
     Parameters
     ----------
     config : mapping
-        ``nice``: how far it steps back behind other processes, 0 to 19. ``cpus``: the processors that it may run on.
-        ``memory_mb``: how much private writable memory it may have, in 10^6 bytes. ``network_namespace``: the file of
-        the one that it is to live in. What is absent or None is not limited.
+        ``nice``: its nice value, 0 to 19. ``cpus``: the processors that it may run on. ``memory_mb``: its limit of
+        private writable memory, in 10^6 bytes. ``network_namespace``: the file of a namespace to enter. A key that is
+        absent or None sets no limit.
 
     Raises
     ------
     UsageError
-        If this system cannot do that, there is no such processor, or a peer could not live within the memory.
+        If this system cannot set such a limit, a processor does not exist, or the memory is too little for a peer.
 
     Notes
     -----
-    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the private mappings that may be written to, whether
-    they were touched yet or not. Address space (``RLIMIT_AS``) would also count libraries and reservations, of which
-    NumPy has a lot and pays nothing. It is a limit for each process; what a command takes that reads the data
-    counts by itself. An allocation beyond it fails, and the peer says so and ends with exit code 3. What OpenBLAS needs is
-    allocated beforehand: it would end the process without a word of ours, as libzmq does when it is refused memory.
+    The limit of memory is ``RLIMIT_DATA``: the heap, the stacks and the writable private mappings, used or not. A limit of
+    address space (``RLIMIT_AS``) would also count libraries and reservations, of which NumPy has many without using memory.
+    The limit holds for each process; a command that reads the data counts separately. An allocation beyond it fails, and
+    the peer reports that and ends with exit code 3. The buffers of OpenBLAS are allocated beforehand: without memory it
+    ends the process without a message, as libzmq does.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def restrain(config: Mapping[str, Any]) -> None:
 
 
 def taken_mb() -> float:
-    """Return how much memory of the limited kind this process has now, in 10^6 bytes; NaN where that cannot be told."""
+    """Return the memory of this process that counts for the limit, in 10^6 bytes; NaN if it is unknown."""
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else ():
         if line.startswith("VmData:"):
@@ -95,16 +95,16 @@ def taken_mb() -> float:
 
 
 def _enter(network_namespace: str) -> None:
-    """Live in that namespace from now on, with all threads that are still to come."""
+    """Enter a namespace, with all threads that are started later."""
     with open(network_namespace, "rb") as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
             why = os.strerror(ctypes.get_errno())
-            raise UsageError(f"network_namespace {network_namespace}: cannot be entered ({why}): it takes root")
+            raise UsageError(f"network_namespace {network_namespace}: cannot be entered ({why}): root is required")
 
 
 def _keep_to(cpus: tuple[int, ...]) -> None:
     if sys.platform != "linux":
-        raise UsageError("cpus: this system cannot keep a process to some processors: leave it out")
+        raise UsageError("cpus: this system cannot restrict a process to some processors: omit it")
     there = sorted(os.sched_getaffinity(0))
     absent = [cpu for cpu in cpus if cpu not in there]
     if absent:
@@ -114,8 +114,8 @@ def _keep_to(cpus: tuple[int, ...]) -> None:
 
 def _limit_memory(memory_mb: float) -> None:
     if sys.platform != "linux":
-        raise UsageError("memory_mb: only Linux counts a process's private memory: leave it out")
-    # OpenBLAS takes its buffers at the first product, and ends the process if it cannot: let it take them now.
+        raise UsageError("memory_mb: only Linux limits a process's private memory: omit it")
+    # OpenBLAS allocates its buffers at the first product, and ends the process if it cannot: do it now.
     square = np.ones((256, 256))
     square @ square
     least = taken_mb() + _SPARE_MB

@@ -1,10 +1,10 @@
-"""Peers of one local network find each other by multicast DNS, without an address in any file.
+"""Peers of a local network find each other by multicast DNS, without an address in any file.
 
-What is announced are hints, and nothing more: a name and an address, which anybody on the network may make up. Who a peer
-is, its key proves when it is connected to. So a made-up announcement costs one handshake that fails, now and then; see
+Announcements are only hints: a name and an address, which anyone on the network can forge. A peer proves its identity with
+its key when it is connected to, so a forged announcement costs a failed handshake now and then; see
 `p2pclust.peer.core.members.membership.Membership.hint`.
 
-Imported by peers that opted in; needs the extra ``mdns``.
+Imported only if the configuration has ``mdns``; needs the extra ``mdns``.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ __all__ = ["SERVICE", "Discovery"]
 SERVICE: Final = "_p2pclust._tcp.local."
 
 _LOOK_UP_MS = 3000
-_MOST_AT_ONCE = 8  # announcements that are looked up at the same time; others are looked at when they come again
-_MOST_KNOWN = 512  # hints that are kept: those of a fleet, and some that are wrong
+_MOST_AT_ONCE = 8  # announcements that are looked up at the same time; others are when they are repeated
+_MOST_KNOWN = 512  # hints to keep: those of a fleet, and some that are wrong
 _AGAIN_S = 10.0
 
 
 class Discovery:
-    """Announces one peer, and hands on hints of where the others of its fleet are.
+    """Announces one peer, and passes on hints at the addresses of others of its fleet.
 
     Parameters
     ----------
     name : str
     fleet_id : str
-        Others with this id are listened to.
+        Announcements with other ids are ignored.
     address : str
-        Where the peer listens; its network is the one that is spoken to.
+        Where the peer listens; the announcement goes to that network.
     hint : callable
-        Told a name and an address, again and again, as long as they are announced.
+        Called with a name and an address, repeatedly while they are announced.
 
     Notes
     -----
-    The name of an announcement begins with a part of the fleet's id and ends with random letters, so that nobody can take it
-    first. It tells whoever listens on the network who belongs together: a peer's name, its address and the fleet's id are
-    no secrets.
+    The name of an announcement begins with a part of the fleet's id and ends with random letters, so that it cannot be
+    taken by others first. It reveals to the network which peers belong together: a peer's name, its address and the fleet's
+    id are not secret.
     """
 
     def __init__(self, name: str, fleet_id: str, address: str, hint: Callable[[str, str], None]) -> None:
@@ -57,13 +57,13 @@ class Discovery:
         instance = f"{self._prefix}{name[:40]}-{os.urandom(3).hex()}.{SERVICE}"
         where = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)[0]
         packed = socket.inet_pton(where[0], str(where[4][0]))
-        told = {"name": name, "fleet": fleet_id}
+        properties = {"name": name, "fleet": fleet_id}
         self._info = AsyncServiceInfo(
             SERVICE,
             instance,
             port=port,
             addresses=[packed],
-            properties=told,
+            properties=properties,
             server=f"{instance.removesuffix(SERVICE)}local.",
         )
         self._interface = str(where[4][0])
@@ -74,12 +74,12 @@ class Discovery:
         self._browser: AsyncServiceBrowser | None = None
 
     async def start(self) -> None:
-        """Announce, and begin to listen.
+        """Announce the peer, and listen for others.
 
         Raises
         ------
         OSError
-            If the network takes no multicast.
+            If the network has no multicast.
         """
         self._network = AsyncZeroconf(interfaces=[self._interface])
         await self._network.zeroconf.async_wait_for_start()
@@ -89,7 +89,7 @@ class Discovery:
         self._hint_again()
 
     async def close(self) -> None:
-        """Take the announcement back."""
+        """Withdraw the announcement."""
         if self._again is not None:
             self._again.cancel()
         for task in [*self._looking]:
@@ -112,16 +112,16 @@ class Discovery:
         info = AsyncServiceInfo(SERVICE, announcement)
         if not await info.async_request(zeroconf, _LOOK_UP_MS) or not info.port:
             return
-        told = {key: value or b"" for key, value in info.properties.items()}
+        properties = {key: value or b"" for key, value in info.properties.items()}
         addresses = info.parsed_addresses(IPVersion.V6Only if ":" in self._host else IPVersion.V4Only)
-        if told.get(b"fleet") != self._fleet_id.encode() or not addresses:
+        if properties.get(b"fleet") != self._fleet_id.encode() or not addresses:
             return
         host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-        self._known[announcement] = (told.get(b"name", b"").decode("utf-8", "replace"), f"{host}:{info.port}")
+        self._known[announcement] = (properties.get(b"name", b"").decode("utf-8", "replace"), f"{host}:{info.port}")
         self._hint(*self._known[announcement])
 
     def _hint_again(self) -> None:
-        """Whoever has not been reached yet may be reached now."""
+        """Repeat all hints: a peer that could not be reached may be reachable now."""
         self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._hint_again)
         for name, address in [*self._known.values()]:
             self._hint(name, address)
@@ -134,4 +134,4 @@ class Discovery:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._looking.pop(task, None)
         if not task.cancelled():
-            task.exception()  # a look-up that fails is one that told nothing
+            task.exception()  # ignore look-ups that fail

@@ -1,6 +1,6 @@
-"""A peer's figures for Prometheus: names and labels of all that it tells.
+"""A peer's metrics for Prometheus.
 
-Imported by peers that opted in; needs the extra ``metrics``.
+Imported only if the configuration has ``metrics``; needs the extra ``metrics``.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ __all__ = ["CONTENT_TYPE", "HELP", "Metrics"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
-#: Every metric and what it is. Counters count from the start of the process; Prometheus adds ``_total`` to their names.
+#: Every metric with its description. Counters start with the process; Prometheus adds ``_total`` to their names.
 HELP: Final[Mapping[str, str]] = {
     "p2pclust_info": "1, with the peer's name, fleet, class and version as labels",
     "p2pclust_uptime_seconds": "Seconds since the peer started",
     "p2pclust_peers_enrolled": "Peers on the fleet roster, with this one",
-    "p2pclust_peers_alive": "Of these, those that are alive or suspect for this peer, with this one",
-    "p2pclust_peers_majority": "How many of them a majority is",
-    "p2pclust_member_up": "Whether another peer is alive or suspect for this peer",
+    "p2pclust_peers_alive": "Peers of these that this peer sees as alive or suspect, with this one",
+    "p2pclust_peers_majority": "The number of them that is a majority",
+    "p2pclust_member_up": "Whether this peer sees another one as alive or suspect",
     "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
     "p2pclust_jobs": "Jobs of this peer by phase",
     "p2pclust_job_round": "The round that a job has reached here",
     "p2pclust_job_term": "The term of a job that this peer knows",
     "p2pclust_job_peers_absent": "Peers of a job's roster that are not here",
-    "p2pclust_events": "What happened, by the word that stands in the log",
+    "p2pclust_events": "Events by their word in the log",
     "p2pclust_messages_sent": "Messages handed to the transport",
     "p2pclust_messages_received": "Messages received from enrolled peers",
     "p2pclust_sent_bytes": "Bytes of these messages",
     "p2pclust_received_bytes": "Bytes of these messages",
     "p2pclust_messages_dropped": "Messages that were not sent or not handed on, by reason",
     "p2pclust_cpu_seconds": "Processor time of this process",
-    "p2pclust_resident_memory_bytes": "Memory that is resident now",
-    "p2pclust_max_resident_memory_bytes": "The most memory that ever was resident",
+    "p2pclust_resident_memory_bytes": "Resident memory",
+    "p2pclust_max_resident_memory_bytes": "Highest resident memory so far",
 }
 
 
 class Metrics(Collector):
-    """Tells the figures of one peer.
+    """Collects the metrics of one peer.
 
     Parameters
     ----------
     snapshot : callable
         See `p2pclust.peer.operate.status.snapshot`.
     kind : str
-        What kind of device the peer runs on.
+        The class of the peer's device.
 
     Examples
     --------
     >>> figures = Metrics(dict)
     >>> figures.count("elected", {})
     >>> HELP["p2pclust_events"]
-    'What happened, by the word that stands in the log'
+    'Events by their word in the log'
     """
 
     def __init__(self, snapshot: Callable[[], Mapping[str, Any]], kind: str = "") -> None:
@@ -68,36 +68,36 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Count something that happened."""
+        """Count an event."""
         self._events[verb] = self._events.get(verb, 0) + 1
 
     def text(self) -> bytes:
-        """Return all figures of now, as Prometheus reads them."""
+        """Return all metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what there is depends on the moment."""
+        """Return nothing: the metrics vary."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics of now."""
-        told = self._snapshot()
+        """Yield all metrics."""
+        status = self._snapshot()
         labels = {
-            "peer": told["peer"], "fleet": told["fleet"]["id"], "class": self._kind, "version": told["version"],
+            "peer": status["peer"], "fleet": status["fleet"]["id"], "class": self._kind, "version": status["version"],
         }  # fmt: skip
         yield _gauge("p2pclust_info", [(labels, 1)])
-        yield _gauge("p2pclust_uptime_seconds", [({}, told["uptime_s"])])
+        yield _gauge("p2pclust_uptime_seconds", [({}, status["uptime_s"])])
         for what in ("enrolled", "alive", "majority"):
-            yield _gauge(f"p2pclust_peers_{what}", [({}, told["fleet"][what])])
-        members = [(member, {"member": member["name"]}) for member in told["members"]]
+            yield _gauge(f"p2pclust_peers_{what}", [({}, status["fleet"][what])])
+        members = [(member, {"member": member["name"]}) for member in status["members"]]
         yield _gauge(
             "p2pclust_member_up", [(name, member["status"] in ("alive", "suspect")) for member, name in members]
         )
         heard = [(name, member["heard_s"]) for member, name in members if member["heard_s"] is not None]
         yield _gauge("p2pclust_member_heard_seconds", heard)
-        yield from _of_jobs(told["jobs"])
+        yield from _of_jobs(status["jobs"])
         yield _counter("p2pclust_events", [({"event": verb}, n) for verb, n in sorted(self._events.items())])
-        counters = told["counters"]
+        counters = status["counters"]
         for way in ("sent", "received"):
             yield _counter(f"p2pclust_messages_{way}", [({}, counters[f"messages_{way}"])])
             yield _counter(f"p2pclust_{way}_bytes", [({}, counters[f"bytes_{way}"])])
@@ -105,8 +105,8 @@ class Metrics(Collector):
         yield _counter("p2pclust_messages_dropped", dropped)
         times = os.times()
         yield _counter("p2pclust_cpu_seconds", [({}, times.user + times.system)])
-        yield _gauge("p2pclust_resident_memory_bytes", [({}, told["rss_mb"] * 2**20)])
-        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, told["max_rss_mb"] * 2**20)])
+        yield _gauge("p2pclust_resident_memory_bytes", [({}, status["rss_mb"] * 2**20)])
+        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, status["max_rss_mb"] * 2**20)])
 
 
 def _of_jobs(jobs: list[Mapping[str, Any]]) -> Iterator[Metric]:

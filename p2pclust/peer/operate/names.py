@@ -1,6 +1,6 @@
-"""What people call a job: its id or the beginning of one; of a repeated job the name of its series, perhaps with a turn.
+"""Names of jobs for people: an id or its beginning; for a repeated job the name of its series, perhaps with a turn.
 
-``series-3f2a`` is a series, ``series-3f2a/3`` its third turn. The census between two turns has no name: it is never shown.
+``series-3f2a`` is a series, ``series-3f2a/3`` its third turn. The census between two turns has no name and is not shown.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _JOB, _SERIES = "job-", "series-"
 
 
 def name_of(document: Document) -> str:
-    """The name that commands show and take."""
+    """Return the name that commands show and accept."""
     turn = document.turn
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 
 
 def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> Job | LeaderlessJob:
-    """Return the job of that name, which may be the beginning of only one.
+    """Return the job with that name, or the only one whose name begins with it.
 
     Parameters
     ----------
     jobs : mapping
-        What the peer keeps, by id.
+        The jobs of the peer, by id.
     named : str
     peer : str
-        Whose they are, for messages.
+        The peer's name, for messages.
     ended : bool
-        Whether a series without a turn means its newest turn that has ended, if there is one. Else it means the turn that
-        goes on, or the newest.
+        Whether a series without a turn means its newest turn that has ended, if there is one. Otherwise it means the
+        running turn, or the newest.
 
     Raises
     ------
     UsageError
-        If there is none, or several.
+        If no job has that name, or several do.
     """
     shown = {job_id: job for job_id, job in jobs.items() if not job.document.census}
     exact = shown.get(named)
@@ -65,13 +65,13 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> Job | LeaderlessJ
 
 
 def newest(turns: Mapping[int, Job | LeaderlessJob], *, ended: bool) -> Job | LeaderlessJob:
-    """The turn that a series without a turn means."""
+    """Return the turn that a series without a turn means."""
     wanted = [number for number, job in turns.items() if job.ledger.finished is ended]
     return turns[max(wanted or turns)]
 
 
 def _series(shown: Jobs, named: str) -> dict[int, Job | LeaderlessJob] | None:
-    """The turns of the only series that begins so, by number from 0; None if that is the name of no series."""
+    """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
     beginning = named.partition("/")[0]
     if not beginning.removeprefix(_SERIES):
         return None

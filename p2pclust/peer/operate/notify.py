@@ -1,7 +1,6 @@
-"""What systemd is told of a peer: that it is ready, how it is, that its loop turns, and that it leaves.
+"""Notify systemd that a peer is ready, of its status, that its loop runs, and that it stops.
 
-The protocol of ``sd_notify(3)``: words in a datagram to the socket that the environment names. Without one nothing is
-told.
+The protocol of ``sd_notify(3)``: words in a datagram to the socket that the environment names; without one, nothing is sent.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from collections.abc import Callable, Mapping
 __all__ = ["Notifier", "words_of"]
 
 _LOOK_S = 1.0
-_GRACE_S = 15.0  # the start of a peer that waits for others is not taken for one that hangs
+_GRACE_S = 15.0  # so that a peer that waits for others is not considered hung
 
 
 class Notifier:
-    """Tells the service manager about one peer, from its event loop.
+    """Notifies the service manager about one peer, from its event loop.
 
     Parameters
     ----------
     environment : mapping
         ``NOTIFY_SOCKET``, and for a watchdog ``WATCHDOG_USEC`` and perhaps ``WATCHDOG_PID``.
     standing : callable
-        Returns whether the peer has joined its fleet, and one line on how it is.
+        Returns whether the peer has joined its fleet, and its status in one line.
     loop : asyncio.AbstractEventLoop
 
     Notes
     -----
-    A peer is ready when it has heard of another one, or if there is none. Until then, systemd is asked for patience: a
-    whole site that comes back after a power cut must not be restarted piece by piece. The watchdog is fed by a timer of
-    the loop that all work of the peer runs on: a loop that hangs feeds nothing.
+    A peer is ready when it has received a message of another one, or if no other is enrolled. Until then, systemd is asked
+    to extend its timeout: it must not restart the peers of a site that starts after a power cut. A timer of the event loop
+    feeds the watchdog: a loop that hangs does not.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Notifier:
             self._socket.setblocking(False)
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start to notify."""
         if self._socket is not None:
             self._look()
 
@@ -65,20 +64,20 @@ class Notifier:
             words["WATCHDOG"] = "1"
         if status != self._status:
             words["STATUS"] = status
-        if words and self._tell(words):
+        if words and self._send(words):
             self._ready, self._status = self._ready or joined, status
 
     def stopping(self) -> None:
-        """Tell that the peer leaves, and nothing after that."""
+        """Notify that the peer stops, and then no more."""
         if self._timer is not None:
             self._timer.cancel()
-        self._tell({"STOPPING": "1", "STATUS": "leaving"})
+        self._send({"STOPPING": "1", "STATUS": "leaving"})
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
-    def _tell(self, words: Mapping[str, str]) -> bool:
-        """Return whether it was said; if systemd is busy or gone, the next look says it again."""
+    def _send(self, words: Mapping[str, str]) -> bool:
+        """Send a datagram; return False if systemd is busy or gone, so that the next look repeats it."""
         if self._socket is None:
             return False
         try:
@@ -105,7 +104,7 @@ def _address(named: str) -> str:
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float:
-    """Return within how many seconds the watchdog must be fed; 0 if there is none, or it watches another process."""
+    """Return the watchdog's period in seconds; 0 if there is none, or it watches another process."""
     told, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not told.isdigit() or (pid and pid != str(os.getpid())):
         return 0.0

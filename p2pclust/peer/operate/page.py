@@ -1,4 +1,4 @@
-"""The status page of one peer: what it knows, for somebody with a browser."""
+"""The status page of one peer, for a browser."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def status_page(told: Mapping[str, Any], kind: str = "") -> str:
-    """Return the page, one HTML document that needs nothing else.
+def status_page(status: Mapping[str, Any], kind: str = "") -> str:
+    """Return the page, a self-contained HTML document.
 
     Parameters
     ----------
-    told : mapping
-        See `p2pclust.peer.operate.status.snapshot`. Whatever stands in it is shown as text.
+    status : mapping
+        See `p2pclust.peer.operate.status.snapshot`. All values are escaped.
     kind : str
-        What kind of device the peer runs on.
+        The class of the peer's device.
     """
-    fleet, counters, jobs = told["fleet"], told["counters"], told["jobs"]
+    fleet, counters, jobs = status["fleet"], status["counters"], status["jobs"]
     going = sum(job["phase"] not in ("done", "failed", "cancelled") for job in jobs)
     tiles = [
         (f"{fleet['alive']} of {fleet['enrolled']}", f"peers here; a majority is {fleet['majority']}"),
         (str(going), f"of {len(jobs)} jobs running"),
-        (_span(told["uptime_s"]), "since it started"),
-        (f"{told['rss_mb']:.0f} MB", f"of memory; {told['max_rss_mb']:.0f} at most"),
+        (_span(status["uptime_s"]), "since it started"),
+        (f"{status['rss_mb']:.0f} MB", f"of memory; {status['max_rss_mb']:.0f} at most"),
         (_size(counters["bytes_sent"]), f"sent in {counters['messages_sent']} messages"),
         (_size(counters["bytes_received"]), f"received in {counters['messages_received']}"),
     ]
@@ -66,16 +66,16 @@ def status_page(told: Mapping[str, Any], kind: str = "") -> str:
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta http-equiv="refresh" content="{_REFRESH_S}">',
-        f"<title>{escape(told['peer'])}: {fleet['alive']} of {fleet['enrolled']} peers</title>",
+        f"<title>{escape(status['peer'])}: {fleet['alive']} of {fleet['enrolled']} peers</title>",
         f"<style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(told['peer'])}</h1>",
-        f"<p>{escape(device)}at <code>{escape(told['address'])}</code>, fleet <code>{escape(fleet['id'])}</code>, roster "
-        f"{fleet['serial']}, p2pclust {escape(told['version']) or 'of unknown version'}</p>",
-        f'<div class="alarm">Waiting: {escape(told["waiting"])}</div>' if told["waiting"] else "",
+        f"<h1>{escape(status['peer'])}</h1>",
+        f"<p>{escape(device)}at <code>{escape(status['address'])}</code>, fleet <code>{escape(fleet['id'])}</code>, roster "
+        f"{fleet['serial']}, p2pclust {escape(status['version']) or 'of unknown version'}</p>",
+        f'<div class="alarm">Waiting: {escape(status["waiting"])}</div>' if status["waiting"] else "",
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in tiles),
         "</div>",
-        _jobs(jobs), _members(told["members"]), _dropped(counters["dropped"]),
+        _jobs(jobs), _members(status["members"]), _dropped(counters["dropped"]),
         f"<footer>As this peer sees it; the page loads itself again every {_REFRESH_S} seconds.</footer>",
         "</body></html>",
     ])  # fmt: skip
@@ -119,7 +119,7 @@ def _members(members: Sequence[Mapping[str, Any]]) -> str:
         )
         for member in members
     ]
-    return _table("Peers", ("name", "status", "#heard", "address", ""), rows, "Nobody else is enrolled.")
+    return _table("Peers", ("name", "status", "#heard", "address", ""), rows, "No other peer is enrolled.")
 
 
 def _dropped(dropped: Mapping[str, int]) -> str:
@@ -128,7 +128,7 @@ def _dropped(dropped: Mapping[str, int]) -> str:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:
-    """Return a table of cells that are HTML already; the columns whose head begins with ``#`` hold numbers."""
+    """Return a table of HTML cells; columns whose head begins with ``#`` hold numbers."""
     if not rows:
         return f"<h2>{title}</h2><p>{empty}</p>"
     kinds = [' class="number"' if head.startswith("#") else "" for head in heads]
@@ -145,7 +145,7 @@ def _dot(word: str, otherwise: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Say how long something took, in the largest unit of which there are two.
+    """Return a duration in words, in the largest unit of which there are two.
 
     >>> _span(0.25), _span(100), _span(7200), _span(172800)
     ('0.2 s', '100 s', '2 h', '2 days')

@@ -1,7 +1,7 @@
-"""What operators may ask a running peer: each verb of the door, checked, and answered from the shell.
+"""The questions that operators may ask a running peer: each verb is checked, and answered from the shell.
 
-A field that is missing, of another type or not known is refused in one line. Nobody who asks can stop the peer: whatever a
-verb raises that is meant for people becomes the answer. What this peer keeps for itself is told on this device only.
+A field that is missing, of another type or unknown is refused in one line. No question can stop the peer: an error that is
+meant for people becomes the answer. A peer's private note is given out on its own device only.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.gossip.job import LeaderlessJob
 from p2pclust.peer.core.rounds.job import Job
 from p2pclust.peer.operate.names import find
-from p2pclust.peer.operate.server import HERE, Asker
+from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.tasks import job_of
 
-__all__ = ["PART_BYTES", "VERBS", "Asked", "Verb"]
+__all__ = ["PART_BYTES", "VERBS", "Questions", "Verb"]
 
-#: Of what is read in parts; a whole number of a blob's chunks.
+#: Size of one part of a `read`; a whole number of a blob's chunks.
 PART_BYTES: Final = 512 * 1024
-_MOST_WAITING: Final = 256  # who wait for something to happen
+_MOST_WAITING: Final = 256  # callers that wait for something to happen
 _MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()
 _JOB: Final = {"job": (str, _REQUIRED)}
@@ -58,38 +58,38 @@ class Verb:
 
 VERBS: Final[dict[str, Verb]] = {
     "roster": Verb({"data": (bytes, _REQUIRED)}, "Take this fleet roster, if it is newer and the fleet signed it"),
-    "status": Verb({}, "What this peer knows of itself, the fleet and its jobs"),
+    "status": Verb({}, "The status of this peer, of the fleet and of its jobs, as this peer sees them"),
     "submit": Verb(
         {
             "mathematics": (bytes, _REQUIRED), "roster": (list, []), "missing": (str, "wait"), "patience_s": (float, 0.0),
             "deadline_s": (float, 0.0), "aggregator": (str, ""), "collect": (str, ""), "tolerance": (float, 0.0),
             "mixing": (str, ""), "ticks": (int, 0), "every_s": (float, 0.0),
         },
-        "Hand in a job. Two answers: its id and roster, and of one that is repeated its `series`; then, when a majority of "
+        "Submit a job. Two answers: its id and roster, and for a repeated one its `series`; then, when a majority of "
         "the roster has its document on disk, `accepted`",
     ),
-    "job": Verb(_JOB, "All about one job but its state: where it stands, its mathematics, the state's digest and size"),
+    "job": Verb(_JOB, "The status of one job, its mathematics, and the digest and size of its state"),
     "read": Verb(
         {**_JOB, "what": (str, "state"), "digest": (bytes, b""), "part": (int, 0)},
-        "One part of 512 KiB of a job's `state`, of a `blob` that its result names, or of the `note` that this peer keeps "
-        "for itself, which is told on this device only; `last` with the last part",
+        "One part of 512 KiB of a job's `state`, of a `blob` that its result names, or of this peer's private "
+        "`note`, on this device only; `last` with the last part",
     ),
-    "watch": Verb(_JOB, "Where the job stands, then each report of this peer on it as it comes, the last with `outcome`"),
+    "watch": Verb(_JOB, "The status of the job, then each report of this peer on it, the last with `outcome`"),
     "cancel": Verb(_JOB, "End the job. Two answers: at once, and at its end with `outcome`, which may still be `done`"),
 }  # fmt: skip
 
 
-class Asked:
-    """Answers the questions of one peer's door."""
+class Questions:
+    """Answers the questions that one peer's control server receives."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._n_asked = 0
-        self._submitting: dict[str, Asker] = {}  # by what comes back in the report
-        self._accepting: dict[str, Asker] = {}  # by job, as all that follow
-        self._ending: dict[str, list[Asker]] = {}
-        self._watching: dict[str, list[Asker]] = {}
-        self._answers: dict[str, Callable[[Asker, dict[str, Any]], None]] = {
+        self._n_tags = 0
+        self._submitting: dict[str, Caller] = {}  # by the tag that comes back in the report
+        self._accepting: dict[str, Caller] = {}  # by job, as all that follow
+        self._ending: dict[str, list[Caller]] = {}
+        self._watching: dict[str, list[Caller]] = {}
+        self._answers: dict[str, Callable[[Caller, dict[str, Any]], None]] = {
             "roster": self._roster,
             "status": self._status,
             "submit": self._submit,
@@ -100,21 +100,21 @@ class Asked:
         }
         shell.listen(self._reported)
 
-    def take(self, asker: Asker, verb: str, fields: dict[str, Any]) -> None:
-        """A question came."""
+    def take(self, caller: Caller, verb: str, fields: dict[str, Any]) -> None:
+        """Answer a question, or refuse it."""
         try:
             if verb not in VERBS:
                 raise UsageError(f"this peer does not know {verb!r:.80}: is its p2pclust older than yours?")
-            self._answers[verb](asker, VERBS[verb].check(verb, fields))
+            self._answers[verb](caller, VERBS[verb].check(verb, fields))
         except P2PClustError as error:
-            asker.refuse(str(error), error.exit_code)
+            caller.refuse(str(error), error.exit_code)
 
-    def _roster(self, asker: Asker, fields: dict[str, Any]) -> None:
+    def _roster(self, caller: Caller, fields: dict[str, Any]) -> None:
         allow_list = self._shell.allow_list
         if allow_list is None:
             raise UsageError("this peer has no fleet roster that could change")
         newer = allow_list.take(fields["data"])
-        asker.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
+        caller.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
 
     # -- jobs -----------------------------------------------------------------------------------------------------------
 
@@ -122,19 +122,16 @@ class Asked:
         core = self._shell.core
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
-    def _status(self, asker: Asker, fields: dict[str, Any]) -> None:
-        asker.answer(snapshot(self._shell))
+    def _status(self, caller: Caller, fields: dict[str, Any]) -> None:
+        caller.answer(snapshot(self._shell))
 
-    def _submit(self, asker: Asker, fields: dict[str, Any]) -> None:
+    def _submit(self, caller: Caller, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
             raise UsageError("submit: roster: expected names")
         if fields["roster"]:
             self._check_names(fields["roster"])
         _check_mathematics(fields["mathematics"])
-        self._room()
-        self._n_asked += 1
-        tag = str(self._n_asked)
-        self._submitting[tag] = asker
+        tag = self._tag(caller)
         mathematics, roster = fields.pop("mathematics"), tuple(fields.pop("roster"))
         self._shell.step(Submit(mathematics, roster, **fields, asked=tag))
 
@@ -143,63 +140,68 @@ class Asked:
         enrolled = sorted([core.identity.name, *core.membership.members])
         if unknown := [name for name in roster if name not in enrolled]:
             raise UsageError(
-                f"submit: roster: not enrolled, as far as {core.identity.name} knows: {', '.join(unknown)}; "
+                f"submit: roster: not on {core.identity.name}'s fleet roster: {', '.join(unknown)}; "
                 f"expected some of {', '.join(enrolled[:_MOST_NAMED])}{' ...' if enrolled[_MOST_NAMED:] else ''}"
             )
 
-    def _cancel(self, asker: Asker, fields: dict[str, Any]) -> None:
+    def _cancel(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
         turn = job.document.turn
         if job.ledger.finished and turn is None:
             told = job_snapshot(self._shell, job.id)
-            asker.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
+            caller.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
             return
         running = self._running(job)
         if turn is not None and running is None and (before := self._shell.core.jobs.series_cancelled_by(turn.series)):
             reason = f"the series was cancelled by {before}"
-            asker.answer({"job": job.id, **self._named(job), "outcome": "cancelled", "reason": reason, "late": True})
+            caller.answer({"job": job.id, **self._named(job), "outcome": "cancelled", "reason": reason, "late": True})
             return
-        self._room()
-        by = self._shell.core.identity.name if asker.name == HERE else asker.name
-        self._n_asked += 1
-        tag = str(self._n_asked)
-        self._submitting[tag] = asker
+        tag = self._tag(caller)
+        by = self._shell.core.identity.name if caller.name == HERE else caller.name
         if running is not None:
-            self._ending.setdefault(running.id, []).append(asker)
+            self._ending.setdefault(running.id, []).append(caller)
         named = self._named(job)
-        asker.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
+        caller.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
         self._shell.step(Cancel(job.id, by, tag))
         if running is None:
             reason = f"cancelled by {by}: no further job of {turn.series if turn else job.id} begins"
-            asker.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": False})
+            caller.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": False})
             self._submitting.pop(tag, None)
             return
         if self._submitting.pop(tag, None) is None:  # refused
-            self._ending[running.id].remove(asker)
+            self._ending[running.id].remove(caller)
+
+    def _tag(self, caller: Caller) -> str:
+        """Return a new tag for what is handed to the core: its reports on that go to this caller."""
+        self._check_room()
+        self._n_tags += 1
+        tag = str(self._n_tags)
+        self._submitting[tag] = caller
+        return tag
 
     @staticmethod
     def _named(job: Job | LeaderlessJob) -> dict[str, str]:
-        """The series that a cancel of that job ends, if it is repeated."""
+        """Return the series that a cancel of the job ends, if the job is repeated."""
         turn = job.document.turn
         return {} if turn is None else {"series": turn.series}
 
     def _running(self, job: Job | LeaderlessJob) -> Job | LeaderlessJob | None:
-        """What a cancel ends: the job itself, or the newest of its series if it has not ended."""
+        """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
         turn, jobs = job.document.turn, self._shell.core.jobs
         turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.turns(turn.series) if d.id in jobs.jobs]
         return next((one for one in turns if not one.ledger.finished and not one.document.census), None)
 
-    def _job(self, asker: Asker, fields: dict[str, Any]) -> None:
+    def _job(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"], ended=True)
         ref = job.ledger.register.ref
-        asker.answer({
+        caller.answer({
             **job_snapshot(self._shell, job.id), "finished": job.ledger.finished, "mathematics": job.document.job,
             "digest": b"" if ref is None else ref.digest, "size_bytes": 0 if ref is None else ref.size_bytes,
             "terms": [[term, name] for term, name in sorted(job.terms.items())],
             "features": self._shell.worker.rows["features"],
         })  # fmt: skip
 
-    def _read(self, asker: Asker, fields: dict[str, Any]) -> None:
+    def _read(self, caller: Caller, fields: dict[str, Any]) -> None:
         job, part = self._find(fields["job"], ended=True), fields["part"]
         if part < 0:
             raise UsageError("read: part: expected 0 or more")
@@ -213,59 +215,59 @@ class Asked:
                 if not self._shell.core.blobs.has(fields["digest"]):
                     raise UsageError("read: this peer does not have that blob: ask another of the roster")
                 data = self._blob(fields["digest"], part)
-            case "note" if asker.name != HERE:
-                raise UsageError("read: what a peer keeps for itself is told on its own device only")
+            case "note" if caller.name != HERE:
+                raise UsageError("read: a peer's note can be read on its own device only")
             case "note":
                 data = _cut(job.desk.note, part)
             case what:
                 raise UsageError(f"read: what = {what!r:.40}: expected state, blob or note")
-        asker.answer({"data": data, "last": len(data) < PART_BYTES})
+        caller.answer({"data": data, "last": len(data) < PART_BYTES})
 
     def _blob(self, digest: bytes, part: int) -> bytes:
         chunk_bytes = self._shell.core.limits.chunk_bytes
         each = PART_BYTES // chunk_bytes
-        chunks = (self._shell.store.chunk(digest, index) for index in range(part * each, (part + 1) * each))
+        chunks = (self._shell.store.blobs.chunk(digest, index) for index in range(part * each, (part + 1) * each))
         return b"".join(chunk for chunk in chunks if chunk is not None)
 
-    def _watch(self, asker: Asker, fields: dict[str, Any]) -> None:
+    def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
         over = job.ledger.finished
         told = job_snapshot(self._shell, job.id)
-        asker.answer({"verb": "standing", **told, **({"outcome": told["phase"]} if over else {})}, last=over)
+        caller.answer({"verb": "standing", **told, **({"outcome": told["phase"]} if over else {})}, last=over)
         if not over:
-            self._room()
-            self._watching.setdefault(job.id, []).append(asker)
+            self._check_room()
+            self._watching.setdefault(job.id, []).append(caller)
 
-    def _room(self) -> None:
-        waiting = [asker for askers in (*self._ending.values(), *self._watching.values()) for asker in askers]
+    def _check_room(self) -> None:
+        waiting = [caller for callers in (*self._ending.values(), *self._watching.values()) for caller in callers]
         if len(waiting) + len(self._submitting) + len(self._accepting) >= _MOST_WAITING:
-            raise UsageError("too many others wait at this door: ask another peer")
+            raise UsageError("too many operators wait for answers of this peer: ask another peer")
 
     # -- what happens ---------------------------------------------------------------------------------------------------
 
     def _reported(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """The core reports something: somebody may wait for it."""
+        """Answer the callers that wait for this report of the core."""
         tag = fields.get("asked", "")
         if isinstance(tag, str) and tag in self._submitting and verb in ("submitted", "refused"):
-            asker = self._submitting.pop(tag)
+            caller = self._submitting.pop(tag)
             if verb == "refused":
-                asker.refuse(str(fields["reason"]), 3)
+                caller.refuse(str(fields["reason"]), 3)
             else:
-                if len(self._accepting) >= _MOST_WAITING // 2:  # jobs that no majority ever took: whoever asked is gone
+                if len(self._accepting) >= _MOST_WAITING // 2:  # a majority never accepted these jobs
                     del self._accepting[next(iter(self._accepting))]
-                self._accepting[fields["job"]] = asker
+                self._accepting[fields["job"]] = caller
                 series = {"series": fields["series"]} if fields.get("series") else {}
-                asker.answer(
+                caller.answer(
                     {"job": fields["job"], **series, "roster": fields["roster"], "accepted": False}, last=False
                 )
         elif verb == "accepted" and fields["job"] in self._accepting:
             self._accepting.pop(fields["job"]).answer({"job": fields["job"], "accepted": True})
         job_id = fields.get("job", "")
         if isinstance(job_id, str) and (self._watching or self._ending):
-            self._tell(job_id, verb, fields)
+            self._answer_waiting(job_id, verb, fields)
 
-    def _tell(self, job_id: str, verb: str, fields: Mapping[str, Any]) -> None:
-        self._part()
+    def _answer_waiting(self, job_id: str, verb: str, fields: Mapping[str, Any]) -> None:
+        self._answer_forgotten()
         job = self._shell.core.jobs.jobs.get(job_id)
         over = verb == "finished" and job is not None
         told: dict[str, Any] = {"verb": verb, **fields}
@@ -276,26 +278,26 @@ class Asked:
             told["aggregator"] = job.standing()[1]
         for watched in (job_id, str(fields.get("within", ""))):
             last = over and watched == job_id
-            stay = [asker for asker in self._watching.pop(watched, []) if asker.answer(told, last=last) and not last]
+            stay = [caller for caller in self._watching.pop(watched, []) if caller.answer(told, last=last) and not last]
             if stay:
                 self._watching[watched] = stay
         if over:
-            for asker in self._ending.pop(job_id, []):
-                asker.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
+            for caller in self._ending.pop(job_id, []):
+                caller.answer({"job": job_id, "outcome": told["outcome"], "reason": told["reason"], "late": False})
 
-    def _part(self) -> None:
-        """Tell those that wait for a job that is not here any more: newer turns of its series, or newer jobs, came."""
+    def _answer_forgotten(self) -> None:
+        """Answer the callers that wait for a job that this peer has deleted, for newer turns of its series or newer jobs."""
         jobs = self._shell.core.jobs.jobs
         gone = {"outcome": "unknown", "reason": "this peer does not keep that job any more", "late": True}
         for waiting in (self._watching, self._ending):
             for job_id in [job_id for job_id in waiting if job_id not in jobs]:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}
-                for asker in waiting.pop(job_id):
-                    asker.answer({"job": job_id, **gone, **round_})
+                for caller in waiting.pop(job_id):
+                    caller.answer({"job": job_id, **gone, **round_})
 
 
 def _check_mathematics(data: bytes) -> None:
-    """Refuse what cannot be begun: it would be voted on without end, and nobody could end it, not even by a cancel."""
+    """Refuse a job that this peer cannot begin: it would be voted on without end, and even a cancel could not end it."""
     try:
         job_of(data)
     except (WireError, UsageError) as error:

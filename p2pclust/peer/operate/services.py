@@ -1,11 +1,11 @@
-"""What a peer has beside its work, for whoever looks after it: a door, figures and a page, word to the service manager."""
+"""Services of a running peer for the people and programs that look after it: control server, metrics, systemd, mDNS."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.events import Hinted
 from p2pclust.peer.operate.notify import Notifier
-from p2pclust.peer.operate.questions import Asked
-from p2pclust.peer.operate.server import Door
+from p2pclust.peer.operate.questions import Questions
+from p2pclust.peer.operate.server import ControlServer
 from p2pclust.peer.operate.status import snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.transport.keys import Bundle
@@ -22,39 +22,44 @@ from p2pclust.transport.zeromq import ZmqLinks
 
 if TYPE_CHECKING:
     from p2pclust.peer.operate.mdns import Discovery
+    from p2pclust.peer.operate.web import Web
 
-__all__ = ["Beside"]
+__all__ = ["Services"]
 
-_LEAVE_S = 1.0  # for taking an announcement back
+_LEAVE_S = 1.0  # for withdrawing an announcement
 
 Watch = Callable[[str, Mapping[str, Any]], None]
 
 
-class Beside:
-    """All of it that the configuration wants, for a peer that was started by a command.
+class Services:
+    """All services that the configuration asks for.
 
-    What is wrong with a part of it stops no peer; it is reported.
+    A service that cannot start is reported and does not stop the peer.
     """
 
     def __init__(self, config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> None:
-        self._notifier = Notifier(os.environ, partial(_standing, shell), asyncio.get_running_loop())
+        self._notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
         self._notifier.start()
-        self._door = _door(config, shell, links, bundle, watch)
-        self._close_web: Callable[[], None] = lambda: None
+        self._control = _control_server(config, shell, links, bundle, watch)
+        self._web: Web | None = None
         self._discovery: Discovery | None = None
         self._announcing: asyncio.Task[None] | None = None
-        for key, open_it in (("metrics", self._open_web), ("mdns", self._open_mdns)):
-            if config.get(key):
-                try:
-                    watch(key, {"address": open_it(config, shell, watch)})
-                except UsageError as error:
-                    watch(f"no-{key}", {"reason": str(error)})
+        if config.get("metrics"):
+            with _reported("no-metrics", watch):
+                self._web = _web(config, shell)
+                watch("metrics", {"address": config["metrics"]})
+        if config.get("mdns"):
+            with _reported("no-mdns", watch):
+                self._discovery = _discovery(shell)
+                self._announcing = asyncio.get_running_loop().create_task(_announce(self._discovery, watch))
+                watch("mdns", {"address": shell.core.identity.address})
 
     async def close(self) -> None:
-        """Take leave of all who look after the peer."""
+        """Stop all services."""
         self._notifier.stopping()
-        self._door.close()
-        self._close_web()
+        self._control.close()
+        if self._web is not None:
+            self._web.close()
         if self._announcing is not None:
             self._announcing.cancel()
         if self._discovery is not None:
@@ -62,55 +67,35 @@ class Beside:
                 async with asyncio.timeout(_LEAVE_S):
                     await self._discovery.close()
 
-    def _open_web(self, config: Mapping[str, Any], shell: Shell, watch: Watch) -> str:
-        self._close_web = _web(config, shell)
-        return str(config["metrics"])
 
-    def _open_mdns(self, config: Mapping[str, Any], shell: Shell, watch: Watch) -> str:
-        """Announce this peer, and try those that announce themselves."""
-        try:
-            from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise UsageError("mdns needs zeroconf: pip install 'p2pclust[mdns]'") from None
-        identity = shell.core.identity
-
-        def hint(name: str, address: str) -> None:
-            shell.step(Hinted(name, address))
-
-        self._discovery = Discovery(identity.name, shell.links.roster.fleet_id, identity.address, hint)
-        self._announcing = asyncio.get_running_loop().create_task(self._announce(self._discovery, watch))
-        return identity.address
-
-    async def _announce(self, discovery: Discovery, watch: Watch) -> None:
-        from zeroconf import Error  # noqa: PLC0415 - an extra
-
-        try:
-            await discovery.start()
-        except (OSError, Error) as error:
-            watch("no-mdns", {"reason": f"the network takes no multicast ({error})"})
+@contextlib.contextmanager
+def _reported(verb: str, watch: Watch) -> Iterator[None]:
+    """Report the error that keeps a service from starting."""
+    try:
+        yield
+    except UsageError as error:
+        watch(verb, {"reason": str(error)})
 
 
-def _door(config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch) -> Door:
-    """Where operators ask."""
+def _control_server(
+    config: Mapping[str, Any], shell: Shell, links: ZmqLinks, bundle: Bundle, watch: Watch
+) -> ControlServer:
+    """Listen in the state directory, and at the control address if there is one."""
     shell.version = str(config.get("version", ""))
-    door = Door(
-        asyncio.get_running_loop(), links.context, Asked(shell).take,
+    server = ControlServer(
+        asyncio.get_running_loop(), links.context, Questions(shell).take,
         lambda name, reason: watch("malformed", {"from": name, "reason": reason}),
     )  # fmt: skip
-    try:
-        door.open_here(Path(config["state_dir"]))
-    except UsageError as error:
-        watch("no-door", {"reason": str(error)})
-    try:
-        if config.get("door"):
-            watch("door", {"address": door.open_to_all(config["door"], bundle, lambda: links.roster)})
-    except UsageError as error:
-        watch("no-door", {"reason": str(error)})
-    return door
+    with _reported("no-door", watch):
+        server.open_here(Path(config["state_dir"]))
+    if config.get("control"):
+        with _reported("no-door", watch):
+            watch("door", {"address": server.open_to_all(config["control"], bundle, lambda: links.roster)})
+    return server
 
 
-def _web(config: Mapping[str, Any], shell: Shell) -> Callable[[], None]:
-    """Serve the figures and the status page; returns what closes them."""
+def _web(config: Mapping[str, Any], shell: Shell) -> Web:
+    """Serve the metrics and the status page."""
     try:
         from p2pclust.peer.operate.metrics import CONTENT_TYPE, Metrics  # noqa: PLC0415 - an extra
     except ImportError:
@@ -126,11 +111,34 @@ def _web(config: Mapping[str, Any], shell: Shell) -> Callable[[], None]:
         return "text/html; charset=utf-8", status_page(snapshot(shell), kind).encode()
 
     pages = {"/metrics": lambda: (CONTENT_TYPE, metrics.text()), "/status": page, "/": page}
-    return Web(config["metrics"], pages, asyncio.get_running_loop()).close
+    return Web(config["metrics"], pages, asyncio.get_running_loop())
 
 
-def _standing(shell: Shell) -> tuple[bool, str]:
-    """Whether this peer has joined its fleet, and how it is in a line."""
+def _discovery(shell: Shell) -> Discovery:
+    """Return what announces this peer, and hints to its core where others are."""
+    try:
+        from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UsageError("mdns needs zeroconf: pip install 'p2pclust[mdns]'") from None
+    identity = shell.core.identity
+
+    def hint(name: str, address: str) -> None:
+        shell.step(Hinted(name, address))
+
+    return Discovery(identity.name, shell.links.roster.fleet_id, identity.address, hint)
+
+
+async def _announce(discovery: Discovery, watch: Watch) -> None:
+    from zeroconf import Error  # noqa: PLC0415 - an extra
+
+    try:
+        await discovery.start()
+    except (OSError, Error) as error:
+        watch("no-mdns", {"reason": f"the network has no multicast ({error})"})
+
+
+def _readiness(shell: Shell) -> tuple[bool, str]:
+    """Return whether this peer has joined its fleet, and its state in one line."""
     membership = shell.core.membership
     here, enrolled = len(membership.alive()), len(membership.members) + 1
     heard = any(member.incarnation and member.status == "alive" for member in membership.members.values())

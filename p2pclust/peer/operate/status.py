@@ -1,12 +1,13 @@
-"""What a running peer knows of itself, the fleet and its jobs, as plain values: for operators, metrics and the status page.
+"""The status of a running peer, the fleet and its jobs, as plain values: for operators, metrics and the status page.
 
-Everything here is one peer's view, and says so: nobody has a better one. Nothing in it is of the data but counts.
+This is the view of one peer; there is no global one. It reveals nothing of the data but counts.
 """
 
 from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ __all__ = ["job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of", "rss_mb"
 
 
 def snapshot(shell: Shell) -> dict[str, Any]:
-    """Return what this peer knows, in plain values (JSON).
+    """Return the status of this peer, in plain values (JSON).
 
     Returns
     -------
@@ -66,7 +67,7 @@ def snapshot(shell: Shell) -> dict[str, Any]:
         "members": [_member(shell, name) for name in membership.members],
         "jobs": job_snapshots(shell),
         "data": {name: value for name, value in shell.worker.rows.items() if name != "features"},
-        "counters": _counters(shell),
+        "counters": asdict(shell.links.counters),
         "rss_mb": round(rss_mb(), 1),
         "max_rss_mb": round(max_rss_mb(), 1),
     }  # fmt: skip
@@ -86,16 +87,16 @@ def _member(shell: Shell, name: str) -> dict[str, Any]:
 
 
 def _why(shell: Shell, name: str) -> str:
-    """Why a member is not alive, or cannot be spoken to straight; empty if all is well."""
+    """Return why a member is not alive, or cannot be reached directly; empty if all is well."""
     core = shell.core
     member, routing = core.membership.members[name], core.routing
     if member.status not in ("alive", "left") and shell.allow_list is not None and name in shell.allow_list.outdated:
-        return "knocks with keys that are revoked: copy its new bundle to it"
+        return "it uses revoked keys: copy its new bundle to it"
     if member.status != "alive":
         return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
     if not routing.linked(name):
         hop = routing.hop(name)
-        return f"no neighbour: reached through {hop}" if hop else "no neighbour, and no way to it is known"
+        return f"not a neighbour: reached through {hop}" if hop else "not a neighbour, and no route to it is known"
     trouble = shell.links.trouble(name)
     via = core.way_to(name)
     return f"{trouble}; it is heard through {via}" if trouble and via else trouble
@@ -104,27 +105,27 @@ def _why(shell: Shell, name: str) -> str:
 def _why_not_alive(member: Member, since: str) -> str:
     match member.status:
         case "unknown" if not member.address:
-            return "nobody has told its address yet: name it in join, or wait until it speaks"
+            return "its address is not known yet: name it in join, or wait until it connects"
         case "unknown":
-            return f"never heard of: no answer from {member.address} (is it running there, and on the newest fleet roster?)"
+            return f"no answer from {member.address} yet (is it running there, and on the newest fleet roster?)"
         case "suspect":
             others = [*dict.fromkeys([member.suspected_by, *member.confirmed_by])]
             return f"silent, suspected by {', '.join(filter(None, others)) or 'others'}{since}"
         case "left":
-            return f"it said good-bye{since}"
+            return f"it left{since}"
         case _ if member.refused_by:
             return f"its port refused to connect, as {', '.join(member.refused_by)} saw{since}"
         case _:
-            return f"silent, held dead{since}"
+            return f"silent, declared dead{since}"
 
 
 def job_snapshots(shell: Shell) -> list[dict[str, Any]]:
-    """Return what this peer knows of its jobs, without censuses: those only agree on what the next turn is."""
+    """Return the status of this peer's jobs, without censuses, which only agree on the next turn."""
     return [job_snapshot(shell, job_id) for job_id, job in shell.core.jobs.jobs.items() if not job.document.census]
 
 
 def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
-    """Return what this peer knows of one of its jobs.
+    """Return the status of one of this peer's jobs.
 
     Returns
     -------
@@ -173,14 +174,14 @@ def _turn(shell: Shell, job: Job | LeaderlessJob) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _mathematics(data: bytes) -> tuple[str, int | None]:
-    """The protocol and the number of clusters of a job; nothing is built, and so nothing imported for it."""
+    """Return the protocol and the number of clusters of a job, without importing the protocol."""
     try:
         stages = msgpack.unpackb(data, raw=False, strict_map_key=True)["stages"]
         asked_for = stages[main_stage([stage["protocol"] for stage in stages])]
         clusters = asked_for.get("parameters", {}).get("n_clusters")
         return str(asked_for["protocol"]), clusters if isinstance(clusters, int) else None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, msgpack.UnpackException):
-        return "unknown", None  # of another version, say
+        return "unknown", None  # for example of another version
 
 
 def _asked(data: bytes) -> dict[str, Any]:
@@ -189,12 +190,12 @@ def _asked(data: bytes) -> dict[str, Any]:
 
 
 def _outcome(shell: Shell, job: Job | LeaderlessJob) -> tuple[str, str]:
-    """How a finished job ended, and why if it failed; remembered, because a state may be large."""
+    """Return the outcome of a finished job, and the reason if it failed; cached, because a state may be large."""
     ref = job.ledger.register.ref
     assert ref is not None
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
-        known = (ref.digest, *outcome_of(ref, lambda: shell.store.read_blob(ref.digest)))
+        known = (ref.digest, *outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
         shell.outcomes[job.id] = known
     return known[1], known[2]
 
@@ -211,26 +212,15 @@ def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]
     return state.status, state.reason
 
 
-def _counters(shell: Shell) -> dict[str, Any]:
-    counters = shell.links.counters
-    return {
-        "messages_sent": counters.messages_sent,
-        "messages_received": counters.messages_received,
-        "bytes_sent": counters.bytes_sent,
-        "bytes_received": counters.bytes_received,
-        "dropped": dict(counters.dropped),
-    }
-
-
 def rss_mb() -> float:
-    """The memory that this process has resident now, in MB, with the pages that it shares; 0 where that is not told."""
+    """Return the resident memory of this process in MB, with shared pages; 0 if the system does not report it."""
     return _of_kernel("VmRSS:") or 0.0
 
 
 def max_rss_mb() -> float:
-    """The most memory that this process ever had resident, with the pages that forks of one server share, in MB.
+    """Return the highest resident memory of this process in MB, with the pages that forks of one server share.
 
-    Not `ru_maxrss` where it can be helped: on Linux a new program inherits that figure from whoever started it.
+    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process.
     """
     return _of_kernel("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 

@@ -1,4 +1,4 @@
-"""A peer's figures and its status page over HTTP, on the event loop: two addresses that can be read, and nothing else."""
+"""A peer's metrics and status page over read-only HTTP, on the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from p2pclust.transport.links import parse_address
 
 __all__ = ["Answer", "Web"]
 
-#: Returns the type of the content, and the content.
+#: Returns the content type and the content.
 Answer = Callable[[], tuple[str, bytes]]
 
 _MAX_REQUEST = 8 * 1024
@@ -26,25 +26,25 @@ _HEADERS = (
 
 
 class Web:
-    """Serves a few pages that can only be read.
+    """Serves a few read-only pages.
 
     Parameters
     ----------
     address : str
         ``HOST:PORT``.
     pages : mapping
-        What to answer for each path.
+        The page of each path.
     loop : asyncio.AbstractEventLoop
 
     Raises
     ------
     UsageError
-        If it cannot be listened on.
+        If the address cannot be listened on.
 
     Notes
     -----
-    A request that is too long, too slow or too many is dropped: whoever asks cannot keep the peer busy. A request by a
-    name that is not this device's own is refused, lest a page in somebody's browser reads it.
+    Requests that are too long, too slow or too many are dropped, so that they cannot keep the peer busy. A request for
+    another host name is refused, so that a page of another site in a user's browser cannot read the peer's pages.
     """
 
     def __init__(self, address: str, pages: Mapping[str, Answer], loop: asyncio.AbstractEventLoop) -> None:
@@ -60,7 +60,7 @@ class Web:
         self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST)
 
     def close(self) -> None:
-        """Stop listening; a second time does nothing."""
+        """Stop listening. Closing twice does nothing."""
         self._starting.cancel()
         for writer in self._open:
             writer.transport.abort()
@@ -77,7 +77,7 @@ class Web:
                     writer.write(self._answer(request))
                     await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked went away, or never meant to ask
+            pass  # the client is gone, or its request is invalid
         finally:
             del self._open[writer]
             writer.close()
@@ -90,7 +90,7 @@ class Web:
             return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
         hosts = [line.partition(":")[2].strip() for line in headers if line.lower().startswith("host:")]
         if not all(self._own(host) for host in hosts):
-            return _response("403 Forbidden", "text/plain", b"ask by the address of this device\n")
+            return _response("403 Forbidden", "text/plain", b"use the address of this device\n")
         page = self._pages.get(path)
         if page is None:
             known = ", ".join(self._pages)

@@ -1,7 +1,7 @@
-"""The allow-list of a running peer: the signed fleet roster in force, kept true by the wall clock.
+"""The allow-list of a running peer: the signed fleet roster in force, without expired keys.
 
-The shell's half of `p2pclust.peer.core.members.enrolment`. It verifies what comes, tells links and signer who may
-speak, and drops whom the calendar shuts out. Nothing else in a peer reads the wall clock.
+The shell's half of `p2pclust.peer.core.members.enrolment`. It verifies rosters, hands them to links and signer, and removes
+peers whose keys have expired. Nothing else in a peer reads the wall clock.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from p2pclust.transport.wire import MAX_FRAME_BYTES
 
 __all__ = ["AllowList", "begin"]
 
-_MOST_STRANGERS: Final = 100  # that are named in the log
-_LOOK_S: Final = 60.0  # the clock on the wall may be set: it is looked at this often
+_MOST_STRANGERS: Final = 100  # named in the log
+_LOOK_S: Final = 60.0  # how often to look at the wall clock, which people may set
 _WARNING_S: Final = 14 * 86400.0
 _DAY_S: Final = 86400.0
 
@@ -36,35 +36,35 @@ def _wall() -> float:
     return datetime.now(UTC).timestamp()
 
 
-class Takes(Protocol):
-    """What follows the roster: links, and who checks signatures."""
+class Follower(Protocol):
+    """What needs the roster in force: links and signer."""
 
     def set_roster(self, roster: Roster) -> None:
-        """From now on these may speak."""
+        """Replace the roster."""
 
 
 class Host(Protocol):
-    """The shell that this belongs to."""
+    """The shell."""
 
     def step(self, event: Event) -> None:
         """Give the core one event."""
 
     def perform(self, effect: Effect) -> None:
-        """Do what a core could have wanted done."""
+        """Perform one effect."""
 
     def failed(self, error: BaseException) -> None:
         """End the peer."""
 
 
 def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle, AllowList]:
-    """Read a peer's keys and the newest roster that it has: in its bundle, in a file, or in its store.
+    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store.
 
     Parameters
     ----------
     config : mapping
         ``bundle``, a path, and perhaps ``roster``, another.
     store : Store
-        Keeps the newest one from now on.
+        Gets the newest roster.
     watch : callable
         See `AllowList`.
 
@@ -73,10 +73,10 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
     UsageError
         If a file cannot be used.
     FleetError
-        If this device is on the newest roster no more.
+        If this device is no longer on the newest roster.
     """
     bundle = load_bundle(config["bundle"])
-    # Whoever made this configuration has verified it; what the store keeps was verified when it came.
+    # The process that checked the configuration has verified it; that of the store was verified on arrival.
     roster = newest_roster(bundle, config["bundle"], config.get("roster") or None, verified=True)
     kept = store.row(TABLE, CURRENT)
     if kept is not None:
@@ -85,40 +85,43 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
         store.write([(TABLE, CURRENT, roster.to_bytes())])
     check_own(bundle, roster, _wall())
     if config.get("insecure"):
-        watch("insecure", {"peers": list(roster.names), "hint": "no keys: whoever reaches this peer can be any other"})
+        watch(
+            "insecure",
+            {"peers": list(roster.names), "hint": "no keys: anyone who can reach this peer can pose as any other"},
+        )
     return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop())
 
 
 def _newer(roster: Roster, kept: bytes) -> Roster:
     other = parse(kept)
     if other.fleet_id != roster.fleet_id:
-        return roster  # the state directory has moved, and what it kept of another fleet binds nobody here
+        return roster  # the state directory was used in another fleet
     return other if other.serial > roster.serial else roster
 
 
 def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
-    """Raise FleetError unless the roster lists this device, with this key, for today."""
+    """Raise FleetError unless the roster lists this device with this key, as a peer, and the key is valid now."""
     name, entry = bundle.name, roster.entry(bundle.name)
     if entry is None:
         raise FleetError(f"{name} was revoked: it is not on fleet roster {roster.serial}; stop it, or enrol it again")
     if entry.curve_public != bundle.curve_public:
         raise FleetError(f"{name} has new keys since fleet roster {roster.serial}: copy its new bundle here")
     if entry.role != PEER:
-        raise FleetError(f"{name} is enrolled as {entry.role}: it can ask peers, but be none")
+        raise FleetError(f"{name} is enrolled as {entry.role}: it can ask peers, but cannot be one")
     if now >= entry.expires_at:
         raise FleetError(f"the key of {name} expired on {entry.expires}: `p2pclust keys rotate {name}` makes a new one")
 
 
 class AllowList:
-    """The roster in force at one peer. `follow` joins it with what obeys it.
+    """The roster in force at one peer.
 
     Parameters
     ----------
     bundle : Bundle
     roster : Roster
-        As it was signed, expired entries included.
+        As signed, with expired entries.
     watch : callable
-        Told a verb and fields of what people may want to know.
+        Called with the verb and fields of each report.
     loop : asyncio.AbstractEventLoop
     wall : callable
         Seconds since 1970.
@@ -134,39 +137,39 @@ class AllowList:
         self._loop = loop
         self._wall = wall
         self.admitted = roster.valid_at(wall())
-        self._read: Roster | None = None  # the last one whose signature was good
-        self._former: dict[bytes, str] = {}  # keys that were on an earlier roster
-        #: Peers that knocked with keys which they had on an earlier roster, since the one in force came.
+        self._read: Roster | None = None  # the last one with a valid signature
+        self._former: dict[bytes, str] = {}  # keys of earlier rosters
+        #: Peers that tried to connect with keys of an earlier roster, since the one in force came.
         self.outdated: dict[str, None] = {}
-        self._told: dict[bytes, None] = {}
+        self._reported: dict[bytes, None] = {}
         self._warned: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._host: Host
-        self._followers: tuple[Takes, ...] = ()
+        self._followers: tuple[Follower, ...] = ()
 
     @property
     def keys(self) -> dict[str, str]:
-        """Every admitted peer with whatever changes with its keys, as the core wants it."""
+        """The fingerprint of every admitted peer's key."""
         return _keys(self.admitted)
 
-    def follow(self, host: Host, *followers: Takes) -> None:
-        """Begin: from now on these hear of every change."""
+    def follow(self, host: Host, *followers: Follower) -> None:
+        """Start: hand every change to the shell and these followers from now on."""
         self._host, self._followers = host, followers
         self._look()
 
     def close(self) -> None:
-        """Stop looking at the clock."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     # -- rosters ------------------------------------------------------------------------------------------------------
 
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
-        """Do what the core wants done about rosters."""
+        """Perform an effect that concerns rosters."""
         match effect:
             case CheckRoster():
                 event = self._check(effect.source, effect.data)
-                self._loop.call_soon(self._host.step, event)  # not within the step that asked
+                self._loop.call_soon(self._host.step, event)  # not within the present step
             case SendRoster():
                 data = self.roster.to_bytes()
                 parts = tuple(data[i : i + MAX_FRAME_BYTES] for i in range(0, len(data), MAX_FRAME_BYTES))
@@ -190,7 +193,7 @@ class AllowList:
                 self._former[entry.curve_public] = entry.name
                 self._watch("revoked", {"member": entry.name, "key": fingerprint(entry.curve_public)})
         self.roster = roster
-        self._told.clear()
+        self._reported.clear()
         self.outdated.clear()
         self._admit()
         self._check_own()
@@ -207,7 +210,7 @@ class AllowList:
             self._host.failed(error)
 
     def take(self, data: bytes) -> bool:
-        """A person gives a roster.
+        """Take a roster that a person provides.
 
         Returns
         -------
@@ -227,7 +230,7 @@ class AllowList:
         return event.serial > before
 
     def read_again(self, bundle: Path | str, file: Path | str | None) -> None:
-        """Look whether the files hold a newer roster; what is wrong with them is told, and changes nothing."""
+        """Take a newer roster from the files; report an error in them, and change nothing."""
         try:
             if not self.take(newest_roster(load_bundle(bundle), bundle, file).to_bytes()):
                 hint = {} if file else {"hint": "no roster file is configured (roster = ...): only the bundle was read"}
@@ -238,7 +241,7 @@ class AllowList:
     # -- the calendar -------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Drop whose last day is over, and warn of those whose last day comes near."""
+        """Remove peers whose keys have expired, and warn of keys that will expire soon."""
         now = self._wall()
         over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
         if over:
@@ -257,14 +260,16 @@ class AllowList:
     # -- strangers ----------------------------------------------------------------------------------------------------
 
     def stranger(self, curve_public: bytes) -> None:
-        """Say who is refused: each key once, and no more keys than a log can bear."""
-        if curve_public in self._told or len(self._told) >= _MOST_STRANGERS:
+        """Report a key that was refused: each one once, and not more than `_MOST_STRANGERS`."""
+        if curve_public in self._reported or len(self._reported) >= _MOST_STRANGERS:
             return
-        self._told[curve_public] = None
+        self._reported[curve_public] = None
         entry = self.roster.entry_of(curve_public)
         key = fingerprint(curve_public)
         if entry is not None and entry.role != PEER:
-            self._watch("refused-operator", {"member": entry.name, "key": key, "hint": "operators ask at the door"})
+            self._watch(
+                "refused-operator", {"member": entry.name, "key": key, "hint": "operators ask at the control address"}
+            )
         elif entry is not None:
             self._watch("refused-expired", {"member": entry.name, "key": key, "last_day": entry.expires})
         elif curve_public in self._former:

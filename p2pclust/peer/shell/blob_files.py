@@ -1,8 +1,8 @@
-"""Blobs on disk: one file for each, named by the digest, that grows by one record for each chunk that comes.
+"""Blobs on disk: one file for each, named by the digest, that grows by one record for each chunk that arrives.
 
-A chunk is written and not synced: of what a crash takes, whole chunks or the rest of one, nothing was promised, and it is
-fetched again. A blob is synced once, by :meth:`BlobFiles.sync`, after the whole of it was hashed and before anybody is told
-that it is here. A row that names it is written later still. So a row that was synced never names a blob that was not.
+A chunk is written and not synced: if a crash loses it, it is fetched again. A blob is synced once, by
+:meth:`BlobFiles.sync`, after all of it was hashed and before the peer announces it; a row that names it is written even
+later. So a row that was synced never names a blob that was not.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from p2pclust.peer.shell.disk import failing
 
 __all__ = ["BlobFiles"]
 
-#: In front of each chunk: its index, the chunks of the whole blob, the bytes that follow.
+#: Before each chunk: its index, the number of chunks of the blob, the number of bytes that follow.
 _RECORD = struct.Struct("<III")
 _DIGEST_LETTERS = 64
-_UNFINISHED = ".made"  # of a blob of this peer's own making, until all of it is there
+_UNFINISHED = ".made"  # of a blob that this peer makes itself, until it is whole
 
 
 @dataclass
 class _Blob:
-    """Where the chunks of one blob lie in its file."""
+    """The places of the chunks of one blob in its file."""
 
     n_chunks: int = 0
     places: dict[int, tuple[int, int]] = field(default_factory=dict)  # by index: offset and length
@@ -52,7 +52,7 @@ class BlobFiles:
     Parameters
     ----------
     directory : pathlib.Path
-        Made if it is not there. What an earlier life left in it is found again, less what is no whole record.
+        Created if absent. Blobs of an earlier run are found again, except for partial records.
 
     Raises
     ------
@@ -89,12 +89,12 @@ class BlobFiles:
                         path.unlink()
 
     def stored(self) -> dict[bytes, tuple[int, tuple[int, ...]]]:
-        """For each blob of which there is something: its number of chunks, and those that are here."""
+        """Return, for each blob with at least one chunk, the number of its chunks and the present ones."""
         with self._lock:
             return {digest: (blob.n_chunks, tuple(sorted(blob.places))) for digest, blob in self._blobs.items()}
 
     def intact(self, digest: bytes) -> bool:
-        """Whether the blob is whole and is what its name says."""
+        """Return True if the blob is whole and has the digest that it is named by."""
         whole = hashlib.blake2b(digest_size=32)
         for chunk in self.read(digest):
             whole.update(chunk)
@@ -102,7 +102,7 @@ class BlobFiles:
             return digest in self._blobs and self._blobs[digest].whole and whole.digest() == digest
 
     def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        """Keep one chunk; a crash may lose it. One that is here already is not written again."""
+        """Write one chunk, unless it is present; a crash may lose it."""
         with self._lock, failing(self._directory):
             blob = self._blobs.setdefault(digest, _Blob())
             if index in blob.places:
@@ -116,14 +116,14 @@ class BlobFiles:
             blob.synced = False
 
     def store(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
-        """Keep a whole blob, on disk when this returns; one that is on disk already is not written again.
+        """Write a whole blob, unless it is present; it is on disk when this returns.
 
         Parameters
         ----------
         digest : bytes
             Its name.
         data : bytes or Pieces
-            Sliced chunk by chunk. They may themselves be read from another blob.
+            Sliced chunk by chunk; they may be read from another blob.
         chunk_bytes : int
             The size of a chunk.
         """
@@ -143,14 +143,14 @@ class BlobFiles:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            with self._lock:  # the event loop may be writing chunks of the very same blob
+            with self._lock:  # the event loop may be writing chunks of the same blob
                 os.replace(unfinished, path)
                 self._blobs[digest] = made
             _sync(self._directory)
             made.synced = True
 
     def sync(self, digest: bytes) -> None:
-        """Bring all of a blob that is here onto the disk."""
+        """Sync the present chunks of a blob to the disk."""
         with self._lock:
             blob = self._blobs.get(digest)
             if blob is None or blob.synced:
@@ -163,12 +163,12 @@ class BlobFiles:
             blob.synced = blob.end == end
 
     def chunk(self, digest: bytes, index: int) -> bytes | None:
-        """One chunk, if it is here."""
+        """Return one chunk, or None if it is absent."""
         with failing(self._directory), self._opened(digest) as (fd, places):
             return _read(fd, places[index]) if index in places else None
 
     def read(self, digest: bytes) -> Iterator[bytes]:
-        """The chunks in order, up to the first that is not here."""
+        """Yield the chunks in order, up to the first absent one."""
         with failing(self._directory), self._opened(digest) as (fd, places):
             index = 0
             while index in places:
@@ -176,7 +176,7 @@ class BlobFiles:
                 index += 1
 
     def drop(self, digest: bytes) -> None:
-        """Forget a blob. Whoever reads it reads on."""
+        """Delete a blob; readers that have it open can finish."""
         with self._lock, failing(self._directory):
             if self._blobs.pop(digest, None) is not None:
                 self._path(digest).unlink(missing_ok=True)
@@ -186,7 +186,7 @@ class BlobFiles:
 
     @contextmanager
     def _opened(self, digest: bytes) -> Iterator[tuple[int, dict[int, tuple[int, int]]]]:
-        """The file of a blob, as it is now, and where its chunks lie in it."""
+        """Open the file of a blob; yield its descriptor and the places of its chunks."""
         with self._lock:
             blob = self._blobs.get(digest)
             places = {} if blob is None else blob.places
@@ -199,7 +199,7 @@ class BlobFiles:
 
 
 def _found(path: Path) -> _Blob:
-    """Find the records of a file that an earlier life left, and cut off what is none."""
+    """Find the records of an existing file, and truncate it after the last whole one."""
     blob, size = _Blob(), path.stat().st_size
     fd = os.open(path, os.O_RDWR)
     try:
@@ -220,7 +220,7 @@ def _read(fd: int, place: tuple[int, int]) -> bytes:
 
 
 def _write(fd: int, data: bytes, offset: int) -> None:
-    """Write all of it: the system may take less at a time, the last time before the disk is full."""
+    """Write all data: the system may write less at a time, for example before the disk is full."""
     left = memoryview(data)
     while left:
         written = os.pwrite(fd, left, offset)

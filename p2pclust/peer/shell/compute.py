@@ -1,4 +1,4 @@
-"""The worker: one thread that does the mathematics, so that the event loop answers probes while a peer computes."""
+"""The worker: one thread that computes, so that the event loop can answer probes meanwhile."""
 
 from __future__ import annotations
 
@@ -24,25 +24,33 @@ from p2pclust.protocols.engine.local import Local
 
 __all__ = ["Worker"]
 
-_MOST_JOBS = 1024  # that are remembered; more are never unfinished at the same time
+_MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
 _READ, _CLOSE = "read", "close"
-_NICER = 10  # with a tenth of the weight of a loop, a worker gives way as soon as a loop of any peer wakes up
+_NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the loop of any peer wakes up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows to go on with."""
+    """Rows to use from now on."""
 
     X: NDArray[np.float64]
 
 
 class Worker:
-    """Runs tasks one after another and gives each result to `done` on the loop; `failed` gets what must never happen.
+    """Runs tasks one after another.
 
-    `load` reads this peer's rows, in the worker's thread and before the first task: a peer answers others from the start,
-    however long its rows take. Rows that could not be read are tried again before the first task of another job. It has a
-    `share` of one processor: after each task it rests, so that a task of so many seconds of a processor takes that over the
-    share.
+    Parameters
+    ----------
+    load : callable
+        Reads this peer's rows, in the worker's thread before the first task, so that the peer answers others meanwhile. If
+        it fails, it is called again before the first task of another job.
+    store : Store
+    limits : Limits
+    loop : asyncio.AbstractEventLoop
+    done, failed : callable
+        Called on the loop with each result, and with an unexpected exception.
+    share : float
+        Of one processor: after each task the worker sleeps, so that a task takes its processor time divided by this.
     """
 
     def __init__(
@@ -51,23 +59,23 @@ class Worker:
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
-        #: What operators may know of the rows: how many, of which columns, and what is wrong with them.
+        #: For operators: the number of rows, the columns, and the error that keeps the rows out.
         self.rows: Mapping[str, Any] = {"rows": 0, "columns": 0, "features": [], "problem": "not read yet"}
         self._unread = False  # whether the rows could not be read
-        self._jobs: dict[str, None] = {}  # that there were tasks of
+        self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._store = store
         self._limits = limits
         self._memories = Memories()
         self._loop = loop
         self._done = done
         self._failed = failed
-        #: How many times as long as its own time each task takes; more than 1 stands in for a slower processor.
+        #: Factor on the duration of each task; more than 1 simulates a slower processor.
         self.slowness = 1.0
         self._share = share
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[Compute | _Rows | str] = queue.SimpleQueue()
         self._queue.put(_READ)
-        # A daemon: a peer that was told to end does not wait for an hour of mathematics that nobody wants any more.
+        # A daemon: a peer that ends does not wait for the end of a long task.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
 
@@ -76,19 +84,19 @@ class Worker:
         self._queue.put(effect)
 
     def reload(self) -> None:
-        """Read the rows again, after the tasks that are queued and before those that come.
+        """Read the rows again, after the queued tasks.
 
-        To be called while no job of this peer is unfinished: a contribution is a function of the state and the rows, and
-        all rounds of a job want the same rows.
+        Call this only while all jobs of this peer are finished: a contribution is a function of the state and the rows,
+        and all rounds of a job must use the same rows.
         """
         self._queue.put(_READ)
 
     def replace(self, X: NDArray[np.float64]) -> None:
-        """Do the tasks that are queued from now on with these rows in the place of our own."""
+        """Use these rows instead of our own for the tasks that are queued from now on."""
         self._queue.put(_Rows(X))
 
     def close(self, timeout_s: float) -> None:
-        """Take no further task; a task that runs may end within the time given."""
+        """Take no further task, and wait so long for the present one."""
         self._closing.set()
         self._queue.put(_CLOSE)
         self._thread.join(timeout_s)
@@ -103,7 +111,7 @@ class Worker:
                     self._local, self._unread = self._local.with_rows(item.X), False
                 else:
                     self._read()
-            except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer loudly)
+            except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer)
                 self._tell(self._failed, error)
 
     def _read(self) -> None:
@@ -130,13 +138,13 @@ class Worker:
         task = effect.task
         if self._is_new(effect.token) and self._unread:
             self._read()
-        outcome = perform(task, self._local, self._store.read_blob, self._memories)
+        outcome = perform(task, self._local, self._store.blobs.read, self._memories)
         if task.kind == "verify" and task.state is not None and outcome.info["good"]:
-            self._store.sync_blob(task.state.digest)  # before the core relies on it
-        return settle(effect.token, outcome, self._limits, self._store.store_blob)
+            self._store.blobs.sync(task.state.digest)  # before the core relies on it
+        return settle(effect.token, outcome, self._limits, self._store.blobs.store)
 
     def _is_new(self, token: tuple[str, ...]) -> bool:
-        """Whether this is the first task of a job in this life of the peer."""
+        """Return True if this is the first task of a job since the peer started."""
         if token[0] != "job" or token[1] in self._jobs:
             return False
         self._jobs[token[1]] = None
@@ -146,7 +154,7 @@ class Worker:
 
 
 def _step_back() -> None:
-    """Let event loops go first. Only on Linux has each thread a priority of its own; elsewhere nothing is done."""
+    """Give event loops priority. Only Linux has a priority for each thread; elsewhere this does nothing."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + _NICER, 19))

@@ -1,4 +1,4 @@
-"""What a peer says of a disk that fails it: the path, the system's words, and what mends that."""
+"""Explain the error of a failing disk: the path, the system's message, and a remedy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SPACE: Final = "free some space"
 _RIGHTS: Final = "give the user who runs the peer the right to read and write there"
 _OPEN: Final = "allow more open files (ulimit -n)"
 
-#: What to do about errors of the system that have one cause. Any other one speaks for itself.
+#: Remedies for errors with one cause.
 _REMEDIES: Final = {
     errno.ENOSPC: _SPACE, errno.EDQUOT: _SPACE, errno.EACCES: _RIGHTS, errno.EPERM: _RIGHTS, errno.EROFS: _RIGHTS,
     errno.EMFILE: _OPEN, errno.ENFILE: _OPEN, errno.EFBIG: "allow larger files (ulimit -f)",
 }  # fmt: skip
 
-#: SQLite tells no number of the system's, but these mean the same.
+#: The system's error numbers that correspond to SQLite's.
 _NUMBERS: Final = {
     sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS, sqlite3.SQLITE_PERM: errno.EACCES,
     sqlite3.SQLITE_AUTH: errno.EACCES,
@@ -32,12 +32,12 @@ _NUMBERS: Final = {
 
 
 def failure(path: Path, error: OSError | sqlite3.Error) -> FleetError:
-    """Return what a peer ends with whose disk fails.
+    """Return the error of a peer whose disk fails.
 
     Parameters
     ----------
     path : pathlib.Path
-        Told where the error names no file itself.
+        For errors that do not name a file.
     error : OSError or sqlite3.Error
 
     Examples
@@ -58,14 +58,14 @@ def failure(path: Path, error: OSError | sqlite3.Error) -> FleetError:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Return what SQLite says of an error, without its details; 0 if nothing."""
+    """Return SQLite's primary code of an error; 0 if it has none."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return (code or 0) & 0xFF
 
 
 @contextmanager
 def failing(path: Path) -> Iterator[None]:
-    """Say in words that the disk fails: see `failure`."""
+    """Turn the error of a failing disk into that of `failure`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

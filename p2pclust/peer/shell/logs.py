@@ -1,6 +1,6 @@
-"""A peer's log: one line for each thing that happens, for people or for machines.
+"""A peer's log: one line for each event, for people or for programs.
 
-`docs/logs.md` says of each word what it means and what to do about it; a test holds that table complete.
+`docs/logs.md` has the meaning of each word and what to do about it; a test keeps that table complete.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-__all__ = ["LEVELS", "LEVEL_OF", "Log"]
+__all__ = ["LEVELS", "LEVEL_OF", "Log", "plain"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-#: How much each word matters to whoever looks after the peer. Every word that a peer reports stands here.
+#: The level of every word that a peer reports.
 LEVEL_OF: Final[Mapping[str, str]] = {
     "abstains": "warning",
     "accepted": "info",
@@ -100,12 +100,12 @@ LEVEL_OF: Final[Mapping[str, str]] = {
     "without": "info",
 }
 
-#: Whoever is on the roster can bring these about as often as it sends something: of each sender one line in so long.
+#: Words that any peer on the roster can cause with each message: seconds between two lines about one sender.
 _SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0}
 
 
 class Log:
-    """Writes what happens to a descriptor, each in one line.
+    """Writes one line for each event to a descriptor.
 
     Parameters
     ----------
@@ -114,10 +114,10 @@ class Log:
     form : {"text", "json"}
         ``TIME PEER WORD KEY=VALUE ...``, or one JSON object with ``time``, ``peer``, ``level``, ``verb`` and ``fields``.
     level : str
-        One of `LEVELS`: what matters less is left out.
+        One of `LEVELS`: lower levels are left out.
     fd : int
     clock : callable
-        The time on the wall.
+        Returns the time.
 
     Examples
     --------
@@ -137,14 +137,14 @@ class Log:
         self._fd = fd
         self._clock = clock
         self.lost = 0  # lines that could not be written
-        self._last: dict[tuple[str, str], datetime] = {}  # when a word was told of a sender, where that is limited
-        self._unsaid: dict[tuple[str, str], int] = {}  # how often it was not told since
+        self._last: dict[tuple[str, str], datetime] = {}  # the last line on a sender, for words that are limited
+        self._unsaid: dict[tuple[str, str], int] = {}  # lines left out since
 
     def tell(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Write a line, if the word matters enough. That a line cannot be written, on a full disk say, ends no peer.
+        """Write a line, if its level is high enough; a line that cannot be written does not end the peer.
 
-        What a sender could bring about without end is told at once, then of that sender once a minute at most; `unsaid` is
-        how often it came between two lines.
+        Words that a sender can cause with each message are limited to one line a minute for that sender; `unsaid` is the
+        number of lines left out since the last one.
         """
         if LEVELS.index(LEVEL_OF.get(verb, "info")) < self._least:
             return
@@ -174,19 +174,19 @@ class Log:
             level = LEVEL_OF.get(verb, "info")
             whole = {"time": time, "peer": self._peer, "level": level, "verb": verb, "fields": dict(fields)}
             try:
-                return json.dumps(whole, default=_plain, allow_nan=False)
+                return json.dumps(whole, default=plain, allow_nan=False)
             except ValueError:  # JSON knows neither NaN nor infinity
-                return json.dumps(_finite(whole), default=_plain)
+                return json.dumps(_finite(whole), default=plain)
         words = [f"{key}={_word(value)}" for key, value in fields.items()]
         return " ".join([time, self._peer, verb, *words])
 
 
 def _word(value: Any) -> str:
-    """Write a value such that it is one word, or stands in quotes, and never ends the line."""
+    """Return a value as one word, or in quotes, without line breaks."""
     if isinstance(value, Mapping):
         text = "; ".join(f"{key}: {inner}" for key, inner in value.items())
     else:
-        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(_plain(value))
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(plain(value))
     if text and text.isprintable() and not any(sign in text for sign in ' "='):
         return text
     return json.dumps(text)
@@ -200,7 +200,8 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Convert what JSON does not know: for the `default` of `json.dumps`."""
     if isinstance(value, tuple | set | frozenset):
         return list(value)
     return value.hex() if isinstance(value, bytes) else str(value)

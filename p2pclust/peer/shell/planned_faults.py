@@ -1,8 +1,8 @@
-"""Faults that a scenario armed: carried out by the victim's own shell, between two effects, exactly once in the fleet.
+"""Faults by round of a scenario, carried out by the victim's own shell, between two effects, once in the fleet.
 
-Killing at "the aggregator, at round 3, while opening" from outside would always come too late. Here the peer meets the
-moment in its own list of effects and ends itself there. A file made exclusively in the run's directory decides who is
-the one victim when several could be.
+To kill "the aggregator, at round 3, while opening" from outside would always be too late. Here the peer finds the moment
+in its own effects and ends itself there. If several peers could be the victim, it is the one that creates a file in the
+run's directory first.
 """
 
 from __future__ import annotations
@@ -11,53 +11,54 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Armed", "ArmedFault"]
+__all__ = ["PlannedFault", "PlannedFaults"]
 
 _ENDS = ("kill", "restart")
-# Whoever is drained stands still until the testbed decides, by its battery, whether it sleeps or is gone.
-_STANDS_STILL = ("pause", "drain")
+# A drained peer stops until the testbed decides, by its battery, whether it sleeps or is gone.
+_STOPS = ("pause", "drain")
 
 
 @dataclass(frozen=True)
-class ArmedFault:
-    """One fault by round. `claim` is the file whose making decides the victim."""
+class PlannedFault:
+    """One fault by round. The peer that creates the file `claim` is the victim."""
 
     number: int  # in the fleet's list of faults
-    do: str  # one of _ENDS or _STANDS_STILL, or what a peer does or suffers without either
+    do: str  # one of _ENDS or _STOPS, or a fault during which the peer goes on
     round: int
     phase: str
     who: tuple[str, ...]  # names; empty: the aggregator
     claim: str
-    within: bool = False  # whether rounds of jobs within the submitted one count, not its own
-    #: What the peer that reads this begins to suffer, if it is the victim; see `p2pclust.peer.testbed.conditions`.
+    within: bool = False  # count the rounds of child jobs of the submitted one, not its own
+    #: The conditions of the victim from then on; see `p2pclust.peer.testbed.conditions`.
     suffers: Mapping[str, Any] = field(default_factory=dict)
-    told: Mapping[str, Any] = field(default_factory=dict)  # what its event says besides number, kind and moment
+    told: Mapping[str, Any] = field(default_factory=dict)  # further fields of its event
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> ArmedFault:
+    def from_dict(cls, fields: Mapping[str, Any]) -> PlannedFault:
         """Read what `dataclasses.asdict` made."""
         return cls(**{**fields, "who": tuple(fields["who"])})
 
 
-class Armed:
-    """The armed faults of one peer."""
+class PlannedFaults:
+    """The faults by round that one peer may have to carry out."""
 
-    def __init__(self, me: str, faults: tuple[ArmedFault, ...]) -> None:
+    def __init__(self, me: str, faults: tuple[PlannedFault, ...]) -> None:
         self._me = me
         self._faults = faults
-        #: Does what the victim of a fault does or suffers without ending.
-        self.suffer: Callable[[ArmedFault], None] = lambda fault: None
+        #: Carries out a fault that neither ends nor stops the peer.
+        self.strike: Callable[[PlannedFault], None] = lambda fault: None
 
     def check(
         self, phase: str, round_: int, *, aggregates: bool, within: bool,
-        last_words: Callable[[ArmedFault, int], None],
+        before: Callable[[PlannedFault, int], None],
     ) -> None:  # fmt: skip
-        """This peer has come to `phase` of a round: if a fault waits for that, it strikes now.
+        """Carry out the faults that are planned for this phase of this round; call `before` with each and the round.
 
-        A fault at round r strikes at the first opportunity from r on: the round itself may have been another's.
+        A fault at round r strikes at the first opportunity from r on: this peer may not have taken part in round r.
         """
         for fault in self._faults:
             if fault.phase != phase or fault.within != within or (round_ < fault.round and phase != "closing"):
@@ -66,26 +67,26 @@ class Armed:
                 continue
             if not _claim(Path(fault.claim)):
                 continue
-            if fault.do in _STANDS_STILL:
-                _stand_still(lambda fault=fault: last_words(fault, round_))  # type: ignore[misc]
+            if fault.do in _STOPS:
+                _stop(partial(before, fault, round_))
                 continue
-            last_words(fault, round_)
+            before(fault, round_)
             if fault.do in _ENDS:
                 os.kill(os.getpid(), signal.SIGKILL)
             else:
-                self.suffer(fault)
+                self.strike(fault)
 
 
-def _stand_still(last_words: Callable[[], None]) -> None:
-    """Say the last words, and stop until somebody lets this process go on.
+def _stop(report: Callable[[], None]) -> None:
+    """Report the fault, and stop until this process is continued.
 
-    Whoever hears them may stop it as well, and let it go on, before it has stopped itself: then it must not do so any more,
-    for nobody would wake it again.
+    The testbed may stop and continue this process as soon as it reads the report, before the process has stopped itself.
+    Then it must not stop any more: it would not be continued again.
     """
     went_on: list[int] = []
     before = signal.signal(signal.SIGCONT, lambda number, frame: went_on.append(number))
     try:
-        last_words()
+        report()
         if not went_on:
             os.kill(os.getpid(), signal.SIGSTOP)
     finally:

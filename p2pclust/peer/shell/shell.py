@@ -1,8 +1,8 @@
-"""The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and feeds back what happens.
+"""The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and returns events to the core.
 
-It decides nothing. Effects are performed in order; rows that follow one another are written in one transaction, which is on
-disk before the next effect. An exception out of the core is a bug: the peer ends at once and says so, because a peer that
-limps on could break what it promised.
+It decides nothing. Effects are performed in order; successive rows are written in one transaction, which is on disk before
+the next effect. An exception from the core is a bug: the peer reports it and ends at once, because a peer that continued
+could break its promises.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from p2pclust.peer.core.effects import (
     StoreChunk,
     TakeRoster,
 )  # fmt: skip
-from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
+from p2pclust.peer.core.events import Arrived, Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.shell.allow_list import AllowList
 from p2pclust.peer.shell.compute import Worker
-from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.links import Lane, Links
 from p2pclust.transport.roster import Roster
@@ -44,54 +44,63 @@ from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
 
 __all__ = ["Shell", "Signer", "exit_code", "explain"]
 
-_CHECK_S = 0.5  # a connect that is neither accepted nor refused by then says nothing
+_CHECK_S = 0.5  # a connect that is neither accepted nor refused by then is inconclusive
 
 Row = tuple[str, str, bytes | None]
+Watch = Callable[[str, Mapping[str, Any]], None]
 
 
 class Signer(Protocol):
-    """Signs what others carry for this peer, and checks what was carried here."""
+    """Signs relayed messages of this peer, and checks those of others."""
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
-        """The origin's signature."""
+        """Return the signature of a message from this peer."""
 
     def valid(self, relay: Relay) -> bool:
-        """Whether the origin signed it."""
+        """Return True if the origin signed the message."""
 
     def set_roster(self, roster: Roster) -> None:
-        """Take a newer fleet roster."""
+        """Replace the fleet roster."""
 
 
 class Shell:
-    """Joins a core with links, store and worker. `watch` is called with the verb and fields of every report.
+    """Connects a core with links, store and worker.
 
-    `allow_list` may be missing where no roster can change.
+    Parameters
+    ----------
+    core, store, signer
+    planned : PlannedFaults
+        Faults of a testbed that this peer carries out itself.
+    watch : callable
+        Called with the verb and fields of every report.
+    allow_list : AllowList, optional
+        Missing if the roster cannot change.
     """
 
     def __init__(
-        self, core: Core, store: Store, signer: Signer, armed: Armed, watch: Callable[[str, Mapping[str, Any]], None],
+        self, core: Core, store: Store, signer: Signer, planned: PlannedFaults, watch: Watch,
         allow_list: AllowList | None = None,
     ) -> None:  # fmt: skip
         self.core = core
         self.store = store
         self.signer = signer
-        self._armed = armed
+        self._planned = planned
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
         self._aggregates: dict[str, bool] = {}
-        self._listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
-        #: When each peer was last heard on the loop's clock, over whatever way.
+        self._listeners: list[Watch] = []
+        #: When each peer was last heard, directly or relayed, on the loop's clock.
         self.heard: dict[str, float] = {}
-        #: How finished jobs ended, by the digests of their final states; kept by whoever looked.
+        #: How finished jobs ended: digest of the final state, outcome and reason; a cache of `p2pclust.peer.operate.status`.
         self.outcomes: dict[str, tuple[bytes, str, str]] = {}
-        self.version = ""  # of the package, told by whoever started the peer
+        self.version = ""  # of the package
         self.began_at = self._loop.time()
-        self._other_versions: dict[str, str] = {}  # of whom, and which
+        self._other_versions: dict[str, str] = {}  # reported wire versions, by peer
         self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
-        #: Since when this peer works with other rows than its own, in testbeds that give it others.
+        #: In testbeds that replace a peer's rows: since when it uses the others.
         self.rows = FirstUse()
         self.allow_list = allow_list
         self.links: Links
@@ -99,18 +108,17 @@ class Shell:
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
 
     def start(self, links: Links, worker: Worker) -> None:
-        """Begin to live."""
+        """Start the core."""
         self.links, self.worker = links, worker
         self.step(Started())
 
     def leave(self) -> None:
-        """End politely: say good-bye first."""
-        if not self.ended.done():
-            self.step(Leave())
+        """End after telling the other peers."""
+        self.step(Leave())
         self._end(None)
 
     def failed(self, error: BaseException) -> None:
-        """Something happened that must not: end now."""
+        """End now, because of this error."""
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
@@ -118,7 +126,7 @@ class Shell:
             self.ended.set_result(error)
 
     def close(self) -> None:
-        """Stop everything that could still call back."""
+        """Cancel timers and tasks."""
         if self._wake is not None:
             self._wake.cancel()
         if self.allow_list is not None:
@@ -131,15 +139,14 @@ class Shell:
         """The loop's clock, in seconds."""
         return self._loop.time()
 
-    def listen(self, listener: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
-        """Also tell `listener` what the core reports, until the function that is returned is called."""
+    def listen(self, listener: Watch) -> None:
+        """Call `listener` with the verb and fields of every report from now on."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, frames: list[bytes], lane: Lane) -> None:
-        """A message came: check it and hand it to the core. What is malformed is dropped and counted."""
+        """Check a message and hand it to the core; drop and count a malformed one."""
         self.heard[source] = self._loop.time()
         try:
             message = decode(frames)
@@ -153,36 +160,32 @@ class Shell:
                 self.step(Arrived(source, message))
         except OtherVersionError as error:
             self.links.counters.drop("malformed")
-            self._tell_version(source, error.theirs)
+            self._report_version(source, error.theirs)
         except WireError as error:
             self.links.counters.drop("malformed")
             self._watch("malformed", {"from": source, "reason": str(error)})
 
-    def _tell_version(self, source: str, theirs: str) -> None:
-        """A peer speaks another major version: say so once, since it will go on."""
+    def _report_version(self, source: str, theirs: str) -> None:
+        """Report once that a peer speaks another major version: it will repeat its messages."""
         if self._other_versions.get(source) != theirs:
             self._other_versions[source] = theirs
             hint = "peers of different major versions do not see each other: install the same release on both"
             self._watch("other-version", {"member": source, "theirs": theirs, "ours": str(WIRE_VERSION), "hint": hint})
 
-    def computed(self, event: Computed) -> None:
-        """The worker ended a task."""
-        self.step(event)
-
     def step(self, event: Event) -> None:
-        """Give the core one event and perform what it wants done."""
+        """Give the core one event and perform its effects."""
         if self.ended.done():
             return
         try:
             self._perform(self.core.step(self._loop.time(), event))
-        except Exception as error:  # noqa: BLE001 (ends the peer loudly; see the module's text)
+        except Exception as error:  # noqa: BLE001 (ends the peer; see the module's docstring)
             self._end(error)
             return
         self._plan_wake()
 
     def _plan_wake(self) -> None:
         wake_at = self.core.wake_at
-        # Most timers are moved on before they are due, the election's with every message of the aggregator. A wake-up
+        # Most timers are postponed before they are due, the election's with every message of the aggregator. A wake-up
         # that turns out to be early costs less than moving it each time.
         if self._wake_at <= wake_at < float("inf"):
             return
@@ -212,22 +215,21 @@ class Shell:
             told = self.rows.see(effect)
             if told is not None:
                 self._watch(told.verb, told.fields)
-            self._perform_one(effect)
+            self.perform(effect)
         if rows:
             self.store.write(rows)
 
     def perform(self, effect: Effect) -> None:
-        """Do one thing that a core could have wanted done."""
-        self._perform_one(effect)
-
-    def _perform_one(self, effect: Effect) -> None:
+        """Perform one effect."""
         match effect:
             case Send():
                 self._send(effect)
             case Report():
                 self._report(effect)
-            case Compute() | Reload():
-                self._employ(effect)
+            case Compute():
+                self.worker.submit(effect)
+            case Reload():
+                self.worker.reload()
             case CheckLink():
                 task = self._loop.create_task(self._check(effect.peer))
                 self._checks[task] = None
@@ -237,31 +239,25 @@ class Shell:
             case Disconnect():
                 self.links.disconnect(effect.peer)
             case StoreChunk():
-                self.store.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
+                self.store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
             case SendChunk():
-                data = self.store.chunk(effect.digest, effect.index)
-                if data is None:
-                    self._send(Send(effect.to, BlobMissing(effect.digest)))
-                else:
-                    self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
+                self._send_chunk(effect)
             case DropBlob():
-                self.store.drop_blob(effect.digest)
+                self.store.blobs.drop(effect.digest)
             case _:
-                self._perform_on_roster(effect)
+                assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
+                assert self.allow_list is not None, "such effects need a roster"
+                self.allow_list.perform(effect)
 
-    def _perform_on_roster(self, effect: Effect) -> None:
-        assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
-        assert self.allow_list is not None, "rosters are spoken of where there is one"
-        self.allow_list.perform(effect)
-
-    def _employ(self, effect: Compute | Reload) -> None:
-        if isinstance(effect, Compute):
-            self.worker.submit(effect)
+    def _send_chunk(self, effect: SendChunk) -> None:
+        data = self.store.blobs.chunk(effect.digest, effect.index)
+        if data is None:
+            self._send(Send(effect.to, BlobMissing(effect.digest)))
         else:
-            self.worker.reload()
+            self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
 
     def _send(self, effect: Send) -> None:
-        if effect.message is not self._encoded[0]:  # a state is opened at everybody with one and the same message
+        if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
             self._encoded = (effect.message, encode(effect.message))
         frames = self._encoded[1]
         lane = Lane.BULK if effect.bulk else Lane.CONTROL
@@ -284,7 +280,7 @@ class Shell:
         for listener in tuple(self._listeners):
             try:
                 listener(effect.verb, fields)
-            except Exception as error:  # noqa: BLE001 - told in full; what watches a peer never ends it
+            except Exception as error:  # noqa: BLE001 - reported; a listener must not end the peer
                 self._loop.call_exception_handler({"message": "a listener failed", "exception": error})
         if effect.verb == "elected":
             self._aggregates[fields["job"]] = True
@@ -292,25 +288,25 @@ class Shell:
             self._aggregates.pop(fields["job"], None)
         elif effect.verb == "phase":
             aggregates = self._aggregates.get(fields["job"], False)
-            self._armed.check(
+            self._planned.check(
                 fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields,
-                last_words=self._last_words,
+                before=self._report_fault,
             )  # fmt: skip
 
-    def _last_words(self, fault: ArmedFault, round_: int) -> None:
+    def _report_fault(self, fault: PlannedFault, round_: int) -> None:
         when = {"phase": fault.phase, "planned": fault.round, "round": round_}
         self._watch("fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a peer that ended for this: 3 if its device failed it, 1 for a bug."""
+    """Return the exit code of a peer that this error ended: 3 if its device failed, 1 for a bug."""
     if isinstance(error, P2PClustError):
         return error.exit_code
     return FleetError.exit_code if isinstance(error, MemoryError) else 1
 
 
 def explain(error: BaseException) -> str:
-    """One line for people about why a peer ended."""
+    """Return one line for people on why a peer ended."""
     if isinstance(error, MemoryError):
         return "out of memory: give it more (memory_mb, or what its service may take), or fewer rows"
     return str(error) if isinstance(error, FleetError) else f"bug: {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Signatures on what other peers carry: the one case in which the CURVE key of a connection is not the sender's."""
+"""Signatures of relayed messages, for which the CURVE key of the connection is not that of the sender."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RosterSigner"]
 class RosterSigner:
     """Signs with the device's Ed25519 key, and checks against the keys of the fleet roster.
 
-    `cryptography` is imported at the first relayed message, which most peers never see: it costs 8 MB.
+    `cryptography`, which takes 8 MB, is imported with the first relayed message: most peers never receive one.
     """
 
     def __init__(self, bundle: Bundle, roster: Roster) -> None:
@@ -24,7 +24,7 @@ class RosterSigner:
         self.set_roster(roster)
 
     def set_roster(self, roster: Roster) -> None:
-        """Take a newer roster: who is not on it signs nothing any more."""
+        """Replace the roster: signatures of peers that are not on it are invalid."""
         self._keys = {peer.name: peer.sign_public for peer in roster.peers}
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
@@ -35,7 +35,7 @@ class RosterSigner:
         return key.sign(self._digest(self._bundle.name, target, frames))
 
     def valid(self, relay: Relay) -> bool:
-        """Whether its origin signed this message, to this target, in this fleet."""
+        """Return True if the origin signed this message, to this target, in this fleet."""
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 

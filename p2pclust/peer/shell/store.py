@@ -1,12 +1,12 @@
-"""The store: rows in one SQLite file, each commit fully synced, each row with a checksum; beside it a file for each blob.
+"""The store: rows in one SQLite file, each commit fully synced, each row with a checksum; and a file for each blob.
 
-A file that SQLite, its structure check or a checksum finds damaged is set aside, never deleted, and an empty store with a
-new id takes its place: a peer with a new store id contributes but counts for no majority of the jobs it was part of.
-Guessing which rows are good could make it vote twice. The same goes for a write-ahead log that is damaged in front of its
-last commit. Damage in that last commit itself, or a log that ends early, are what a power cut leaves; where such a commit
-was relied on, the number of commits beside the store says so (`commits.py`): the store keeps its rows and takes a new id.
-An older copy of all files of a store is noticed by other peers only. Of the blobs only those count that a register names:
-such a one was whole and synced before its row was written, so one that is not as its digest says is damage as well.
+A file in which SQLite, its structure check or a checksum finds damage is set aside, never deleted, and replaced by an empty
+store with a new id: a peer with a new store id contributes, but counts for no majority of the jobs it was part of. To
+guess which rows are good could make it vote twice. The same holds for a write-ahead log with damage before its last commit.
+A power cut can damage the last commit itself, or leave a log that ends early; if the peer relied on such a commit, the
+number of commits in a separate file shows it (`commits.py`): the store keeps its rows and takes a new id. An older copy of
+all files of a store is noticed by other peers only. A blob that a register names was whole and synced before its row was
+written, so a wrong digest of such a blob is damage as well; other blobs do not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgpack
 
@@ -36,8 +35,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
 """
-#: What brings a store of each schema to the next one, in one transaction with its new number (SQLite's `user_version`).
-#: The first stores had no number; all else in them is as in schema 1.
+#: Functions that bring a store of each schema to the next, in one transaction with its number (SQLite's `user_version`).
+#: The first stores had no number; otherwise they equal schema 1.
 _MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (lambda db: None,)
 _FILE = "store.sqlite3"
 _BLOBS = "blobs"
@@ -51,7 +50,7 @@ _PRAGMAS = (
 
 #: What SQLite answers when another process holds the file.
 _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-#: What SQLite answers when the file is held or cannot be used as it is; any other answer means that its bytes are wrong.
+#: What SQLite answers when the file is held, or the disk is full, failing or read-only; other codes mean damage.
 _UNUSABLE = (
     *_HELD, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
@@ -59,12 +58,12 @@ _UNUSABLE = (
 
 
 def _checksum(*parts: object) -> bytes:
-    """Of the columns of a row with their types, which a damaged file may have changed too."""
+    """Return the checksum of a row's columns with their types, which damage may change as well."""
     return hashlib.blake2b(msgpack.packb(parts), digest_size=16).digest()
 
 
 def _number_of(path: Path) -> int:
-    """The number of a store's schema as its file says, without opening it as a database; 0 where there is none."""
+    """Read the number of a store's schema without opening the file as a database; 0 if there is no file."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -84,23 +83,15 @@ def _new_id() -> bytes:
     return os.urandom(16).hex().encode()
 
 
-def _unusable(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file may be sound, but is held by another or lies on a disk that is full, failing or read-only."""
-    return primary_code(error) in _UNUSABLE
-
-
-def _held(error: Exception) -> bool:
-    return isinstance(error, sqlite3.Error) and primary_code(error) in _HELD
-
-
 class Store:
     """The rows and blobs of one peer. Safe to use from the event loop and the worker thread."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / _FILE
+        self.blobs: BlobFiles
         self._blobs_path = directory / _BLOBS
         self._log = directory / f"{_FILE}-wal"
-        self.set_aside: Path | None = None  # where a damaged file went
+        self.set_aside: Path | None = None  # the new place of a damaged file
         self.forgot = ""  # the id that the store had before it lost its newest commits
         self._n_commits = 0
         self._commits: Commits | None = None
@@ -108,50 +99,47 @@ class Store:
         self._lock = threading.Lock()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            _refuse_newer(self.path, _number_of(self.path))  # before it is opened: that alone could change the file
+            _refuse_newer(self.path, _number_of(self.path))  # before it is opened, which could change the file
             try:
                 self._open()
             except sqlite3.DatabaseError as error:
-                if _unusable(error):
+                if primary_code(error) in _UNUSABLE:
                     raise
-                self._open()  # the damaged file is out of the way
+                self._open()  # the damaged file was set aside
         except (OSError, sqlite3.DatabaseError) as error:
-            if _held(error):
+            if isinstance(error, sqlite3.Error) and primary_code(error) in _HELD:
                 raise UsageError(f"{self.path}: {error}; is another peer running on this state directory?") from None
-            raise UsageError(str(failure(self.path, error))) from None  # another user's, say
+            raise UsageError(str(failure(self.path, error))) from None  # another user's, for example
 
     def _open(self) -> None:
-        # Exclusive: two peers on one state directory would each believe that they alone keep its promises.
+        # Exclusive: two peers with one state directory would break the promises that it holds.
         self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
             for pragma in _PRAGMAS:
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("COMMIT")
-            # Only now, when no other peer can be writing to it; and SQLite, which has read it, has not changed it yet.
+            # Now no other peer can write to it, and SQLite has read but not changed it.
             if self._log.exists() and lost_commits(self._log.read_bytes()):
-                raise sqlite3.DatabaseError("the log is damaged in front of its last commit")
+                raise sqlite3.DatabaseError("the log is damaged before its last commit")
             self._db.executescript(_SCHEMA)
-            self._blobs = BlobFiles(self._blobs_path)
+            self.blobs = BlobFiles(self._blobs_path)
             self._check()
             self._migrate()
-            # Each life begins with an empty log: the rest of a transaction that was cut off in an earlier life could not
-            # be told from commits of this one. It also syncs a commit that a killed peer had written but not synced.
+            # Start with an empty log: the rest of a transaction that was cut off before the restart could not be
+            # distinguished from new commits. This also syncs a commit that a killed peer had written but not synced.
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._count()
             if self._get("self", "store_id") is None:
                 self.write([("self", "store_id", _new_id())])
         except BaseException as error:
-            if isinstance(error, sqlite3.DatabaseError) and not _unusable(error):
+            if isinstance(error, sqlite3.DatabaseError) and primary_code(error) not in _UNUSABLE:
                 self._put_aside()  # before it is closed: SQLite would write the log into the file and delete it
-            self._db.close()
-            if self._commits is not None:
-                self._commits.close()
-                self._commits = None
+            self._close()
             raise
 
     def _count(self) -> None:
-        """See whether commits are lost that this peer relied on; then it is another store from now on."""
+        """Take a new store id if commits are lost that this peer relied on."""
         self._n_commits = int(self._get("self", "commits") or b"0")
         self._commits = Commits(self._commits_path)
         before = self._get("self", "store_id")
@@ -161,10 +149,10 @@ class Store:
             self.write([("self", "store_id", _new_id())])
 
     def _check(self) -> None:
-        """Raise if anything in the file is not as it was written.
+        """Raise if the file is damaged.
 
         Checksums find changed rows, SQLite's own check finds rows that vanished: one bit in the header of a page can
-        hide a ballot.
+        hide a vote.
         """
         if self._db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("the structure of the file is damaged")
@@ -175,7 +163,7 @@ class Store:
                 raise sqlite3.DatabaseError("a row is damaged")
         registers = self._db.execute("SELECT key, value FROM rows WHERE name = 'register'").fetchall()
         for digest in sorted(adopted_blobs(dict(registers))):
-            if not self._blobs.intact(digest):
+            if not self.blobs.intact(digest):
                 raise sqlite3.DatabaseError("a state that was adopted is damaged")
         if not empty and self._get("self", "store_id") is None:
             raise sqlite3.DatabaseError("the store has lost its id")
@@ -186,7 +174,7 @@ class Store:
         _refuse_newer(self.path, number)
         if number == len(_MIGRATIONS):
             return
-        with self._transaction():
+        with _transaction(self._db, self.path):
             for migration in _MIGRATIONS[number:]:
                 migration(self._db)
             self._db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
@@ -206,34 +194,37 @@ class Store:
         self.set_aside = aside
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         with self._lock:
-            self._db.close()
-            if self._commits is not None:
-                self._commits.close()
-                self._commits = None
+            self._close()
+
+    def _close(self) -> None:
+        self._db.close()
+        if self._commits is not None:
+            self._commits.close()
+            self._commits = None
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
     def load(self) -> Stored:
-        """Everything that a core needs to go on."""
+        """Return everything that a core needs to continue."""
         tables: dict[str, dict[str, bytes]] = {}
         for name, key, value in self._db.execute("SELECT name, key, value FROM rows ORDER BY name, key"):
             tables.setdefault(name, {})[key] = value
         own = tables.pop("self")
-        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self._blobs.stored())
+        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self.blobs.stored())
 
     def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
-        """Write or delete rows in one transaction, on disk when this returns.
+        """Write rows, or delete those without a value, in one transaction; they are on disk when this returns.
 
         Raises
         ------
         FleetError
-            If the disk is full or fails: this peer can keep no promise any more.
+            If the disk is full or fails.
         """
         with self._lock:
             number = self._n_commits + 1
-            with self._transaction():
+            with _transaction(self._db, self.path):
                 for name, key, value in (*rows, ("self", "commits", b"%d" % number)):
                     if value is None:
                         self._db.execute("DELETE FROM rows WHERE name = ? AND key = ?", (name, key))
@@ -246,7 +237,7 @@ class Store:
                     self._commits.write(number)
 
     def row(self, name: str, key: str) -> bytes | None:
-        """One row, if it is there."""
+        """Return the value of a row, or None."""
         with self._lock, failing(self.path):
             return self._get(name, key)
 
@@ -254,55 +245,18 @@ class Store:
         row = self._db.execute("SELECT value FROM rows WHERE name = ? AND key = ?", (name, key)).fetchone()
         return None if row is None else bytes(row[0])
 
-    # -- blobs ------------------------------------------------------------------------------------------------------
 
-    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
-        """Keep one chunk of a blob that is being fetched; see `BlobFiles`."""
-        self._blobs.store_chunk(digest, index, n_chunks, data)
-
-    def store_blob(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
-        """Keep a whole blob, on disk when this returns; see `BlobFiles`."""
-        self._blobs.store(digest, data, chunk_bytes)
-
-    def sync_blob(self, digest: bytes) -> None:
-        """Bring a blob onto the disk whose chunks came one by one."""
-        self._blobs.sync(digest)
-
-    def chunk(self, digest: bytes, index: int) -> bytes | None:
-        """One chunk, if it is there."""
-        return self._blobs.chunk(digest, index)
-
-    def read_blob(self, digest: bytes) -> Iterator[bytes]:
-        """The chunks in order."""
-        return self._blobs.read(digest)
-
-    def drop_blob(self, digest: bytes) -> None:
-        """Forget a blob."""
-        self._blobs.drop(digest)
-
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._db, self.path)
-
-
-class _Transaction:
-    """BEGIN and COMMIT, with a failing disk told in words."""
-
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        self._db = db
-        self._path = path
-
-    def __enter__(self) -> None:
-        with failing(self._path):
-            self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None:
-                self._db.execute("COMMIT")
-        except sqlite3.Error as fault:
-            error = fault
-        if self._db.in_transaction:  # SQLite has taken it back itself where the disk is full
-            with contextlib.suppress(sqlite3.Error):  # what came first is told
-                self._db.execute("ROLLBACK")
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """BEGIN and COMMIT, or ROLLBACK after an error; explain the error of a failing disk."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("COMMIT")
+    except BaseException as error:
+        if db.in_transaction:  # if the disk is full, SQLite has rolled back
+            with contextlib.suppress(sqlite3.Error):  # the first error is reported
+                db.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
-            raise failure(self._path, error) from None
+            raise failure(path, error) from None
+        raise

@@ -1,12 +1,12 @@
-"""What a testbed makes a running peer suffer: broken links, a slow processor, damaged rows.
+"""Conditions that a testbed imposes on a running peer: broken links, a slow processor, damaged rows.
 
-All of it is told in one form: by the door while the peer runs, in its configuration when a life begins, and in an armed
-fault that it carries out itself. A key that is not there changes nothing.
+They have one form: in a request of the testbed while the peer runs, in the configuration when it starts, and in a planned
+fault that the peer carries out itself. A key that is absent changes nothing.
 
-deaf, mute   from whom nothing arrives, and to whom nothing gets through: lists of names
-loss         the probability that a message from or to here is lost
-slowness     how many times as long as its own time a task takes
-rows         {"file": an NPY file with rows to work with from now on, "number": of the fault}
+deaf, mute   peers from which nothing arrives, and to which nothing gets through: lists of names
+loss         the probability that a message from or to this peer is lost
+slowness     how many times as long as usual a task takes
+rows         {"file": an NPY file with the rows to use from now on, "number": of the fault}
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from typing import Any
 import numpy as np
 
 from p2pclust.peer.shell.compute import Worker
-from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.transport.breaking import BreakableLinks
 
-__all__ = ["Suffering"]
+__all__ = ["Conditions"]
 
 
-class Suffering:
-    """One peer's: it begins with what its configuration tells, and its armed faults strike here too."""
+class Conditions:
+    """The conditions of one peer: those of its configuration at first, later those of requests and planned faults."""
 
     def __init__(
-        self, links: BreakableLinks, worker: Worker, shell: Shell, armed: Armed, told: Mapping[str, Any]
+        self, links: BreakableLinks, worker: Worker, shell: Shell, planned: PlannedFaults, conditions: Mapping[str, Any]
     ) -> None:
         self._links = links
         self._worker = worker
         self._shell = shell
-        armed.suffer = self.strike
-        self.take(told)
+        planned.strike = self.strike
+        self.take(conditions)
 
-    def take(self, told: Mapping[str, Any]) -> None:
-        """Suffer this from now on."""
-        if "deaf" in told:
-            self._links.deaf, self._links.mute = frozenset(told["deaf"]), frozenset(told["mute"])
-        if "loss" in told:
-            self._links.loss = float(told["loss"])
-        if "slowness" in told:
-            self._worker.slowness = float(told["slowness"])
-        if told.get("rows"):
-            self._worker.replace(np.load(told["rows"]["file"], allow_pickle=False))
-            self._shell.rows.replaced(told["rows"]["number"])
+    def take(self, conditions: Mapping[str, Any]) -> None:
+        """Impose these conditions from now on."""
+        if "deaf" in conditions:
+            self._links.deaf, self._links.mute = frozenset(conditions["deaf"]), frozenset(conditions["mute"])
+        if "loss" in conditions:
+            self._links.loss = float(conditions["loss"])
+        if "slowness" in conditions:
+            self._worker.slowness = float(conditions["slowness"])
+        if conditions.get("rows"):
+            self._worker.replace(np.load(conditions["rows"]["file"], allow_pickle=False))
+            self._shell.rows.replaced(conditions["rows"]["number"])
 
-    def strike(self, fault: ArmedFault) -> None:
-        """An armed fault met this peer: it begins to suffer right here, before its next effect."""
+    def strike(self, fault: PlannedFault) -> None:
+        """Carry out a planned fault now, before the next effect."""
         if fault.do == "leave":
-            asyncio.get_running_loop().call_soon(self._shell.leave)  # what it is about to do is done first
+            asyncio.get_running_loop().call_soon(self._shell.leave)  # the current effects come first
             return
-        told = dict(fault.suffers)
-        if "deaf" in told:  # beside what is cut already
-            told["deaf"] = self._links.deaf | frozenset(told["deaf"])
-            told["mute"] = self._links.mute | frozenset(told["mute"])
-        self.take(told)
+        conditions = dict(fault.suffers)
+        if "deaf" in conditions:  # in addition to present cuts
+            conditions["deaf"] = self._links.deaf | frozenset(conditions["deaf"])
+            conditions["mute"] = self._links.mute | frozenset(conditions["mute"])
+        self.take(conditions)

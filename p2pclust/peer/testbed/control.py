@@ -1,11 +1,11 @@
-"""The door for whoever started this peer: JSON lines in on standard input, JSON lines out on standard output.
+"""Control of a peer by the testbed that started it: JSON lines in on standard input, JSON lines out on standard output.
 
 In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id, "file": path} | {"do": "counters"} | {"do": "leave"}
-     | {"do": "link", "peer": name, "up": true} | {"do": "suffer", "number": of the request, ...} (see suffering.py)
+     | {"do": "link", "peer": name, "up": true} | {"do": "suffer", "number": of the request, ...} (see conditions.py)
 Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state", "counters" and
-"suffers". A state that is a blob is written into the file, if one is named: a line of a hundred megabytes helps nobody.
+"suffers". A state that is a blob is written into the file, if one is named, because it can have hundreds of megabytes.
 
-When the input ends, whoever started the peer is gone, and the peer leaves: no orphan survives its parent.
+When the input ends, the testbed is gone, and the peer leaves: no peer outlives it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from p2pclust.peer.core.events import Linked, Submit
 from p2pclust.peer.operate.status import max_rss_mb
+from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
+from p2pclust.peer.testbed.conditions import Conditions
 
 __all__ = ["Control", "Lines"]
 
@@ -30,7 +33,7 @@ _MAX_BUFFERED = 8 * 1024 * 1024
 
 
 class Lines:
-    """Writes lines to a descriptor without ever blocking the loop; a reader that stopped reading loses old lines."""
+    """Writes lines to a descriptor without blocking the loop; if the reader stops reading, old lines are dropped."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -40,8 +43,8 @@ class Lines:
         os.set_blocking(fd, False)
 
     def write(self, fields: Mapping[str, Any]) -> None:
-        """Write one object; at once if the pipe takes it, so that even last words get out."""
-        self._waiting.append(json.dumps(fields, default=_plain).encode() + b"\n")
+        """Write one object; at once if the pipe has room, so that a report before a fault gets out."""
+        self._waiting.append(json.dumps(fields, default=plain).encode() + b"\n")
         self._buffered += len(self._waiting[-1])
         while self._buffered > _MAX_BUFFERED and len(self._waiting) > 1:
             self._buffered -= len(self._waiting.popleft())
@@ -60,25 +63,17 @@ class Lines:
         except BlockingIOError:
             self._loop.add_writer(self._fd, self._flush)
         except BrokenPipeError:
-            self._waiting.clear()  # nobody listens any more; the end of the input ends this peer
+            self._waiting.clear()  # the reader is gone; the end of the input ends this peer
             self._loop.remove_writer(self._fd)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple | set | frozenset):
-        return list(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)
-
-
 class Control:
-    """Serves one peer's door."""
+    """Carries out the requests that come on a descriptor."""
 
-    def __init__(self, shell: Shell, lines: Lines, suffer: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, shell: Shell, lines: Lines, conditions: Conditions) -> None:
         self._shell = shell
         self._lines = lines
-        self._suffer = suffer
+        self._conditions = conditions
         self._partial = b""
         self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "submit": self._submit,
@@ -87,7 +82,7 @@ class Control:
             "blob": self._blob,
             "counters": self._counters,
             "link": lambda request: shell.step(Linked(request["peer"], bool(request["up"]))),
-            "suffer": self._begin_to_suffer,
+            "suffer": self._change_conditions,
             "leave": lambda request: shell.leave(),
         }
 
@@ -119,13 +114,12 @@ class Control:
             )
         )  # fmt: skip
 
-    def _begin_to_suffer(self, request: Mapping[str, Any]) -> None:
-        """Be broken, slow or wrong as the testbed wants it, and say that it is so now."""
-        self._suffer(request)
+    def _change_conditions(self, request: Mapping[str, Any]) -> None:
+        self._conditions.take(request)
         self._lines.write({"verb": "suffers", "number": request["number"]})
 
     def _state(self, request: Mapping[str, Any]) -> None:
-        """Tell the state in the register of a job."""
+        """Write the state in the register of a job."""
         job = self._shell.core.jobs.jobs.get(request["job"])
         answer = {"verb": "state", "job": request["job"], "finished": False, "state": ""}
         if job is not None and job.ledger.register.ref is not None:
@@ -133,38 +127,27 @@ class Control:
             answer["finished"] = job.ledger.finished
             if ref.payload is None and request.get("file"):
                 with Path(request["file"]).open("wb") as file:
-                    file.writelines(self._shell.store.read_blob(ref.digest))
+                    file.writelines(self._shell.store.blobs.read(ref.digest))
                 answer["file"] = request["file"]
             else:
-                data = ref.payload if ref.payload is not None else b"".join(self._shell.store.read_blob(ref.digest))
+                data = ref.payload if ref.payload is not None else b"".join(self._shell.store.blobs.read(ref.digest))
                 answer["state"] = base64.b64encode(data).decode()
         self._lines.write(answer)
 
     def _note(self, request: Mapping[str, Any]) -> None:
-        """Write what this peer kept for itself of a job into a file; empty if that is nothing."""
+        """Write this peer's note on a job into a file; an empty one if there is none."""
         job = self._shell.core.jobs.jobs.get(request["job"])
         Path(request["file"]).write_bytes(b"" if job is None else job.desk.note)
         self._lines.write({"verb": "note", "job": request["job"], "file": request["file"]})
 
     def _blob(self, request: Mapping[str, Any]) -> None:
-        """Write a blob into a file; empty if it is not here."""
+        """Write a blob into a file; an empty one if the blob is not here."""
         digest = bytes.fromhex(request["digest"])
         here = self._shell.core.blobs.has(digest)
         with Path(request["file"]).open("wb") as file:
-            file.writelines(self._shell.store.read_blob(digest) if here else ())
+            file.writelines(self._shell.store.blobs.read(digest) if here else ())
         self._lines.write({"verb": "blob", "digest": request["digest"], "file": request["file"]})
 
     def _counters(self, request: Mapping[str, Any]) -> None:
-        counters = self._shell.links.counters
-        self._lines.write(
-            {
-                "verb": "counters",
-                "messages_sent": counters.messages_sent,
-                "messages_received": counters.messages_received,
-                "bytes_sent": counters.bytes_sent,
-                "bytes_received": counters.bytes_received,
-                "dropped": counters.dropped,
-                "max_rss_mb": max_rss_mb(),
-                "cpu_s": time.process_time(),
-            }
-        )
+        counters = asdict(self._shell.links.counters)
+        self._lines.write({"verb": "counters", **counters, "max_rss_mb": max_rss_mb(), "cpu_s": time.process_time()})

@@ -100,8 +100,8 @@ class TestSinglePeers:
         [
             (("stop", "fleet.toml", "a"), "stopped", "stopped: `p2pclust fleet restart` starts it again"),
             (("fault", "fleet.toml", "a", "kill"), "waiting", "killed: its supervisor starts it again"),
-            (("fault", "fleet.toml", "a", "pause"), "paused", "paused: `resume` lets it go on"),
-            (("fault", "fleet.toml", "a", "resume"), "running", "goes on"),
+            (("fault", "fleet.toml", "a", "pause"), "paused", "paused: `resume` continues it"),
+            (("fault", "fleet.toml", "a", "resume"), "running", "continued"),
         ],
     )
     def test_what_was_done(

@@ -39,7 +39,7 @@ def test_brackets_in_names_are_no_markup(cli: Cli) -> None:
     [
         (("init", "f"), "already holds a fleet"),
         (("device", "a", "--fleet", "g"), "does not exist"),
-        (("device", "A b", "--fleet", "f"), "cannot be used"),
+        (("device", "A b", "--fleet", "f"), "is invalid"),
         (("device", "a", "a", "--fleet", "f"), "is taken"),
     ],
 )
@@ -124,9 +124,9 @@ def test_a_fleet_changes(cli: Cli, tmp_path: Path) -> None:
     [
         (("revoke", "x", "--fleet", "f"), "'x' is not on the roster of f"),
         (("rotate", "x", "--fleet", "f"), "'x' is not on the roster of f"),
-        (("device", "x", "--expires", "31.1.2027", "--fleet", "f"), "'31.1.2027' is no day"),
+        (("device", "x", "--expires", "31.1.2027", "--fleet", "f"), "'31.1.2027' is not a day"),
         (("enroll", "a.request", "--fleet", "f"), "does not exist"),
-        (("request", "x", "--fleet-key", "12"), "'12' is no fleet's public key"),
+        (("request", "x", "--fleet-key", "12"), "'12' is not a fleet's public key"),
         (("show", "g"), "does not exist"),
     ],
 )

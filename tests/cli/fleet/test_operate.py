@@ -1,4 +1,4 @@
-"""What operators are shown, by a door in the place of a running peer."""
+"""What operators are shown, with a client that gives the answers of a test in place of a running peer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class FakeDoor:
+class FakeClient:
     """Answers what a test wants answered."""
 
     answers: dict[str, list[dict[str, Any]]]
@@ -33,7 +33,7 @@ class FakeDoor:
     def __init__(self, *_address: Any) -> None:
         self.address = "here"
 
-    def __enter__(self) -> FakeDoor:
+    def __enter__(self) -> FakeClient:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -51,30 +51,30 @@ class FakeDoor:
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeDoor]:
-    monkeypatch.setattr("p2pclust.fleet.hosts.client.Door", FakeDoor)
-    FakeDoor.answers, FakeDoor.jobs = {}, []
-    return FakeDoor
+def client(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
+    monkeypatch.setattr("p2pclust.fleet.hosts.client.Door", FakeClient)
+    FakeClient.answers, FakeClient.jobs = {}, []
+    return FakeClient
 
 
-def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[FakeDoor]) -> None:
-    door.jobs = [a_job(1, series="s", every_s=3600.0, series_cancelled_by="desk")]
+def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, client: type[FakeClient]) -> None:
+    client.jobs = [a_job(1, series="s", every_s=3600.0, series_cancelled_by="desk")]
     assert "turn 1 of every 1 h 0 min, series cancelled by desk" in cli("jobs").out
-    door.answers["cancel"] = [
+    client.answers["cancel"] = [
         {"job": "job-1", "outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
     ]
     ended = cli("cancel", "job-1")
     assert (ended.code, ended.err) == (
         3,
-        "error: job-1: too late, it ended before: the series was cancelled by desk\n",
+        "error: job-1: too late, it has already ended: the series was cancelled by desk\n",
     )
 
 
-def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[FakeDoor]) -> None:
+def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, client: type[FakeClient]) -> None:
     long = (
         "align: every peer's columns are needed (a: has 38 rows where the fleet has 40, b: has 38 rows where it has 40)"
     )
-    door.jobs = [a_job(0, "gathering"), *(a_job(number) for number in range(1, 8)), a_job(8, "failed", reason=long)]
+    client.jobs = [a_job(0, "gathering"), *(a_job(number) for number in range(1, 8)), a_job(8, "failed", reason=long)]
     said = cli("status").out
     assert [word for word in said.split() if word.startswith("job-")] == ["job-0", "job-6", "job-7", "job-8"]
     assert "and 5 older: `p2pclust jobs` lists all" in said
@@ -86,13 +86,13 @@ def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[Fake
 
 
 @pytest.fixture
-def found(door: type[FakeDoor], monkeypatch: pytest.MonkeyPatch) -> Finished:
+def found(client: type[FakeClient], monkeypatch: pytest.MonkeyPatch) -> Finished:
     """A result of three rounds before the clustering, some of it, and one of the objective."""
     job = cluster_job("llf-cm", n_clusters=2, init="uniform", scaling="zscore", seed=0)
     state = run_in_process(job, [Local([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]])])
     told = {"roster": ["a"], "terms": [[1, "a"]], "features": ["heat"], "number": 0}
     whole = Finished("job-1", told, job, state)
-    monkeypatch.setattr("p2pclust.fleet.handing_in.result_of", lambda _door, _job: whole)
+    monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _client, _job: whole)
     return whole
 
 
@@ -119,23 +119,50 @@ def test_a_peers_folder_is_as_good_as_the_state_directory_in_it(tmp_path: Path) 
     state = tmp_path / "state"
     state.mkdir()
     assert Door(tmp_path).state_dir == tmp_path, "nothing is there yet"
-    (state / "door").touch()
+    (state / "control").touch()
     assert Door(tmp_path).state_dir == Door(state).state_dir == state
-    (tmp_path / "door").touch()
+    (tmp_path / "control").touch()
     assert Door(tmp_path).state_dir == tmp_path
 
 
-def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str]:
+def test_a_peer_of_the_release_before_is_found_by_its_socket(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "door").touch()
+    for address in (tmp_path, state, state / "door", state / "control"):
+        assert Door(address).path == state / "door"
+    (state / "control").touch()
+    assert Door(tmp_path).path == Door(state).path == state / "control"
+
+
+def test_the_former_names_of_the_control_address_work_with_a_warning(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("P2PCLUST_CONTROL", raising=False)
+    monkeypatch.setenv("P2PCLUST_DOOR", str(tmp_path))
+    now = "now: the old name works in this release only\n"
+    ended = cli("status")
+    assert ended.err.startswith(
+        f"warning: environment: 'P2PCLUST_DOOR' is called 'P2PCLUST_CONTROL' {now}error: no peer"
+    )
+    monkeypatch.setenv("P2PCLUST_CONTROL", str(tmp_path / "other"))
+    assert "P2PCLUST_DOOR" not in cli("status").err
+    (tmp_path / "control").touch()
+    ended = cli("status", "--peer", f"{tmp_path}/door")
+    assert ended.err.startswith(f"warning: --peer: '{tmp_path}/door' is called '{tmp_path}/control' {now}error: ")
+
+
+def watched(cli: Cli, client: type[FakeClient], *events: dict[str, Any]) -> list[str]:
     """The lines of a watch without their times."""
     standing = {"verb": "standing", **a_job(1, "gathering", round=0)}
     finished = {"verb": "finished", "job": "job-1", "round": 2, "outcome": "done", "reason": ""}
-    door.answers["watch"] = [standing, *({"job": "job-1", "term": 1, **event} for event in events), finished]
+    client.answers["watch"] = [standing, *({"job": "job-1", "term": 1, **event} for event in events), finished]
     ended = cli("watch", "job-1")
     assert ended.code == 0
     return [line[len("00:00:00 ") :] for line in ended.out.splitlines()][1:]
 
 
-def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) -> None:
+def test_a_round_is_one_line_whoever_is_asked(cli: Cli, client: type[FakeClient]) -> None:
     def phase(name: str, number: int) -> dict[str, Any]:
         return {"verb": "phase", "phase": name, "round": number, "aggregator": "a"}
 
@@ -146,28 +173,28 @@ def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) ->
         phase("opening", 1), phase("adopting", 1), phase("combining", 1), {**combined, "round": 1},
         phase("closing", 2), phase("adopting", 2),
     ]  # fmt: skip
-    assert watched(cli, door, *of_the_aggregator) == [
+    assert watched(cli, client, *of_the_aggregator) == [
         "round 0 combined from 1 peer, centers moved 0.5; b, c abstained: has 2 columns where the fleet has 4; d abstained: "
         "no data",
         "round 1 combined from 1 peer, centers moved 0.5",
         "done after 2 rounds",
     ]
     of_a_follower = [phase("adopting", number) for number in (0, 1, 1, 2)]
-    assert watched(cli, door, *of_a_follower) == [
+    assert watched(cli, client, *of_a_follower) == [
         "round 0 is over (term 1, a aggregates)",
         "round 1 is over (term 1, a aggregates)",
         "done after 2 rounds",
     ]
 
 
-def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeDoor]) -> None:
-    door.answers["submit"] = [
+def test_a_repeated_job_is_known_by_its_series(cli: Cli, client: type[FakeClient]) -> None:
+    client.answers["submit"] = [
         {"job": "job-1", "series": "series-9", "roster": ["a", "b"], "accepted": False},
         {"job": "job-1", "accepted": True},
     ]
     assert cli("submit", "llf-cm", "--clusters", "3", "--every", "1h").out == "series-9\n"
     first, second = a_job(2, series="series-9", every_s=3600.0), a_job(3, series="series-9", phase="following")
-    door.jobs = [a_job(1), first, second | {"number": 1}]
+    client.jobs = [a_job(1), first, second | {"number": 1}]
     listed = cli("jobs").out
     assert "series-9/1" in listed
     assert "series-9/2" in listed
@@ -181,12 +208,12 @@ def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeDoor]) -
         2,
         "error: a does not know the job: 'series-8': `p2pclust jobs` lists what it knows\n",
     )
-    door.answers["cancel"] = [
+    client.answers["cancel"] = [
         {"job": "job-3", "series": "series-9", "outcome": "cancelled", "reason": "cancelled by a", "late": False}
     ]
     assert cli("cancel", "series-9").out == "series-9: cancelled by a\n"
 
 
-def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, door: type[FakeDoor]) -> None:
+def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, client: type[FakeClient]) -> None:
     ended = cli("submit", "llf-cm", "--clusters", "3", "--every", "1")
     assert (ended.code, ended.err) == (2, "error: submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d\n")

@@ -63,7 +63,6 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "log_level": "info",
         "metrics_beyond_this_device": False,
         "faults": [],
-        "control": "",
     }
 
 
@@ -174,7 +173,7 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     assert not (device / "state").exists()
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
-    assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more left out, for a value is missing there\n")
+    assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more omitted because of missing values\n")
 
 
 def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
@@ -236,7 +235,7 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"class": "a\nb"}, 'peer.toml: class = "a\\nb": '),
         (
             {"metrics": "10.0.0.1:9100"},
-            "peer.toml: metrics = '10.0.0.1:9100': everybody who reaches this address may read it, without any key",
+            "peer.toml: metrics = '10.0.0.1:9100': everyone who can reach this address may read it, without a key",
         ),
         ({"metrics": "9100"}, 'peer.toml: metrics = "9100": expected HOST:PORT, with a port from 1 to 65535'),
         ({"nice": 20}, "peer.toml: nice = 20: expected at most 19"),
@@ -327,8 +326,8 @@ def test_without_keys_a_peer_listens_on_this_device(cli: Cli, device: Path, monk
 @pytest.mark.parametrize(
     ("changes", "options", "line"),
     [
-        ({"listen": "10.0.0.1:7001"}, (), "peer.toml: listen = '10.0.0.1:7001', and no bundle: everybody who reaches"),
-        ({"door": "10.0.0.1:7400"}, (), "peer.toml: door = '10.0.0.1:7400', and no bundle: everybody who reaches"),
+        ({"listen": "10.0.0.1:7001"}, (), "peer.toml: listen = '10.0.0.1:7001', and no bundle: everyone who can reach"),
+        ({"control": "10.0.0.1:7400"}, (), "peer.toml: control = '10.0.0.1:7400', and no bundle: everyone"),
         (
             {"bundle": "keys/meter-01.bundle"},
             ("--insecure",),
@@ -337,7 +336,7 @@ def test_without_keys_a_peer_listens_on_this_device(cli: Cli, device: Path, monk
         ({"roster": "keys/roster.json"}, (), "peer.toml: roster = 'keys/roster.json': without a bundle"),
     ],
 )
-def test_a_door_left_open_has_to_be_wanted(
+def test_an_address_without_keys_has_to_be_wanted(
     cli: Cli, device: Path, changes: dict[str, Any], options: tuple[str, ...], line: str
 ) -> None:
     keyless(device, **changes)
@@ -361,6 +360,23 @@ def test_keys_that_protect_nothing_are_no_fleets(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not carry the signature of this fleet"):
         newest_roster(bundles["meter-01"], "a.bundle", tmp_path / "roster.json")
     assert made_up.roster.name_of(bundles["meter-01"].curve_public) is None
+
+
+def test_door_is_the_former_name_of_control(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[Mapping[str, Any]] = []
+    monkeypatch.setattr("p2pclust.cli.fleet.peer.become", became.append)
+    write_toml(device / "peer.toml", CONFIG | {"door": "127.0.0.1:7400"})
+    now = "now: the old name works in this release only\n"
+    assert cli("peer", "--config", "peer.toml").err == f"warning: peer.toml: 'door' is called 'control' {now}"
+    warned = cli("peer", "--config", "peer.toml", "--set", "door='127.0.0.1:7401'").err
+    assert warned.endswith(f"warning: --set: 'door' is called 'control' {now}")
+    warned = cli("peer", "--config", "peer.toml", "--door", "127.0.0.1:7402").err
+    assert warned.startswith(f"warning: options: '--door' is called '--control' {now}")
+    assert [config["control"][-1] for config in became] == ["0", "1", "2"]
+    assert all("door" not in config for config in became)
+    ended = cli("peer", "--config", "peer.toml", "--door", "127.0.0.1:7402", "--control", "127.0.0.1:7403")
+    assert (ended.code, ended.err) == (2, "error: --door is the former name of --control: say --control only\n")
+    assert "--door" not in cli("peer", "--help").out
 
 
 def test_missing_is_the_former_name_of_missing_values(cli: Cli, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:

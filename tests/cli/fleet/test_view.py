@@ -97,7 +97,7 @@ def test_a_turn_of_a_series_has_the_name_that_other_commands_take() -> None:
         (a_peer("a", round_=4), ""),
         (a_peer("a", round_=3), "behind: round 3 of job new1234567, others are at 5"),
         (a_peer("a", round_=3, phase="done"), ""),
-        (a_peer("a") | {"snapshot": {"error": "no answer"}}, "does not say how it is: no answer"),
+        (a_peer("a") | {"snapshot": {"error": "no answer"}}, "does not report its state: no answer"),
         (a_peer("a") | {"snapshot": {"error": "no answer"}, "up_s": 3.0}, ""),
         (a_peer("a", up_s=3.0) | {"status": "starting"}, "not ready yet, 3 s after its start"),
         (
@@ -108,7 +108,7 @@ def test_a_turn_of_a_series_has_the_name_that_other_commands_take() -> None:
         ({"status": "given-up", "pid": 0, "ended": "exit code 2", "last_line": "no rows"}, "given up (exit code 2)"),
         ({"status": "left", "pid": 0}, "down"),
         ({"status": "stopped", "pid": 0}, "stopped: `p2pclust fleet restart` starts it again"),
-        (a_peer("a") | {"status": "paused"}, "paused: `p2pclust fleet fault` with `resume` lets it go on"),
+        (a_peer("a") | {"status": "paused"}, "paused: `p2pclust fleet fault` with `resume` continues it"),
         ({}, "down"),
     ],
 )

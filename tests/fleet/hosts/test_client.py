@@ -1,4 +1,4 @@
-"""The door: questions from outside, answered on a peer's event loop."""
+"""The control address: questions from outside, answered on a peer's event loop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def serve(
     async def live() -> Any:
         loop = asyncio.get_running_loop()
         links = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
-        door = inside.Door(loop, links.context, answer, on_malformed)
+        door = inside.ControlServer(loop, links.context, answer, on_malformed)
         try:
             door.open_here(home)
             address = door.open_to_all("127.0.0.1:0", bundles["a"], lambda: links.roster)
@@ -58,8 +58,8 @@ def echo(asker: inside.Asker, verb: str, fields: dict[str, Any]) -> None:
 
 def test_the_state_directory_leads_to_the_door(tmp_path: Path, fleet: Any) -> None:
     def ask(address: str) -> Any:
-        assert (tmp_path / "door").stat().st_mode & 0o777 == 0o600
-        with client.Door(tmp_path) as by_folder, client.Door(tmp_path / "door") as by_socket:
+        assert (tmp_path / "control").stat().st_mode & 0o777 == 0o600
+        with client.Door(tmp_path) as by_folder, client.Door(tmp_path / "control") as by_socket:
             return [door.ask("say", what=number) for number, door in enumerate((by_folder, by_folder, by_socket))]
 
     assert serve(echo, ask, tmp_path, fleet) == [
@@ -104,7 +104,7 @@ def test_a_stranger_is_not_let_in(tmp_path: Path, fleet: Any, monkeypatch: pytes
         ):
             door.ask("say")
         with (
-            pytest.raises(FleetError, match="it is not b's door"),
+            pytest.raises(FleetError, match="it is not b's control address"),
             client.Door(f"b@{address}", fleet[1]["b"], roster) as door,
         ):
             door.ask("say")
@@ -119,7 +119,7 @@ def test_who_left_the_roster_is_refused_on_the_connection_that_stands(tmp_path: 
     async def live() -> None:
         loop = asyncio.get_running_loop()
         links = ZmqLinks(bundles["a"], roster, "127.0.0.1:0", lambda *message: None)
-        door = inside.Door(loop, links.context, echo)
+        door = inside.ControlServer(loop, links.context, echo)
         address = door.open_to_all("127.0.0.1:0", bundles["a"], lambda: present[0])
 
         def ask() -> None:
@@ -204,7 +204,7 @@ def test_what_is_malformed_is_refused_and_harms_nobody(tmp_path: Path, fleet: An
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         with context.socket(zmq.DEALER) as raw:
             raw.linger = 0
-            raw.connect(f"ipc://{tmp_path}/door")
+            raw.connect(f"ipc://{tmp_path}/control")
             raw.send_multipart(frames)
             assert raw.poll(10_000)
             kind, _, (reason,) = unpack(raw.recv_multipart())
@@ -230,13 +230,15 @@ def test_nobody_is_there(tmp_path: Path, fleet: Any) -> None:
     with pytest.raises(FleetError, match=f"no peer listens at {address}"):
         client.Door(address, bundles["b"], roster).ask("status")
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(UsageError, match="is no door of a peer"):
+    with pytest.raises(UsageError, match="is not a peer's socket"):
         client.Door(tmp_path / "file").ask("status")
 
 
 def test_where_no_peer_was_named_it_is_said_how_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FleetError, match=r"no peer listens at state/door: is it running.* --peer, or P2PCLUST_DOOR"):
+    with pytest.raises(
+        FleetError, match=r"no peer listens at state/control: is it running.* --peer, or P2PCLUST_CONTROL"
+    ):
         client.Door(client.DEFAULT).ask("status")
 
 
@@ -246,7 +248,7 @@ def test_another_user_is_told_which_ways_there_are(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(client.plain.socket, "connect", refuse)
     with pytest.raises(
-        UsageError, match="ask as that user, or over the network through its door, with an operator's key"
+        UsageError, match="ask as that user, or over the network through its control address, with an operator's key"
     ):
         client.Door(tmp_path).ask("status")
 
@@ -258,7 +260,8 @@ def test_who_asks_where_peers_connect_is_told_of_the_door(tmp_path: Path, fleet:
         with (
             client.Door(address, bundles["b"], roster) as door,
             pytest.raises(
-                FleetError, match=r"does not answer within 0\.2 s: is that port its door, not the one where peers"
+                FleetError,
+                match=r"does not answer within 0\.2 s: is that port its control address, not the one where peers",
             ),
         ):
             door.ask("say", within_s=0.2)
@@ -273,7 +276,7 @@ def test_who_asks_where_peers_connect_is_told_of_the_door(tmp_path: Path, fleet:
 
 def test_a_socket_that_a_dead_peer_left(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(tmp_path / "door"))
+        dead.bind(str(tmp_path / "control"))
     with pytest.raises(FleetError, match="is it running"):
         client.Door(tmp_path).ask("status")
 
@@ -296,8 +299,8 @@ def test_a_door_in_a_folder_that_lies_deep(tmp_path: Path, fleet: Any) -> None:
     deep = deep_folder(tmp_path)
 
     def ask(address: str) -> Any:
-        assert (deep / "door").stat().st_mode & 0o777 == 0o600
-        with client.Door(deep) as by_folder, client.Door(deep / "door") as by_socket:
+        assert (deep / "control").stat().st_mode & 0o777 == 0o600
+        with client.Door(deep) as by_folder, client.Door(deep / "control") as by_socket:
             return by_folder.ask("one"), by_folder.ask("two"), by_socket.ask("three")
 
     told = serve(echo, ask, deep, fleet)
@@ -311,7 +314,7 @@ def test_a_path_that_is_too_long_elsewhere(tmp_path: Path, fleet: Any, monkeypat
     monkeypatch.setattr(sys, "platform", "darwin")
 
     async def live() -> None:
-        door = inside.Door(asyncio.get_running_loop(), zmq.Context.instance(), echo)
+        door = inside.ControlServer(asyncio.get_running_loop(), zmq.Context.instance(), echo)
         with pytest.raises(UsageError, match="choose a shorter state_dir"):
             door.open_here(deep)
         door.close()

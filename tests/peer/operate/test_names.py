@@ -10,7 +10,7 @@ from harness import Net, toy
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.names import find, name_of
-from p2pclust.peer.operate.questions import Asked
+from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
 from p2pclust.peer.operate.status import job_snapshots
 
@@ -102,7 +102,7 @@ def test_the_census_is_never_shown_nor_found() -> None:
         named(net, census)
 
 
-class Asker:
+class Caller:
     """Somebody on this device."""
 
     name = HERE
@@ -124,7 +124,7 @@ def test_a_series_is_cancelled_by_its_name() -> None:
     shell: Any = SimpleNamespace(
         core=net.core("p2"), listen=lambda listener: None, step=lambda event: net.step("p2", event), outcomes={}, now=0.0
     )  # fmt: skip
-    asker = Asker()
-    Asked(shell).take(asker, "cancel", {"job": series})  # type: ignore[arg-type]
+    asker = Caller()
+    Questions(shell).take(asker, "cancel", {"job": series})  # type: ignore[arg-type]
     assert [told["series"] for told in asker.told] == [series, series]
     assert net.core("p2").jobs.series_cancelled_by(series) == "p2"

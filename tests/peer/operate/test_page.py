@@ -53,7 +53,7 @@ def test_what_is_known_stands_on_it() -> None:
     words = Reader(status_page(TOLD, "meter")).words
     for expected in (
         "a", "2 of 3", "2 h", "50 MB", "3 kB", "4 MB", "gathering", "7", "waits for b, c", "dead", "0.2 s ago",
-        "silent, held dead 9 s ago", "malformed", "llf-fcm, 3 clusters", "llf-fcm", "done",
+        "silent, declared dead 9 s ago", "malformed", "llf-fcm, 3 clusters", "llf-fcm", "done",
     ):  # fmt: skip
         assert expected in words, expected
     assert any("meter, at" in word for word in words)
@@ -73,7 +73,7 @@ def test_a_peer_without_jobs_and_alone() -> None:
     words = Reader(
         status_page(TOLD | {"jobs": [], "members": [], "counters": TOLD["counters"] | {"dropped": {}}})
     ).words
-    assert {"No job yet.", "Nobody else is enrolled.", "None."} <= set(words)
+    assert {"No job yet.", "No other peer is enrolled.", "None."} <= set(words)
 
 
 def hostile(value: Any) -> Any:
@@ -145,7 +145,7 @@ async def get(port: int, request: str) -> tuple[str, str, bytes]:
         (
             "GET /status HTTP/1.1\r\nHost: evil.example:9\r\n\r\n",
             "403 Forbidden",
-            b"ask by the address of this device\n",
+            b"use the address of this device\n",
         ),
     ],
 )

@@ -12,8 +12,8 @@ import pytest
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.effects import Report
-from p2pclust.peer.operate.questions import VERBS, Asked
-from p2pclust.peer.shell.planned_faults import Armed
+from p2pclust.peer.operate.questions import VERBS, Questions
+from p2pclust.peer.shell.planned_faults import PlannedFaults
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.job import Job, Stage
@@ -21,7 +21,7 @@ from p2pclust.protocols.engine.job import Job, Stage
 MATHEMATICS = bytes(msgpack.packb(Job((Stage("llf-cm", {"n_clusters": 2}),), seed=1).to_dict()))
 
 
-class FakeAsker:
+class FakeCaller:
     """Remembers what it was told."""
 
     def __init__(self, name: str = "this device") -> None:
@@ -75,13 +75,13 @@ class FakeShell:
         (
             "submit",
             {"mathematics": b"", "roster": ["b", "q"]},
-            "submit: roster: not enrolled, as far as me knows: q; expected some of b, me",
+            "submit: roster: not on me's fleet roster: q; expected some of b, me",
         ),
     ],
 )
 def test_what_is_refused(verb: str, fields: dict[str, Any], reason: str) -> None:
-    asker = FakeAsker()
-    Asked(FakeShell()).take(asker, verb, fields)  # type: ignore[arg-type]
+    asker = FakeCaller()
+    Questions(FakeShell()).take(asker, verb, fields)  # type: ignore[arg-type]
     ((told, code),) = asker.told
     assert told.startswith(reason)
     assert code == 2
@@ -95,7 +95,7 @@ def test_a_whole_number_is_taken_for_seconds() -> None:
 
 def test_each_submission_gets_its_own_answer() -> None:
     shell = FakeShell()
-    asked, (one, two) = Asked(shell), (FakeAsker(), FakeAsker())  # type: ignore[arg-type]
+    asked, (one, two) = Questions(shell), (FakeCaller(), FakeCaller())  # type: ignore[arg-type]
     for asker in (one, two):
         asked.take(asker, "submit", {"mathematics": MATHEMATICS})  # type: ignore[arg-type]
     first, second = (step.asked for step in shell.steps)
@@ -111,7 +111,7 @@ def test_each_submission_gets_its_own_answer() -> None:
 
 def test_who_waits_for_a_job_that_is_dropped_is_told() -> None:
     shell = FakeShell()
-    asked, asker = Asked(shell), FakeAsker()  # type: ignore[arg-type]
+    asked, asker = Questions(shell), FakeCaller()  # type: ignore[arg-type]
     asked._watching["job-1"] = [asker]  # type: ignore[list-item]
     shell.tell("phase", {"job": "job-1", "phase": "opening"})
     ((told, last),) = asker.told
@@ -127,7 +127,7 @@ def test_a_listener_that_fails_does_not_end_the_peer(tmp_path: Path) -> None:
             step=lambda now, event: [Report("x", {})], wake_at=float("inf"), identity=SimpleNamespace(name="me")
         )
         store = Store(tmp_path)
-        shell = Shell(core, store, None, Armed("me", ()), lambda verb, fields: None)  # type: ignore[arg-type]
+        shell = Shell(core, store, None, PlannedFaults("me", ()), lambda verb, fields: None)  # type: ignore[arg-type]
         shell.listen(lambda verb, fields: 1 / 0)  # type: ignore[arg-type,return-value]
         shell.leave()
         assert shell.ended.result() is None

@@ -8,7 +8,7 @@ from typing import Any
 from harness import Net, toy
 
 from p2pclust.peer.core.events import Cancel
-from p2pclust.peer.operate.questions import Asked
+from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
 from p2pclust.peer.operate.status import _member, job_snapshot
 
@@ -62,7 +62,7 @@ def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> No
     assert (told["series_cancelled_by"], told["next_s"]) == ("desk", None)
     shell = SimpleNamespace(core=net.core("p2"), listen=lambda listener: None, step=lambda event: net.step("p2", event))
     asker = Answers()
-    Asked(shell).take(asker, "cancel", {"job": job})  # type: ignore[arg-type]
+    Questions(shell).take(asker, "cancel", {"job": job})  # type: ignore[arg-type]
     series = net.job("p2", job).document.turn
     assert series is not None
     late = {"outcome": "cancelled", "reason": "the series was cancelled by desk", "late": True}
@@ -76,9 +76,9 @@ def test_a_peer_that_has_its_keys_of_before_is_not_called_silent() -> None:
     net.until(lambda: net.core("p1").membership.status("p2") == "dead")
     shell = shell_of(net, "p1")
     shell.heard, shell.allow_list = {}, SimpleNamespace(outdated={})
-    assert "held dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
+    assert "declared dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
     shell.allow_list.outdated["p2"] = None
-    assert _member(shell, "p2")["why"] == "knocks with keys that are revoked: copy its new bundle to it"
+    assert _member(shell, "p2")["why"] == "it uses revoked keys: copy its new bundle to it"
 
 
 def test_jobs_are_listed_in_the_order_in_which_they_were_handed_in_also_after_a_restart() -> None:

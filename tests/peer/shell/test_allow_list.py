@@ -106,7 +106,7 @@ def test_operators_and_peers_are_told_apart(fleet: Fleet) -> None:
         assert allow_list.admitted.name_of(key) is None
         allow_list.stranger(key)
         assert fleet.said("refused-operator") == [
-            {"member": "desk", "key": fingerprint(key), "hint": "operators ask at the door"}
+            {"member": "desk", "key": fingerprint(key), "hint": "operators ask at the control address"}
         ]
 
     fleet.run(test)
@@ -314,6 +314,6 @@ class TestBegin:
         async def start() -> None:
             begin({"bundle": str(fleet.home / "desk.bundle")}, store, fleet.watch)
 
-        with pytest.raises(FleetError, match="desk is enrolled as operator: it can ask peers, but be none"):
+        with pytest.raises(FleetError, match="desk is enrolled as operator: it can ask peers, but cannot be one"):
             asyncio.run(start())
         store.close()

@@ -13,6 +13,7 @@ from p2pclust.peer.core.effects import Compute, Task
 from p2pclust.peer.core.events import Computed, Ref
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import exit_code, explain
 from p2pclust.peer.shell.store import Store
@@ -51,10 +52,10 @@ def test_a_blob_that_was_fetched_is_on_disk_before_anybody_is_told_that_it_is_he
 ) -> None:
     digest = digest_of(BLOB if good else b"something else")
     synced: list[bytes] = []
-    monkeypatch.setattr(Store, "sync_blob", lambda store, digest: synced.append(digest))
+    monkeypatch.setattr(BlobFiles, "sync", lambda files, digest: synced.append(digest))
 
     def fetch(store: Store) -> None:
-        store.store_chunk(digest, 0, 1, BLOB)
+        store.blobs.store_chunk(digest, 0, 1, BLOB)
 
     (event,) = perform(tmp_path, Task("verify", b"", 0, state=Ref(digest, len(BLOB), None)), prepare=fetch)
     assert event.info == {"good": good}

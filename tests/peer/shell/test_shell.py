@@ -31,7 +31,7 @@ from p2pclust.peer.core.effects import (
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Heartbeat, Message, Relay
-from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
+from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, explain
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
@@ -109,14 +109,14 @@ class FakeSigner:
 class Bench:
     """A shell with everything around it in a test's hand."""
 
-    def __init__(self, home: Path, faults: tuple[ArmedFault, ...] = ()) -> None:
+    def __init__(self, home: Path, faults: tuple[PlannedFault, ...] = ()) -> None:
         self.diary: list[Any] = []
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.core = ScriptedCore()
         self.store = SpyStore(home)
         self.store.diary = self.diary
         self.links = FakeLinks(self.diary)
-        self.shell = Shell(self.core, self.store, FakeSigner(), Armed("me", faults), self._watch)  # type: ignore[arg-type]
+        self.shell = Shell(self.core, self.store, FakeSigner(), PlannedFaults("me", faults), self._watch)  # type: ignore[arg-type]
 
     def _watch(self, verb: str, fields: Mapping[str, Any]) -> None:
         self.told.append((verb, dict(fields)))
@@ -141,7 +141,7 @@ Test = Callable[[Bench], Coroutine[Any, Any, None]]
 def bench(tmp_path: Path) -> Callable[..., None]:
     """Run a coroutine over a bench inside an event loop."""
 
-    def run(test: Test, *faults: ArmedFault) -> None:
+    def run(test: Test, *faults: PlannedFault) -> None:
         async def live() -> None:
             bench = Bench(tmp_path / "state", faults)
             try:
@@ -201,7 +201,7 @@ class TestEffects:
             ]
             b.core.answers[Leave] = [DropBlob(digest)]
             b.shell.leave()
-            assert b.store.chunk(digest, 0) is None
+            assert b.store.blobs.chunk(digest, 0) is None
 
         bench(test)
 
@@ -386,7 +386,7 @@ class TestReceiving:
     def test_the_worker_is_heard_too(self, bench: Run) -> None:
         async def test(b: Bench) -> None:
             b.start()
-            b.shell.computed(Computed(("t",), None, "gate", {}))
+            b.shell.step(Computed(("t",), None, "gate", {}))
             assert b.core.events[1:] == [Computed(("t",), None, "gate", {})]
 
         bench(test)
@@ -450,7 +450,7 @@ class TestEnd:
         bench(test)
 
 
-class TestArmedFaults:
+class TestPlannedFaults:
     """What strikes is a signal to the own process; here it is only noted."""
 
     @pytest.fixture
@@ -478,7 +478,7 @@ class TestArmedFaults:
             assert ("fault", {"number": 0, "do": "kill", "phase": "opening", "planned": 3, "round": 4}) in b.told
             assert [verb for verb, _ in b.told].index("fault") == len(b.told) - 2, "at round 4, before round 5"
 
-        bench(test, ArmedFault(0, "kill", 3, "opening", (), str(tmp_path / "claim")))
+        bench(test, PlannedFault(0, "kill", 3, "opening", (), str(tmp_path / "claim")))
 
     def test_whoever_aggregates_no_more_is_not_struck(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         async def test(b: Bench) -> None:
@@ -488,7 +488,7 @@ class TestArmedFaults:
             b.hear(BEAT)
             assert kills == []
 
-        bench(test, ArmedFault(0, "kill", 3, "adopting", (), str(tmp_path / "claim")))
+        bench(test, PlannedFault(0, "kill", 3, "adopting", (), str(tmp_path / "claim")))
 
     def test_a_fault_that_another_claimed_is_over(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         (tmp_path / "claim").touch()
@@ -497,18 +497,18 @@ class TestArmedFaults:
             b.start(self.phase("adopting", 5))
             assert kills == []
 
-        bench(test, ArmedFault(0, "pause", 3, "adopting", ("me",), str(tmp_path / "claim")))
+        bench(test, PlannedFault(0, "pause", 3, "adopting", ("me",), str(tmp_path / "claim")))
 
     def test_the_closing_of_a_job_comes_at_any_round(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         async def test(b: Bench) -> None:
             b.start(self.phase("closing", 2))
             assert kills == [19]
 
-        bench(test, ArmedFault(0, "pause", 30, "closing", ("me",), str(tmp_path / "claim")))
+        bench(test, PlannedFault(0, "pause", 30, "closing", ("me",), str(tmp_path / "claim")))
 
     def test_from_a_dictionary(self) -> None:
         fields = {"number": 0, "do": "kill", "round": 3, "phase": "opening", "who": ["a"], "claim": "/x"}
-        assert ArmedFault.from_dict(fields) == ArmedFault(0, "kill", 3, "opening", ("a",), "/x")
+        assert PlannedFault.from_dict(fields) == PlannedFault(0, "kill", 3, "opening", ("a",), "/x")
 
 
 BROKEN = """
@@ -548,7 +548,7 @@ def test_a_peer_that_breaks_says_so_in_one_line_and_with_its_exit_code(
     config = {
         "name": "p0", "listen": "127.0.0.1:0", "join": {"p1": "127.0.0.1:9"}, "bundle": str(tmp_path / "keys/p0.bundle"),
         "roster": str(tmp_path / "keys/roster.json"), "data": str(tmp_path / "data.npy"),
-        "state_dir": str(tmp_path / "state"), "timing": "fast", "fitness": 0.5, "faults": [], "control": "stdio",
+        "state_dir": str(tmp_path / "state"), "timing": "fast", "fitness": 0.5, "faults": [], "stdio": True,
     }  # fmt: skip
     (tmp_path / "peer.json").write_text(json.dumps(config))
     with subprocess.Popen(

@@ -76,46 +76,46 @@ class TestRows:
 class TestBlobs:
     def test_come_back_in_their_order(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
-        store.store_blob(DIGEST, BLOB, 1000)
+        store.blobs.store(DIGEST, BLOB, 1000)
         store.close()
         store, stored = opened(tmp_path)
         assert stored.blobs == {DIGEST: (4, (0, 1, 2, 3))}
-        assert b"".join(store.read_blob(DIGEST)) == BLOB
-        assert store.chunk(DIGEST, 3) == BLOB[3000:]
+        assert b"".join(store.blobs.read(DIGEST)) == BLOB
+        assert store.blobs.chunk(DIGEST, 3) == BLOB[3000:]
         store.close()
 
     def test_that_were_cut_off_are_resumed(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
-        store.store_chunk(DIGEST, 2, 4, BLOB[2000:3000])
-        store.store_chunk(DIGEST, 0, 4, BLOB[:1000])
+        store.blobs.store_chunk(DIGEST, 2, 4, BLOB[2000:3000])
+        store.blobs.store_chunk(DIGEST, 0, 4, BLOB[:1000])
         store.close()
         store, stored = opened(tmp_path)
         assert stored.blobs == {DIGEST: (4, (0, 2))}, "the core asks for 1 and 3 only"
-        assert store.chunk(DIGEST, 1) is None
+        assert store.blobs.chunk(DIGEST, 1) is None
         for index in (1, 3):
-            store.store_chunk(DIGEST, index, 4, BLOB[1000 * index : 1000 * (index + 1)])
-        assert b"".join(store.read_blob(DIGEST)) == BLOB
+            store.blobs.store_chunk(DIGEST, index, 4, BLOB[1000 * index : 1000 * (index + 1)])
+        assert b"".join(store.blobs.read(DIGEST)) == BLOB
         store.close()
 
     def test_are_dropped(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
-        store.store_blob(DIGEST, BLOB, 1000)
-        store.store_blob(b"e" * 32, BLOB, 5000)
-        store.drop_blob(DIGEST)
-        store.drop_blob(DIGEST)
-        assert list(store.read_blob(DIGEST)) == []
+        store.blobs.store(DIGEST, BLOB, 1000)
+        store.blobs.store(b"e" * 32, BLOB, 5000)
+        store.blobs.drop(DIGEST)
+        store.blobs.drop(DIGEST)
+        assert list(store.blobs.read(DIGEST)) == []
         assert list(store.load().blobs) == [b"e" * 32]
         store.close()
 
     def test_one_can_be_made_from_another(self, tmp_path: Path) -> None:
         # The final state of a job over columns passes an array of the state before on, from blob to blob.
         store = Store(tmp_path)
-        store.store_blob(DIGEST, BLOB, 1000)
+        store.blobs.store(DIGEST, BLOB, 1000)
         array = StoredArray(
-            StoredBytes(lambda: store.read_blob(DIGEST), len(BLOB)), 8, np.dtype("u1"), (len(BLOB) - 8,)
+            StoredBytes(lambda: store.blobs.read(DIGEST), len(BLOB)), 8, np.dtype("u1"), (len(BLOB) - 8,)
         )
-        store.store_blob(b"e" * 32, Pieces([b"headline", array]), 700)
-        assert b"".join(store.read_blob(b"e" * 32)) == b"headline" + BLOB[8:]
+        store.blobs.store(b"e" * 32, Pieces([b"headline", array]), 700)
+        assert b"".join(store.blobs.read(b"e" * 32)) == b"headline" + BLOB[8:]
         store.close()
 
 
@@ -153,7 +153,7 @@ store = Store(Path(sys.argv[1]))
 print("open", flush=True)
 for number in range(int(sys.argv[2]), 10**9):
     store.write([("ballot", "j", b"%d" % number), ("job", f"r{number % 7}", b"%d " % number * 50)])
-    store.store_chunk(b"d" * 32, number, 10**6, b"%d" % number)
+    store.blobs.store_chunk(b"d" * 32, number, 10**6, b"%d" % number)
     print(number, flush=True)
 """
 
@@ -243,7 +243,7 @@ class TestDamage:
         # A state in the register may be a blob: to go on from other bytes than were adopted would break every promise.
         digest = digest_of(BLOB)
         store, before = opened(tmp_path)
-        store.store_blob(digest, BLOB, 1000)
+        store.blobs.store(digest, BLOB, 1000)
         store.write([("register", "j", msgpack.packb([3, 7, digest, len(BLOB), None, False, False]))])
         store.close()
         file = tmp_path / "blobs" / digest.hex()
@@ -273,7 +273,7 @@ class TestDamage:
         inline = msgpack.packb([3, 7, digest_of(b"small"), 5, b"small", False, False])
         store = Store(tmp_path)
         store.write([("register", "j", inline)])
-        store.store_blob(DIGEST, BLOB, 1000)
+        store.blobs.store(DIGEST, BLOB, 1000)
         store.close()
         file = tmp_path / "blobs" / DIGEST.hex()
         file.write_bytes(file.read_bytes()[:-1])
@@ -331,7 +331,7 @@ for number in range(1000):
         print(number, error, flush=True)
         break
 large = b"x" * 250_000
-for keep in (lambda: store.store_chunk(b"d" * 32, 0, 1, large), lambda: store.store_blob(b"e" * 32, large, 9)):
+for keep in (lambda: store.blobs.store_chunk(b"d" * 32, 0, 1, large), lambda: store.blobs.store(b"e" * 32, large, 9)):
     try:
         keep()
     except FleetError as error:

@@ -93,7 +93,7 @@ def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
         (["fuzzifier", "2"], "expected --PARAMETER VALUE"),
         (["--tol"], "--tol needs a value"),
         (["--wat"], r"--wat needs a value \(did you mean --wait\?\)"),
-        (["--tol", "1", "--tol=2"], "--tol comes twice"),
+        (["--tol", "1", "--tol=2"], "--tol is given twice"),
     ],
 )
 def test_words_that_are_no_parameters(words: list[str], reason: str) -> None:
