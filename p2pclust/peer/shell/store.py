@@ -23,7 +23,7 @@ from typing import Any
 import msgpack
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.rounds.ledger import adopted_blobs
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.commits import Commits
@@ -215,13 +215,13 @@ class Store:
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
-    def load(self) -> Stored:
+    def load(self) -> StoreContents:
         """Everything that a core needs to go on."""
         tables: dict[str, dict[str, bytes]] = {}
         for name, key, value in self._db.execute("SELECT name, key, value FROM rows ORDER BY name, key"):
             tables.setdefault(name, {})[key] = value
         own = tables.pop("self")
-        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self._blobs.stored())
+        return StoreContents(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self._blobs.stored())
 
     def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
         """Write or delete rows in one transaction, on disk when this returns.

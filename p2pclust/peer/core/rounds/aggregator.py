@@ -11,89 +11,79 @@ aggregates next opens its own newest state again, and a contribution is a pure f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
 from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.ledger import Ledger
-from p2pclust.peer.core.rounds.open_round import Opened
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, as_peers, tree_of
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.tasks import (
+    BeginJob,
+    CancelJob,
+    CombineRound,
+    Continued,
+    ContinueJob,
+    DescribeState,
+    NoResult,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+    Task,
+    TermToken,
+)
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["Aggregating", "Hooks"]
+__all__ = ["AggregatorTerm", "TermHooks"]
 
 _RELAYS: Final = 3
-#: What there is to be known of the only state of a census.
-_AGREED: Final = {"final": True, "asked": (), "one": False}
+#: The only state of a census.
+_AGREED: Final = StateInfo(final=True)
 
 
-class Hooks(Protocol):
-    """What a term tells the job that it belongs to."""
+class TermHooks(Protocol):
+    """What a term needs of the job that it belongs to."""
 
-    def adopt_own(self, term: int, opened: Opened) -> None:
+    def adopt_own(self, term: int, opened: OpenRound) -> None:
         """Put the opened state into this peer's own register and compute its own contribution."""
 
-    def finished(self, term: int, opened: Opened) -> None:
+    def finished(self, term: int, opened: OpenRound) -> None:
         """A majority adopted the final state."""
 
-    def no_majority(self) -> None:
-        """No majority has answered for as long as an election takes."""
-
-    def cancelled_by(self) -> str:
-        """Who wants the job ended; empty if nobody does."""
-
-    def continues(self) -> Task | None:
-        """Of a census: the task that makes the mathematics of the next job; none if its job is not here any more."""
-
-    def next_document(self, mathematics: bytes) -> bytes | None:
-        """Of a census: what this peer proposes as the next document; None as long as it cannot."""
-
-    def unable(self) -> None:
-        """This peer cannot aggregate this job at all."""
-
-    def out_of_reach(self) -> None:
-        """A peer without which the round cannot end lives, and is silent towards this peer."""
-
-    def stands_still(self) -> None:
-        """This peer is followed, and yet nothing comes of its term."""
-
     def computes(self) -> bool:
-        """Whether this peer's own worker is at its own answer."""
+        """Whether this peer's worker computes this peer's own answer."""
 
 
-class Aggregating:
-    """One term of aggregation. `hooks` is the job that it belongs to."""
+class AggregatorTerm:
+    """One term of aggregation."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
-        headway: Headway, hooks: Hooks,
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self._document = document
-        self._ledger = ledger
+    def __init__(self, job: JobContext, election: Election, headway: Headway, hooks: TermHooks) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
+        self._ledger = job.ledger
+        self._cancels = job.cancels
+        self._series = job.series
+        self._election = election
         self._hooks = hooks
-        self._me = document.index(context.me)
-        self.term = ledger.term
+        self._me = self._document.index(self._ctx.me)
+        self.term = self._ledger.term
         self._headway = headway
-        self._patience = Patience(context, membership, blobs, document, headway)
+        self._patience = Patience(job, headway)
         self._working = False  # whether a task of this term is with the worker
         self._stage: tuple[object, ...] = ()  # what had come of this term when it last moved
-        self._moved_at = context.now
-        self._round: Opened | None = None
+        self._moved_at = self._ctx.now
+        self._round: OpenRound | None = None
         self._mathematics: bytes | None = None  # of a census that cannot be opened yet
-        self._timer: TimerKey = ("job", document.id, "tick")
+        self._timer: TimerKey = ("job", self._document.id, "tick")
 
     def begin(self) -> None:
         """Begin the term; the job knows of it by now, and hears at once what this peer adopts itself."""
@@ -137,57 +127,51 @@ class Aggregating:
         if self._document.census:
             self._take_census(ref)
             return
-        kind = "begin" if ref is None else "describe"
-        self._compute(kind, Task(kind, self._document.job, len(self._document.roster), state=ref))
+        job, n_peers = self._document.job, len(self._document.roster)
+        self._compute(BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
 
     def _take_census(self, ref: Ref | None) -> None:
         """A census has one state, the last: what an earlier term may have agreed on, or what this peer proposes."""
         if ref is not None:
             self._open(ref, self._ledger.register.round, _AGREED)
-        elif (task := self._hooks.continues()) is not None:  # else a newer turn is known here, and this one goes
-            self._compute("continue", task)
+        elif (task := self._series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
+            self._compute(task)
 
     def _propose(self, mathematics: bytes) -> None:
-        data = self._hooks.next_document(mathematics)
+        data = self._series.propose(self._document, mathematics)
         self._mathematics = mathematics if data is None else None
         if data is not None:
             self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
-    def computed(self, event: Computed) -> None:
+    def computed(self, token: TermToken, outcome: Outcome) -> None:
         """A task of this term ended."""
-        if event.token[3] != str(self.term):
+        if token.term != self.term:
             return
         self._working = False
-        if event.token[2] == "continue":
-            self._propose(event.info.get("mathematics", b""))
-            return
-        if event.result is None:
+        if token.kind == ContinueJob.kind:
+            self._propose(outcome.mathematics if isinstance(outcome, Continued) else b"")
+        elif isinstance(outcome, NoResult):
             # This peer cannot work with the state or the job (another version of the software, say); another may.
-            self._ctx.report("unable", **self._document.told, task=event.token[2], reason=event.abstains)
-            self._hooks.unable()
-        elif event.token[2] == "cancel":
-            assert self._round is not None
-            self._open(event.result, self._round.round + 1, event.info)
-        elif event.token[2] == "combine":
-            assert self._round is not None
-            self._ctx.report(
-                "combined", **self._document.told, term=self.term, round=self._round.round,
-                contributors=[self._document.roster[i] for i in self._round.contributors()],
-                **self._document.named(event.info),
-            )  # fmt: skip
-            self._open(event.result, self._round.round + 1, event.info)
-        else:
-            self._open(event.result, self._ledger.register.round, event.info)
+            self._ctx.report("unable", **self._document.told, task=token.kind, reason=outcome.reason)
+            self._election.withdraw()
+        elif isinstance(outcome, StateMade):
+            closed, roster = self._round, self._document.roster
+            if closed is not None and token.kind == CombineRound.kind:
+                self._ctx.report(
+                    "combined", **self._document.told, term=self.term, round=closed.round,
+                    contributors=[roster[index] for index in closed.contributors()], **outcome.info.to_dict(roster),
+                )  # fmt: skip
+            self._open(outcome.ref, self._ledger.register.round if closed is None else closed.round + 1, outcome.info)
 
-    def _open(self, ref: Ref, round_: int, info: Mapping[str, Any]) -> None:
-        opened = Opened(ref, round_, bool(info["final"]), tuple(info["asked"]), bool(info["one"]), self._ctx.now)
+    def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
+        opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now)
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
         self._ctx.report(
             "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
         )
-        if self._document.collect == "tree" and bool(info.get("additive", opened.final)):
+        if self._document.collect == "tree" and info.additive:
             self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message = self._message(opened)  # one for all, so that it is encoded once
@@ -201,7 +185,7 @@ class Aggregating:
                 self._send_open(name, message)
         self._hooks.adopt_own(self.term, opened)
 
-    def _grow_tree(self, opened: Opened) -> None:
+    def _grow_tree(self, opened: OpenRound) -> None:
         """Of those that are there and can be reached; everybody else is asked by this peer itself."""
         roster = self._document.roster
         parents = [-1] * len(roster)
@@ -213,7 +197,7 @@ class Aggregating:
             if name in self._document:
                 opened.branches.drop(self._document.index(name))
 
-    def _message(self, opened: Opened, name: str = "") -> Open:
+    def _message(self, opened: OpenRound, name: str = "") -> Open:
         """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
         branches, tree, direct = opened.branches, opened.tree, opened.branches is None
         if branches is not None and tree is not None and name:
@@ -221,7 +205,7 @@ class Aggregating:
             direct = index not in branches.children or bool(tree.below[index] & branches.barred)
         return opened.message(self._document.id, self.term, self._me, direct=direct)
 
-    def _proposer(self, opened: Opened) -> int:
+    def _proposer(self, opened: OpenRound) -> int:
         """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
         if not opened.one or opened.final:
             return -1
@@ -278,7 +262,7 @@ class Aggregating:
             if part is not None:
                 self._count(opened, part)
 
-    def _count(self, opened: Opened, part: Part) -> None:
+    def _count(self, opened: OpenRound, part: Part) -> None:
         roster = self._document.roster
         for index in as_peers(part.answered):
             if roster[index] not in opened.answered:  # else it may be an old answer, which is told again
@@ -356,7 +340,7 @@ class Aggregating:
             self._ask_itself(opened, other)
         opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
 
-    def _ask_itself(self, opened: Opened, index: int) -> None:
+    def _ask_itself(self, opened: OpenRound, index: int) -> None:
         """What came of this peer along the tree counts no more."""
         name = self._document.roster[index]
         opened.adopted.pop(name, None)
@@ -393,7 +377,7 @@ class Aggregating:
             self._headway.reached(opened.round)
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif by := self._hooks.cancelled_by() or self._revocation(opened):
+        elif by := self._cancels.of(self._document) or self._revocation(opened):
             self._cancel(opened, by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
@@ -402,7 +386,7 @@ class Aggregating:
         """Something beside the answers has changed: may the round end now?"""
         self._progress()
 
-    def _revocation(self, opened: Opened) -> str:
+    def _revocation(self, opened: OpenRound) -> str:
         """What ends a job that waits for everybody: somebody who has not answered never will."""
         if self._document.missing == "all":
             for name in self.waits_for():
@@ -410,15 +394,13 @@ class Aggregating:
                     return f"the revocation of {name}, without whom missing = 'all' does not go on"
         return ""
 
-    def _cancel(self, opened: Opened, by: str) -> None:
+    def _cancel(self, opened: OpenRound, by: str) -> None:
         """The next state is the last one, and says who wanted it; nobody's contribution is waited for."""
         opened.combining = True
         self._ctx.report("cancelling", **self._document.told, term=self.term, round=opened.round, by=by)
-        self._compute(
-            "cancel", Task("cancel", self._document.job, len(self._document.roster), state=opened.ref, why=by)
-        )
+        self._compute(CancelJob(self._document.job, len(self._document.roster), opened.ref, by))
 
-    def _complete(self, opened: Opened) -> bool:
+    def _complete(self, opened: OpenRound) -> bool:
         """Whether everybody who is wanted has answered, or need not be waited for."""
         if opened.one:
             # One that abstains ends the round, as anywhere: the next round asks the next. One that is gone is replaced.
@@ -429,7 +411,7 @@ class Aggregating:
             return opened.proposer < 0
         return all(self._settled(opened, index) for index in opened.asked)
 
-    def _settled(self, opened: Opened, index: int) -> bool:
+    def _settled(self, opened: OpenRound, index: int) -> bool:
         name = self._document.roster[index]
         if name in opened.answered or index in opened.left_out:
             return True
@@ -458,7 +440,7 @@ class Aggregating:
         else:
             self._send_open(self._document.roster[opened.proposer])
 
-    def _combine(self, opened: Opened) -> None:
+    def _combine(self, opened: OpenRound) -> None:
         opened.use()
         self._ctx.report("phase", phase="combining", **self._document.told, term=self.term, round=opened.round)
         have = opened.contributors()
@@ -468,15 +450,12 @@ class Aggregating:
                 status = self._membership.status(self._document.roster[index])
                 # Alive, and yet no answer within the deadline or anybody's patience.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
-        task = Task(
-            "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=opened.used,
-            abstained=abstained,
-        )  # fmt: skip
-        self._compute("combine", task)
+        n_peers = len(self._document.roster)
+        self._compute(CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained))
 
-    def _compute(self, kind: str, task: Task) -> None:
+    def _compute(self, task: Task) -> None:
         self._working = True
-        self._ctx.effects.append(Compute(("job", self._document.id, kind, str(self.term)), task))
+        self._ctx.effects.append(Compute(TermToken(self._document.id, task.kind, self.term), task))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -484,14 +463,14 @@ class Aggregating:
         """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         if not self._patience.followed():
-            self._hooks.no_majority()
+            self._election.resign()
             return
         if self._stands_still():
             waited_s = round(self._ctx.now - self._moved_at, 3)
             self._ctx.report(
                 "stands-still", **self._document.told, term=self.term, phase=self.phase, seconds=waited_s
             )  # fmt: skip
-            self._hooks.stands_still()
+            self._election.hand_over()
             return
         self._heartbeat()
         if self._mathematics is not None:
@@ -500,7 +479,7 @@ class Aggregating:
             self._patience.note_pulls(self._round)
             self._repeat(self._round)
             if self._lose_patience(self._round):
-                self._hooks.out_of_reach()
+                self._election.hand_over()
             else:
                 self._progress()
 
@@ -526,7 +505,7 @@ class Aggregating:
             if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
                 self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
 
-    def _repeat(self, opened: Opened) -> None:
+    def _repeat(self, opened: OpenRound) -> None:
         for name in self._document.roster:
             if name == self._ctx.me or name in opened.answered or self._gone(name):
                 continue
@@ -539,7 +518,7 @@ class Aggregating:
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
                 self._send_open(name)
 
-    def _lose_patience(self, opened: Opened) -> bool:
+    def _lose_patience(self, opened: OpenRound) -> bool:
         """Ask through others, or go on without whom the round has waited for too long.
 
         With ``missing = "all"`` nobody is left out, but another aggregator may hear such a peer: two peers that hear each

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.rounds.job_context import JobContext
 
 __all__ = ["Headway"]
 
@@ -27,9 +26,9 @@ _BUSY_ANSWERS: Final = 8.0
 class Headway:
     """What this peer has seen of the progress of one job."""
 
-    def __init__(self, context: Context, document: Document) -> None:
-        self._ctx = context
-        self._document = document
+    def __init__(self, job: JobContext) -> None:
+        self._ctx = job.context
+        self._document = job.document
         self._term = 0
         self._terms = 0  # heard of since the newest state that a majority is known to have adopted
         self._reached = -1  # the round of that state

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from p2pclust.peer.core.events import Ref
 from p2pclust.peer.core.messages import Open
 from p2pclust.peer.core.rounds.tree_sums import Branches, Tree
+from p2pclust.peer.core.tasks import Given, Ref
 
-__all__ = ["Opened"]
+__all__ = ["OpenRound"]
 
 
 @dataclass
-class Opened:
+class OpenRound:
     """The opened state, and the answers to it."""
 
     ref: Ref
@@ -33,7 +33,7 @@ class Opened:
     sent_at: dict[str, float] = field(default_factory=dict)
     adopted_by_majority: bool = False  # once true, it stays so
     combining: bool = False
-    used: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # the contributions, and sums of some, that are combined
+    used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined
     tree: Tree | None = None  # along which contributions are added up
     branches: Branches | None = None  # what came up the tree
     proposer: int = -1
@@ -54,7 +54,7 @@ class Opened:
         """Fix what is combined: sums from the tree, and of whoever is in none of these its own contribution."""
         self.combining, self.used = True, tuple(self._usable())
 
-    def _usable(self) -> Iterator[tuple[tuple[int, ...], Ref]]:
+    def _usable(self) -> Iterator[Given]:
         summed: dict[int, None] = {}
         for peers, ref in self.branches.sums() if self.branches is not None else ():
             summed.update(dict.fromkeys(peers))

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.open_round import Opened
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
 
 __all__ = ["Patience", "Resort"]
 
@@ -32,15 +29,13 @@ class Resort(Enum):
 class Patience:
     """Who was heard of in one term, who works, and whom nothing leads to."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, headway: Headway
-    ) -> None:
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self._document = document
+    def __init__(self, job: JobContext, headway: Headway) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
         self._headway = headway
-        self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
+        self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
         self._works: dict[str, float] = {}  # who said that it computes or fetches, and when last
         self._answered: dict[str, float] = {}  # when each answered in this round
         self._astray: dict[str, None] = {}  # to whom no way led when they were left out
@@ -89,12 +84,12 @@ class Patience:
         if not self._ctx.routing.hop(name):
             self._astray[name] = None
 
-    def left_out_busy(self, name: str, opened: Opened) -> None:
+    def left_out_busy(self, name: str, opened: OpenRound) -> None:
         """The round goes on without a peer that said for too long that it computes."""
         fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
         self._headway.given_up(name, proven=not opened.one and fast >= majority(len(opened.asked)))
 
-    def _busy_too_long(self, opened: Opened, name: str) -> bool:
+    def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
         """Whether a peer has computed for this round for too long, although the others are done or were never asked."""
         me = self._document.index(self._ctx.me)
         if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
@@ -104,7 +99,7 @@ class Patience:
         ]
         return self._ctx.now - opened.opened_at > self._headway.busy_limit_s(max(took_s, default=0.0))
 
-    def note_pulls(self, opened: Opened) -> None:
+    def note_pulls(self, opened: OpenRound) -> None:
         """Take chunks that came in since the last time for signs of work."""
         for index, ref in opened.pulling.items():
             left = self._blobs.left(ref.digest)
@@ -112,7 +107,7 @@ class Patience:
                 opened.chunks_left[index] = left
                 self.works(self._document.roster[index])
 
-    def lost_with(self, opened: Opened) -> Iterator[tuple[str, Resort]]:
+    def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
         """Name whom a round has waited for too long, one after the other.
 
         After `patience_s` of silence a peer is asked through others; after half as long again it is given up. With

@@ -129,7 +129,7 @@ def test_it_may_come_before_the_document() -> None:
     assert job not in net.core("p3").jobs.jobs
     net.lost = lambda packet: False
     net.until(lambda: job in net.core("p3").jobs.jobs)
-    assert net.core("p3").jobs.cancelled_by(job) == "admin"
+    assert net.core("p3").jobs.cancels.by(job) == "admin"
     let_go(net)
     ends_cancelled(net, job, 3)
 
