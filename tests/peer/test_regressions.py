@@ -10,20 +10,18 @@ from harness import Net, Packet, is_of_job, toy
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
     CloseReply,
-    Gossip,
-    Message,
     Open,
     PreVote,
     PreVoteReply,
     RequestVote,
     StaleTerm,
-    Update,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.messages import Gossip, Message, Update
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.tasks import NoResult
 

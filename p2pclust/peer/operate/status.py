@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from p2pclust.errors import P2PClustError
-from p2pclust.peer.core.members.suspicions import Member
+from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.names import name_of

@@ -23,21 +23,17 @@ import msgpack
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Report, Send
-from p2pclust.peer.core.messages import (
-    Ack,
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
-    FactDelta,
-    Gossip,
     HeartbeatReply,
     HeldState,
-    MemberSync,
     Partial,
-    Ping,
     RequestVote,
     Synced,
     VoteReply,
-)
+)  # fmt: skip
+from p2pclust.peer.core.messages import Ack, FactDelta, Gossip, MemberSync, Ping
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob

@@ -29,7 +29,8 @@ from p2pclust.peer.core.effects import (
     StoreChunk,
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
-from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Heartbeat, Message, Relay
+from p2pclust.peer.core.job_messages import Heartbeat
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.core.tasks import BeginJob, NoResult, TermToken
 from p2pclust.peer.shell.planned_faults import Armed, ArmedFault
 from p2pclust.peer.shell.shell import Shell, explain

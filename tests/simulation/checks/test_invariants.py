@@ -12,20 +12,8 @@ import pytest
 
 from p2pclust.peer.core.effects import Compute, Persist, Report, Send
 from p2pclust.peer.core.events import Submit
-from p2pclust.peer.core.messages import (
-    Adopted,
-    Close,
-    FactDelta,
-    Gossip,
-    HeartbeatReply,
-    HeldState,
-    Message,
-    Ping,
-    RequestVote,
-    Synced,
-    Update,
-    VoteReply,
-)
+from p2pclust.peer.core.job_messages import Adopted, Close, HeartbeatReply, HeldState, RequestVote, Synced, VoteReply
+from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Update
 from p2pclust.peer.core.tasks import CombineRound, Ref, TermToken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job

@@ -29,7 +29,8 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
 from p2pclust.peer.core.gossip.work import GossipWork
-from p2pclust.peer.core.messages import AskState, Close, HeldState, Join, Message, Mix
+from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.workspace import JobWorkspace

@@ -9,13 +9,14 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.jobs.abstentions import Abstentions
 from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
 from p2pclust.peer.core.jobs.submission import Submissions, averaging_of
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Ended, Join, Message, PreVote, Synced
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext

@@ -1,12 +1,12 @@
 """The aggregator's side of the rounds of one term.
 
 A round is a consensus entry whose acknowledgement carries the contribution. The aggregator opens a state; each peer
-adopts it (on its disk) and answers with its contribution or with why it abstains. When a majority of the roster has
-adopted it in this term and everybody who is wanted has answered, the answers are combined into the next state. The final
-state is opened like any other, but nothing is contributed to it; once a majority has it, the job is finished.
+adopts it (on disk) and answers with its contribution, or with the reason why it abstains. When a majority of the roster
+has adopted it in this term and all wanted peers have answered, the answers are combined into the next state. The final
+state is opened like any other, but no peer contributes to it; once a majority has it, the job is finished.
 
-An object of this class lives for one term at one peer and is dropped when the term ends. Nothing in it is on disk: whoever
-aggregates next opens its own newest state again, and a contribution is a pure function of state and data.
+An object of this class lives for one term at one peer. Nothing in it is on disk: the next aggregator opens its own newest
+state again, and a contribution is a pure function of state and data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
 from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
@@ -52,13 +52,13 @@ class TermHooks(Protocol):
     """What a term needs of the job that it belongs to."""
 
     def adopt_own(self, term: int, opened: OpenRound) -> None:
-        """Put the opened state into this peer's own register and compute its own contribution."""
+        """Adopt the opened state at this peer, and compute its contribution."""
 
     def finished(self, term: int, opened: OpenRound) -> None:
-        """A majority adopted the final state."""
+        """End the job: a majority adopted the final state."""
 
     def computes(self) -> bool:
-        """Whether this peer's worker computes this peer's own answer."""
+        """Return whether this peer's worker computes its own answer."""
 
 
 class AggregatorTerm:
@@ -78,36 +78,36 @@ class AggregatorTerm:
         self.term = self._ledger.term
         self._headway = headway
         self._patience = Patience(job, headway)
-        self._working = False  # whether a task of this term is with the worker
-        self._stage: tuple[object, ...] = ()  # what had come of this term when it last moved
+        self._working = False  # whether the worker has a task of this term
+        self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
         self._round: OpenRound | None = None
-        self._mathematics: bytes | None = None  # of a census that cannot be opened yet
+        self._mathematics: bytes | None = None  # in a census that cannot be opened yet
         self._timer: TimerKey = ("job", self._document.id, "tick")
 
     def begin(self) -> None:
-        """Begin the term; the job knows of it by now, and hears at once what this peer adopts itself."""
+        """Begin the term."""
         self._describe()
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         self._heartbeat()
 
     def end(self) -> None:
-        """The term is over."""
+        """End the term."""
         self._ctx.timers.cancel(self._timer)
 
     def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched, as long as this round lasts."""
+        """Return the blobs that this round needs."""
         return [] if self._round is None else self._round.blobs()
 
     @property
     def phase(self) -> str:
-        """What this term is at: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
+        """The phase of this term: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
         if self._round is None:
             return "describing"
         return "combining" if self._round.combining else "closing" if self._round.final else "gathering"
 
     def waits_for(self) -> list[str]:
-        """Whose answers this round lacks, in roster order."""
+        """Return the peers whose answers are missing in this round, in roster order."""
         opened, roster = self._round, self._document.roster
         if opened is None or opened.combining:
             return []
@@ -122,7 +122,7 @@ class AggregatorTerm:
     # -- opening ----------------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:
-        """Before anything else this term opens the newest state again; a worker says whom that state asks."""
+        """Ask the worker about the newest state: a term begins by opening it again."""
         ref = self._ledger.register.ref
         if self._document.census:
             self._take_census(ref)
@@ -131,7 +131,7 @@ class AggregatorTerm:
         self._compute(BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
 
     def _take_census(self, ref: Ref | None) -> None:
-        """A census has one state, the last: what an earlier term may have agreed on, or what this peer proposes."""
+        """Open the only state of a census: what an earlier term may have agreed on, or what this peer proposes."""
         if ref is not None:
             self._open(ref, self._ledger.register.round, _AGREED)
         elif (task := self._series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
@@ -144,7 +144,7 @@ class AggregatorTerm:
             self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
     def computed(self, token: TermToken, outcome: Outcome) -> None:
-        """A task of this term ended."""
+        """Go on after a task of this term."""
         if token.term != self.term:
             return
         self._working = False
@@ -186,7 +186,7 @@ class AggregatorTerm:
         self._hooks.adopt_own(self.term, opened)
 
     def _grow_tree(self, opened: OpenRound) -> None:
-        """Of those that are there and can be reached; everybody else is asked by this peer itself."""
+        """Make a tree of the reachable peers; this peer asks the others directly."""
         roster = self._document.roster
         parents = [-1] * len(roster)
         for name, above in self._ctx.routing.tree([name for name in roster if not self._gone(name)]).items():
@@ -198,7 +198,7 @@ class AggregatorTerm:
                 opened.branches.drop(self._document.index(name))
 
     def _message(self, opened: OpenRound, name: str = "") -> Open:
-        """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
+        """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""
         branches, tree, direct = opened.branches, opened.tree, opened.branches is None
         if branches is not None and tree is not None and name:
             index = self._document.index(name)
@@ -206,7 +206,7 @@ class AggregatorTerm:
         return opened.message(self._document.id, self.term, self._me, direct=direct)
 
     def _proposer(self, opened: OpenRound) -> int:
-        """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
+        """Return the first able peer of the seed's permutation, which does not depend on the aggregator."""
         if not opened.one or opened.final:
             return -1
         for index in opened.asked:
@@ -221,13 +221,13 @@ class AggregatorTerm:
         self._ctx.send(name, message or self._message(self._round, name))
 
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
-        """This peer's own contribution is ready."""
+        """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
             self._patience.rests(self._ctx.me)
             self._answer(self._ctx.me, ref, abstains)
 
     def own_adopted(self) -> None:
-        """This peer's own register holds the opened state."""
+        """Count this peer: its register holds the opened state."""
         assert self._round is not None
         self._round.adopted[self._ctx.me] = None
         self._progress()
@@ -235,7 +235,7 @@ class AggregatorTerm:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def on_adopted(self, source: str, message: Adopted) -> None:
-        """A peer adopted the state and contributes, or abstains."""
+        """Take an acknowledgement, with a contribution or an abstention."""
         self._patience.heard(source)
         opened = self._round
         if opened is None or opened.combining or message.round != opened.round:
@@ -252,7 +252,7 @@ class AggregatorTerm:
         self._answer(source, ref, message.abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
-        """What came together below a peer of the tree."""
+        """Take a partial sum from a peer in the tree."""
         self._patience.heard(source)
         opened = self._round
         if opened is None or opened.branches is None or opened.combining:
@@ -265,7 +265,7 @@ class AggregatorTerm:
     def _count(self, opened: OpenRound, part: Part) -> None:
         roster = self._document.roster
         for index in as_peers(part.answered):
-            if roster[index] not in opened.answered:  # else it may be an old answer, which is told again
+            if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
                 self._patience.heard(roster[index])
             opened.answered[roster[index]] = None
             opened.left_out.pop(index, None)
@@ -277,7 +277,7 @@ class AggregatorTerm:
         self._progress()
 
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
-        """A peer tells what it has adopted and whether it computes."""
+        """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
         opened = self._round
         if message.busy:
@@ -294,7 +294,7 @@ class AggregatorTerm:
         index = self._document.index(name)
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
-            # Other last bits, as from another kind of CPU after a restart elsewhere: the newer one counts.
+            # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
             self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
@@ -312,7 +312,7 @@ class AggregatorTerm:
         self._progress()
 
     def blob_ready(self, digest: bytes) -> None:
-        """A contribution that is a blob is here."""
+        """Take the contributions whose blob is complete now."""
         opened = self._round
         if opened is None or opened.combining:
             return
@@ -322,10 +322,10 @@ class AggregatorTerm:
             self._count(opened, part)
 
     def revoked(self, name: str) -> None:
-        """A roster peer was revoked: what it acknowledged and contributed in this round counts no more.
+        """Discard what a revoked peer acknowledged and contributed in this round.
 
-        A sum that others have added up along a tree cannot be taken apart: all others in it are asked themselves. What is
-        being combined already stays.
+        A partial sum cannot be taken apart, so all other peers in it are asked directly. A round that is being combined
+        stays as it is.
         """
         self._patience.revoked(name)
         opened = self._round
@@ -341,7 +341,7 @@ class AggregatorTerm:
         opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
 
     def _ask_itself(self, opened: OpenRound, index: int) -> None:
-        """What came of this peer along the tree counts no more."""
+        """Discard what came from this peer along the tree, and ask it directly."""
         name = self._document.roster[index]
         opened.adopted.pop(name, None)
         if index not in opened.contributions:
@@ -351,7 +351,7 @@ class AggregatorTerm:
             self._send_open(name)
 
     def member_changed(self, name: str) -> None:
-        """Membership changed its mind about a roster peer."""
+        """React to a new membership status of a roster peer."""
         opened = self._round
         if opened is None:
             return
@@ -361,7 +361,7 @@ class AggregatorTerm:
             for index in opened.tree.without(self._document.index(name)):
                 below = self._document.roster[index]
                 if below not in opened.answered and not self._gone(below):
-                    self._send_open(below)  # whoever would have handed on its answer is gone
+                    self._send_open(below)  # the peer that would have handed on its answer is gone
         self._progress()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -383,11 +383,11 @@ class AggregatorTerm:
             self._combine(opened)
 
     def look(self) -> None:
-        """Something beside the answers has changed: may the round end now?"""
+        """Check whether the round can end after a change other than an answer."""
         self._progress()
 
     def _revocation(self, opened: OpenRound) -> str:
-        """What ends a job that waits for everybody: somebody who has not answered never will."""
+        """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
         if self._document.missing == "all":
             for name in self.waits_for():
                 if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
@@ -395,15 +395,15 @@ class AggregatorTerm:
         return ""
 
     def _cancel(self, opened: OpenRound, by: str) -> None:
-        """The next state is the last one, and says who wanted it; nobody's contribution is waited for."""
+        """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
         self._ctx.report("cancelling", **self._document.told, term=self.term, round=opened.round, by=by)
         self._compute(CancelJob(self._document.job, len(self._document.roster), opened.ref, by))
 
     def _complete(self, opened: OpenRound) -> bool:
-        """Whether everybody who is wanted has answered, or need not be waited for."""
+        """Return whether all wanted peers have answered, or need not be waited for."""
         if opened.one:
-            # One that abstains ends the round, as anywhere: the next round asks the next. One that is gone is replaced.
+            # A proposer that abstains ends the round, and the next round asks the next one. One that is gone is replaced.
             while opened.proposer >= 0 and self._settled(opened, opened.proposer):
                 if opened.proposer not in opened.left_out:
                     return True
@@ -426,7 +426,7 @@ class AggregatorTerm:
         return self._membership.gone(name)
 
     def _next_proposer(self) -> None:
-        """The proposer died, abstained or is silent: the next of the permutation is asked, and everybody told."""
+        """Ask the next proposer of the permutation: this one is gone or silent."""
         opened = self._round
         assert opened is not None
         opened.proposer = self._proposer(opened)
@@ -448,7 +448,7 @@ class AggregatorTerm:
         for index in opened.left_out:
             if index not in have:
                 status = self._membership.status(self._document.roster[index])
-                # Alive, and yet no answer within the deadline or anybody's patience.
+                # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
         n_peers = len(self._document.roster)
         self._compute(CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained))
@@ -460,7 +460,7 @@ class AggregatorTerm:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def fire(self) -> None:
-        """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
+        """Send heartbeats, repeat what was not answered, give up silent peers, or resign without a majority."""
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         if not self._patience.followed():
             self._election.resign()
@@ -484,9 +484,9 @@ class AggregatorTerm:
                 self._progress()
 
     def _stands_still(self) -> bool:
-        """Whether, for too long, no task of this peer has ended and no further peer has adopted what it opened.
+        """Return whether the term made no progress for too long: no task ended here, and no further peer adopted its state.
 
-        Another peer may be able to: this one's worker may hang, or its large messages may be lost.
+        Another aggregator may do better: this peer's worker may hang, or its large messages may be lost.
         """
         opened = self._round
         stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
@@ -497,7 +497,7 @@ class AggregatorTerm:
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
 
     def _heartbeat(self) -> None:
-        """Remind everybody of this term, unless an open did so just now: it says the same, and more."""
+        """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
         sent_at = {} if self._round is None else self._round.sent_at
         round_ = self._ledger.register.round if self._round is None else self._round.round
         lately = self._ctx.now - self._ctx.timing.heartbeat_s
@@ -510,7 +510,7 @@ class AggregatorTerm:
             if name == self._ctx.me or name in opened.answered or self._gone(name):
                 continue
             if not self._ctx.routing.hop(name):
-                # Whoever comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
                 opened.sent_at.pop(name, None)
                 continue
             if self._patience.works_still(name):
@@ -519,10 +519,9 @@ class AggregatorTerm:
                 self._send_open(name)
 
     def _lose_patience(self, opened: OpenRound) -> bool:
-        """Ask through others, or go on without whom the round has waited for too long.
+        """Ask silent peers through other peers, or leave them out; return whether another aggregator should try.
 
-        With ``missing = "all"`` nobody is left out, but another aggregator may hear such a peer: two peers that hear each
-        other never, or not for long enough, can have third ones that hear both. Returns whether it should try.
+        With ``missing = "all"`` no peer is left out, but another aggregator may have a link to the silent peer.
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:

@@ -11,7 +11,8 @@ import enum
 from typing import Protocol
 
 from p2pclust.peer.core.context import TimerKey
-from p2pclust.peer.core.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
+from p2pclust.peer.core.job_messages import PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.headway import Headway

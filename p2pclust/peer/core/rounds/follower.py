@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
+from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.handover import state_of

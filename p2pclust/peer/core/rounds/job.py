@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.context import TimerKey
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
     CloseReply,
     Heartbeat,
     HeartbeatReply,
     HeldState,
-    Message,
     Open,
     Partial,
     PreVote,
@@ -23,6 +22,7 @@ from p2pclust.peer.core.messages import (
     StaleTerm,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.fitness import Fitness

@@ -19,7 +19,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.messages import Open, Partial
+from p2pclust.peer.core.job_messages import Open, Partial
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed, SumToken

@@ -11,7 +11,8 @@ import pytest
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.events import Arrived, Submit
 from p2pclust.peer.core.gossip.job import GossipJob
-from p2pclust.peer.core.messages import AskState, Close, HeldState, Join, Message, Mix
+from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

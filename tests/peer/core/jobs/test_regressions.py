@@ -13,13 +13,8 @@ from harness import Net, toy
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Woken
-from p2pclust.peer.core.messages import (
-    Adopted,
-    FactDelta,
-    FactDigest,
-    Relay,
-    Synced,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Synced
+from p2pclust.peer.core.messages import FactDelta, FactDigest, Relay
 from p2pclust.peer.core.spread import facts
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute, DescribeState, NoResult, Ref, StateTask, Task

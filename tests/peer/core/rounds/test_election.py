@@ -7,7 +7,7 @@ import pytest
 from harness import Net, Packet, is_of_job, toy
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Heartbeat,
     HeartbeatReply,

@@ -11,17 +11,8 @@ from desks import CHILD, MODEL, DeskNet, Leaves, fetch, publishes, run
 from harness import Packet, toy
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.messages import (
-    Adopted,
-    BlobChunk,
-    BlobMissing,
-    BlobRequest,
-    Close,
-    FactDelta,
-    Heartbeat,
-    Message,
-    Open,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, Open
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, FactDelta, Message
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.core.tasks import Wanted, WantedJob
 from p2pclust.protocols.engine.workspace import digest_of

@@ -10,7 +10,8 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.effects import Compute, DropBlob, Effect, Send, SendChunk, StoreChunk
 from p2pclust.peer.core.events import Arrived
-from p2pclust.peer.core.messages import Adopted, BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.core.job_messages import Adopted
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.core.spread.blobs import Blobs, digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits
 

@@ -9,7 +9,8 @@ from harness import Net, toy
 
 from p2pclust.peer.core.effects import Persist, Report, Send
 from p2pclust.peer.core.events import Cancel, Woken
-from p2pclust.peer.core.messages import Adopted, FactDelta, Open
+from p2pclust.peer.core.job_messages import Adopted, Open
+from p2pclust.peer.core.messages import FactDelta
 
 
 def held(n: int = 3, **fields: Any) -> tuple[Net, str]:

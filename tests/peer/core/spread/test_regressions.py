@@ -11,15 +11,8 @@ from harness import Net, alone, toy
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.effects import Compute, DropBlob, Send
-from p2pclust.peer.core.messages import (
-    Adopted,
-    BlobChunk,
-    BlobRequest,
-    Close,
-    Message,
-    Open,
-    StaleTerm,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Close, Open, StaleTerm
+from p2pclust.peer.core.messages import BlobChunk, BlobRequest, Message
 from p2pclust.peer.core.spread.blobs import Blobs, digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits
 

@@ -12,7 +12,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.document import Document, Turn
 from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.messages import Synced
+from p2pclust.peer.core.job_messages import Synced
 from p2pclust.peer.core.spread.series import census_of
 
 EVERY_S = 10.0
