@@ -9,7 +9,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from p2pclust.peer.core import codec
+from p2pclust.peer.core import (
+    codec,
+    job_messages,  # noqa: F401 (its classes are message kinds)
+)
 from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Update
 from p2pclust.transport import wire
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from harness import Net, toy
 
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.rounds.job import Job
-from p2pclust.peer.core.rounds.workspace import Wanted
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.tasks import Contribute, Contributed, Wanted, WantedBlob, WantedJob
 from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -31,12 +31,12 @@ def nothing(name: str) -> Wanted:
 
 
 def fetch(data: bytes = MODEL, *owners: int) -> Wants:
-    return lambda name: Wanted(fetches=((digest_of(data), len(data), owners or (0,)),))
+    return lambda name: Wanted(blobs=(WantedBlob(digest_of(data), len(data), owners or (0,)),))
 
 
 def run(*roster: int, aggregator: int = 0, name: str = "g", mathematics: bytes = CHILD) -> Wants:
     """A job among some; who is not among them wants nothing."""
-    wanted = Wanted(runs=((name, mathematics, roster, aggregator),))
+    wanted = Wanted(jobs=(WantedJob(name, mathematics, roster, aggregator),))
     return lambda peer: wanted if int(peer[1:]) - 1 in roster else Wanted()
 
 
@@ -48,7 +48,7 @@ class DeskNet(Net):
         self.parent = b""
         self.wants: dict[int, Wants] = {}
         self.leaves: dict[int, Leaves] = {}
-        self.tasks_done: list[tuple[str, int, Task]] = []  # contributions with everything on the desk
+        self.tasks_done: list[tuple[str, int, Contribute]] = []  # contributions with everything on the desk
 
     def begin(self, rounds: int = 3, at: str = "p1", **fields: Any) -> str:
         """All see all, and the job is handed in."""
@@ -58,30 +58,28 @@ class DeskNet(Net):
 
     def _work(self, name: str, life: int, effect: Compute) -> None:
         task, peer = effect.task, self.peers[name]
-        if task.kind != "contribute" or task.job != self.parent or peer.core is None or peer.life != life:
+        if not isinstance(task, Contribute) or task.job != self.parent or peer.core is None or peer.life != life:
             super()._work(name, life, effect)
             return
-        assert task.state is not None
         assert task.state.payload is not None
         round_ = int(task.state.payload[1:].split(b"[")[0])
         wanted = self.wants.get(round_, nothing)(name)
-        if task.at_hand is None and (wanted.fetches or wanted.runs):
-            self.step(name, Computed(effect.token, None, "", {"wanted": wanted}))
+        if task.at_hand is None and (wanted.blobs or wanted.jobs):
+            self.step(name, Computed(effect.token, wanted))
             return
         self.tasks_done.append((name, round_, task))
         left = dict(self.leaves.get(round_, lambda name: {})(name))
-        info: dict[str, Any] = {"note": left["note"]} if "note" in left else {}
+        published = tuple((digest_of(data), len(data)) for data in left.get("publishes", ()))
         for data in left.get("publishes", ()):
             peer.disk.store_blob(digest_of(data), data, self.limits.chunk_bytes)
-            info.setdefault("published", []).append((digest_of(data), len(data)))
-        payload = b"c%d of %s" % (task.me, task.state.payload)
-        self.step(name, Computed(effect.token, Ref(digest_of(payload), len(payload), payload), "", info))
+        ref = self.blob_access(peer).keep(b"c%d of %s" % (task.me, task.state.payload))
+        self.step(name, Computed(effect.token, Contributed(ref, published, left.get("note"))))
 
-    def done(self, name: str, round_: int) -> list[Task]:
+    def done(self, name: str, round_: int) -> list[Contribute]:
         """What this peer had on its desk each time that it contributed to the round."""
         return [task for who, at, task in self.tasks_done if (who, at) == (name, round_)]
 
-    def within(self, name: str) -> list[Job]:
+    def within(self, name: str) -> list[AggregatedJob]:
         """The jobs within the job that the peer has now."""
         return [job for job in self.core(name).jobs.jobs.values() if job.document.parent]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
-from p2pclust.peer.core.core import Core, Identity, Stored
+from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.effects import (
     CheckLink,
     CheckRoster,
@@ -30,7 +30,6 @@ from p2pclust.peer.core.effects import (
     Send,
     SendChunk,
     SendRoster,
-    Task,
 )
 from p2pclust.peer.core.events import (
     Arrived,
@@ -38,7 +37,6 @@ from p2pclust.peer.core.events import (
     Event,
     LinkChecked,
     Linked,
-    Ref,
     RosterRead,
     Started,
     Submit,
@@ -61,9 +59,30 @@ from p2pclust.peer.core.messages import (
     Relay,
     RosterCopy,
 )  # fmt: skip
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.tasks import (
+    AddUp,
+    BeginJob,
+    CancelJob,
+    CombineRound,
+    Continued,
+    ContinueJob,
+    Contribute,
+    Contributed,
+    NoResult,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+    StateTask,
+    Summed,
+    Task,
+    Verified,
+    VerifyBlob,
+)
 from p2pclust.peer.core.timing import PRESETS, Limits, Timing
+from p2pclust.peer.work.tasks import BlobAccess
 from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.peer import read_paper
@@ -95,57 +114,58 @@ def toy(rounds: int = 2, *, one: bool = False, pad: int = 0, abstainers: Iterabl
     return bytes(msgpack.packb([rounds, one, pad, sorted(abstainers)]))
 
 
-def _toy_info(job: list[Any], payload: bytes, n_peers: int) -> dict[str, Any]:
+def _toy_info(job: list[Any], payload: bytes, task: BeginJob | StateTask) -> StateInfo:
     rounds, one, _, _ = job
-    final = _round_of(payload) >= rounds
-    asked = () if final else tuple(range(n_peers))
-    told = {"final": final, "status": "done" if final else "running", "stage": 0, "asked": asked, "one": one}
-    return told if final else told | {"additive": not one}
+    if isinstance(task, CancelJob):
+        return StateInfo(final=True, status="failed", one=one)
+    abstained = task.abstained if isinstance(task, CombineRound) else {}
+    if _round_of(payload) >= rounds:
+        return StateInfo(final=True, status="done", one=one, abstained=abstained)
+    return StateInfo(False, asked=tuple(range(task.n_peers)), one=one, additive=not one, abstained=abstained)
 
 
 def _round_of(payload: bytes) -> int:
     return int(payload[1:].split(b"[")[0].rstrip(b"."))
 
 
-def work(task: Task, read: Callable[[bytes], bytes]) -> tuple[bytes | None, str, dict[str, Any]]:
-    """Do one toy task: result, why there is none, and what the core may know.
+def work(task: Task, blobs: BlobAccess) -> Outcome:  # noqa: PLR0911
+    """Do one toy task.
 
     As the real worker (`p2pclust.peer.work.tasks`): an unreadable state, or one that was dropped meanwhile, has no
     result; a contribution that cannot be read is not combined.
     """
-    if task.kind in ("verify", "continue"):
-        return None, "", _looked(task, read)
+    if isinstance(task, VerifyBlob):
+        return Verified(digest_of(b"".join(blobs.read(task.digest))) == task.digest)
+    assert isinstance(task, BeginJob | StateTask)
+    if isinstance(task, ContinueJob):
+        rounds, *rest = msgpack.unpackb(task.job)
+        return Continued(bytes(msgpack.packb([rounds + 1, *rest])))
     job = _job(task.job)
-    state = b"s0" if task.state is None else _bytes(task.state, read)
+    state = b"s0" if isinstance(task, BeginJob) else _bytes(task.state, blobs)
     if job is None or not _STATE.fullmatch(state):
-        return None, f"failed: unreadable {'job' if job is None else 'state'}", {}
+        return NoResult(f"failed: unreadable {'job' if job is None else 'state'}")
     pad, abstainers = b"." * job[2], job[3]
-    if task.kind == "contribute":
-        if task.proposer not in (-1, task.me) or task.me in abstainers:
-            return None, "gate" if task.proposer in (-1, task.me) else NOT_ASKED, {}
-        return b"c%d of " % task.me + state + pad, "", {}
-    readable = sorted(i for peers, ref in task.contributions if _bytes(ref, read).startswith(b"c") for i in peers)
-    if task.kind == "add":
-        given = b"c%s of " % b"+".join(b"%d" % index for index in readable) + state + pad
-        return given if readable else None, "", {"summed": tuple(readable)}
-    ended = {"final": True, "status": "failed", "asked": ()} if task.kind == "cancel" else {}
-    if task.kind == "begin":
-        state = b"s0" + pad
-    elif task.kind == "cancel":
-        state = f"s{_round_of(state)}[]".encode() + pad
-    elif task.kind == "combine":
-        state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
-    gone = {"abstained": dict(task.abstained)} if task.kind == "combine" and task.abstained else {}
-    return state, "", _toy_info(job, state, task.n_peers) | ended | gone
-
-
-def _looked(task: Task, read: Callable[[bytes], bytes]) -> dict[str, Any]:
-    """What the core may know of a blob; or the next job of a series, of one round more."""
-    assert task.state is not None
-    if task.kind == "verify":
-        return {"good": digest_of(read(task.state.digest)) == task.state.digest}
-    rounds, *rest = msgpack.unpackb(task.job)
-    return {"mathematics": bytes(msgpack.packb([rounds + 1, *rest]))}
+    readable: list[int] = []
+    match task:
+        case Contribute():
+            if task.proposer not in (-1, task.me) or task.me in abstainers:
+                return NoResult("gate" if task.proposer in (-1, task.me) else NOT_ASKED)
+            return Contributed(blobs.keep(b"c%d of " % task.me + state + pad))
+        case AddUp() | CombineRound():
+            readable = sorted(
+                i for peers, ref in task.contributions if _bytes(ref, blobs).startswith(b"c") for i in peers
+            )
+    match task:
+        case AddUp():
+            given = b"c%s of " % b"+".join(b"%d" % index for index in readable) + state + pad
+            return Summed(blobs.keep(given) if readable else None, tuple(readable))
+        case BeginJob():
+            state = b"s0" + pad
+        case CancelJob():
+            state = f"s{_round_of(state)}[]".encode() + pad
+        case CombineRound():
+            state = f"s{_round_of(state) + 1}[{','.join(map(str, readable))}]".encode() + pad
+    return StateMade(blobs.keep(state), _toy_info(job, state, task))
 
 
 def _job(data: bytes) -> list[Any] | None:
@@ -156,8 +176,8 @@ def _job(data: bytes) -> list[Any] | None:
     return job if isinstance(job, list) and len(job) == len(msgpack.unpackb(toy())) else None
 
 
-def _bytes(ref: Ref, read: Callable[[bytes], bytes]) -> bytes:
-    return read(ref.digest) if ref.payload is None else ref.payload
+def _bytes(ref: Ref, blobs: BlobAccess) -> bytes:
+    return b"".join(blobs.read(ref.digest)) if ref.payload is None else ref.payload
 
 
 @dataclass
@@ -282,7 +302,7 @@ class Net:
         assert verb.verb == "submitted", verb
         return str(verb.fields["job"])
 
-    def job(self, name: str, job: str) -> Job:
+    def job(self, name: str, job: str) -> AggregatedJob:
         """One peer's machine of a job."""
         return self.core(name).jobs.jobs[job]
 
@@ -462,25 +482,21 @@ class Net:
         peer = self.peers[name]
         if peer.core is None or peer.life != life:
             return
-        payload, abstains, info = work(effect.task, lambda digest: b"".join(peer.disk.blob(digest)))
-        ref = None
-        if payload is not None:
-            digest, inline = digest_of(payload), len(payload) <= self.limits.inline_bytes
-            if not inline:
-                peer.disk.store_blob(digest, payload, self.limits.chunk_bytes)
-            ref = Ref(digest, len(payload), payload if inline else None)
-        self.step(name, Computed(effect.token, ref, abstains, info))
+        self.step(name, Computed(effect.token, work(effect.task, self.blob_access(peer))))
+
+    def blob_access(self, peer: Peer) -> BlobAccess:
+        return BlobAccess(lambda digest: iter(peer.disk.blob(digest)), peer.disk.store_blob, self.limits)
 
 
 def alone(
     name: str = "p1", *, fleet: int = 3, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
-    stored: Stored | None = None, join: Mapping[str, str] | None = None,
+    stored: StoreContents | None = None, join: Mapping[str, str] | None = None,
 ) -> Core:  # fmt: skip
     """One core by itself, started at time 0, that knows only its own address, and those of `join`."""
     roster = tuple(f"p{i + 1}" for i in range(fleet))
     core = Core(
         Identity(name, f"{name}:1", roster, join or {}),
-        stored or Stored(f"store-{name}"),
+        stored or StoreContents(f"store-{name}"),
         timing,
         limits,
         np.random.default_rng(0),

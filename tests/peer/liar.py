@@ -8,33 +8,35 @@ from typing import Any
 import numpy as np
 from harness import Net
 
-from p2pclust.peer.core.messages import (
-    Ack,
+from p2pclust.peer.core.job_messages import (
     Adopted,
-    BlobChunk,
-    BlobMissing,
-    BlobRequest,
     Close,
     CloseReply,
-    FactDelta,
-    FactDigest,
-    Gossip,
     Heartbeat,
     HeartbeatReply,
-    MemberSync,
-    Message,
     Open,
-    Ping,
-    PingRequest,
     PreVote,
     PreVoteReply,
-    Refusal,
-    Relay,
     RequestVote,
     StaleTerm,
     Synced,
-    Update,
     VoteReply,
+)  # fmt: skip
+from p2pclust.peer.core.messages import (
+    Ack,
+    BlobChunk,
+    BlobMissing,
+    BlobRequest,
+    FactDelta,
+    FactDigest,
+    Gossip,
+    MemberSync,
+    Message,
+    Ping,
+    PingRequest,
+    Refusal,
+    Relay,
+    Update,
 )  # fmt: skip
 from p2pclust.peer.core.spread.blobs import digest_of
 

@@ -33,32 +33,29 @@ SCRIPT = """
 import sys
 import p2pclust.peer.main
 import msgpack
-from p2pclust.peer.core.spread.blobs import digest_of
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.events import Ref
-from p2pclust.peer.work.tasks import perform
+from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.work.tasks import BlobAccess, perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 
-def ref(outcome):
-    assert outcome.payload is not None, outcome.abstains
-    return Ref(digest_of(outcome.payload), len(outcome.payload), outcome.payload)
-
-def nothing(digest):
+def nothing(*blob):
     raise AssertionError("no blobs here")
+
+blobs = BlobAccess(nothing, nothing, Limits())
 
 local = Local([[0.0, 1.0], [2.0, 3.0], [7.0, 8.0], [9.0, 9.0]])
 for protocol, off in (("llf-cm", "suppress_singletons"), ("llf-fcm", "privacy_gate")):
     job = cluster_job(protocol, n_clusters=2, scaling="minmax", init=sys.argv[1], max_rounds=2, tol=0.0, **{off: False})
     document = msgpack.packb(job.to_dict())
-    outcome = perform(Task("begin", document, 1), local, nothing)
-    while not outcome.info["final"]:
-        state = ref(outcome)
-        proposer = 0 if outcome.info["one"] else -1
-        given = perform(Task("contribute", document, 1, me=0, state=state, proposer=proposer), local, nothing)
-        task = Task("combine", document, 1, me=0, state=state, contributions=(((0,), ref(given)),))
-        outcome = perform(task, local, nothing)
-    assert outcome.info["status"] == "done", outcome.info
+    outcome = perform(BeginJob(document, 1), local, blobs)
+    while not outcome.info.final:
+        state = outcome.ref
+        proposer = 0 if outcome.info.one else -1
+        given = perform(Contribute(document, 1, state, 0, proposer), local, blobs)
+        task = CombineRound(document, 1, state, (((0,), given.ref),))
+        outcome = perform(task, local, blobs)
+    assert outcome.info.status == "done", outcome.info
 print(sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

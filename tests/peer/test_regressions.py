@@ -10,21 +10,20 @@ from harness import Net, Packet, is_of_job, toy
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
     CloseReply,
-    Gossip,
-    Message,
     Open,
     PreVote,
     PreVoteReply,
     RequestVote,
     StaleTerm,
-    Update,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.messages import Gossip, Message, Update
 from p2pclust.peer.core.rounds.election import Election, Role
+from p2pclust.peer.core.tasks import NoResult
 
 ROUNDS = (Open, Adopted)
 
@@ -148,7 +147,7 @@ def test_a_round_is_combined_once_when_the_next_proposer_is_the_aggregator() -> 
     net.crash("p1")
     net.until(lambda: bool(net.tasks))
     net.advance(2)
-    assert [(name, effect.token[2]) for name, _, effect in net.tasks] == [("p2", "combine")]
+    assert [(name, effect.task.kind) for name, _, effect in net.tasks] == [("p2", "combine")]
 
 
 def test_who_answers_heartbeats_only_is_left_out_in_the_end() -> None:
@@ -205,7 +204,7 @@ def test_another_aggregates_when_one_cannot_combine() -> None:
     job = net.submit("p2", toy(2), aggregator="p1")
     net.until(lambda: bool(net.tasks))
     (_, _, effect), net.tasks = net.tasks[0], []
-    net.step("p1", Computed(effect.token, None, "failed: unknown protocol"))
+    net.step("p1", Computed(effect.token, NoResult("failed: unknown protocol")))
     assert [(name, fields["task"]) for name, fields in net.verbs("unable")] == [("p1", "combine")]
     net.until(lambda: len(net.finished(job)) == 3)
     assert set(net.states(job).values()) == {"s2[0,1,2]"}

@@ -21,13 +21,12 @@ import pytest
 from desks import DeskNet, run
 from harness import Packet, is_of_job, toy
 
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
     CloseReply,
     Heartbeat,
     HeartbeatReply,
-    Message,
     Open,
     PreVote,
     PreVoteReply,
@@ -36,6 +35,7 @@ from p2pclust.peer.core.messages import (
     Synced,
     VoteReply,
 )  # fmt: skip
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.timing import Limits
 
 FILES = sorted((Path(__file__).parent.parent / "transcripts").glob("*.txt"))

@@ -13,11 +13,12 @@ import pytest
 from p2pclust.peer.core.effects import Compute, Effect, Send
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.tasks import CombineRound
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
 from p2pclust.simulation.swarms.swarm import DEADLINE_S, Swarm
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
@@ -25,7 +26,7 @@ from p2pclust.simulation.world.peer import Peer, paper_roster
 from p2pclust.simulation.world.world import World
 
 
-def planned(seed: int) -> Plan:
+def planned(seed: int) -> SwarmPlan:
     """What the seed draws, with enough peers that one or two can be revoked, and no store lost besides."""
     plan = draw(seed)
     return replace(
@@ -45,8 +46,8 @@ class Outcasts(Observer):
         if isinstance(effect, Send):
             for name in (effect.to, *effect.via):
                 assert name not in ctx.barred, f"{peer.name} sends {name}, which was revoked, {effect.message.kind}"
-        elif isinstance(effect, Compute) and effect.task.kind == "combine":
-            roster = peer.core.jobs.jobs[effect.token[1]].document.roster
+        elif isinstance(effect, Compute) and isinstance(effect.task, CombineRound):
+            roster = peer.core.jobs.jobs[effect.token.job].document.roster
             names = [roster[index] for peers, _ in effect.task.contributions for index in peers]
             assert not set(names) & set(ctx.barred), f"{peer.name} counts {names}, {list(ctx.barred)} was revoked"
 
@@ -54,7 +55,7 @@ class Outcasts(Observer):
 class RosterSwarm(Swarm):
     """One run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SwarmPlan) -> None:
         super().__init__(plan)
         self.world.watch(Outcasts())
         self.draws = np.random.default_rng([plan.seed, 4])

@@ -10,7 +10,7 @@ import pytest
 
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.rounds.election import Role
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -53,10 +53,10 @@ class Fleet:
         assert self.world.run_until(self.world.now + 20, lambda: bool(self.marks.job))
         assert self.world.run_until(self.world.now + 20, lambda: self.aggregator() != "" and self.round_of() >= 1)
 
-    def job(self, name: str) -> Job | None:
+    def job(self, name: str) -> AggregatedJob | None:
         core = self.world.peers[name].core
         job = None if core is None else core.jobs.jobs.get(self.marks.job)
-        assert job is None or isinstance(job, Job)
+        assert job is None or isinstance(job, AggregatedJob)
         return job
 
     def aggregator(self) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.rounds.election import Role
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -59,10 +59,10 @@ def test_the_only_peer_that_all_others_reach_catches_up_and_is_elected(n: int, l
     job = cluster_job("llf-cm", n_clusters=3, init="uniform", tol=0.0, max_rounds=200, suppress_singletons=False)
     world.step(world.peers["p0"], Submit(msgpack.packb(job.to_dict())))
 
-    def of(name: str) -> Job | None:
+    def of(name: str) -> AggregatedJob | None:
         core = world.peers[name].core
         job = None if core is None else core.jobs.jobs.get(marks.job)
-        assert job is None or isinstance(job, Job)
+        assert job is None or isinstance(job, AggregatedJob)
         return job
 
     def rounds(name: str) -> int:

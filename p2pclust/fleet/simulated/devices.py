@@ -14,6 +14,7 @@ from p2pclust.fleet.power import Use, modelled_cpu_s
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.core.effects import Compute, Effect
+from p2pclust.peer.core.tasks import Contribute, MakeOffer
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -32,7 +33,7 @@ class _Tasks(Observer):
         if isinstance(effect, Compute):
             self.tasks[peer.name] = self.tasks.get(peer.name, 0) + 1
             # Only a contribution goes through the rows; the rest is about sums.
-            size = peer.local.X.size if effect.task.kind == "contribute" else 0
+            size = peer.local.X.size if isinstance(effect.task, Contribute | MakeOffer) else 0
             self.numbers[peer.name] = self.numbers.get(peer.name, 0) + size
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
 from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Update
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 

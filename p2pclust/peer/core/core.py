@@ -57,10 +57,11 @@ from p2pclust.peer.core.rounds.ledger import adopted_blobs
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.tasks import Contributed, JobToken, StateMade, Summed, Token, Verified, VerifyToken
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
-__all__ = ["Core", "Identity", "Stored"]
+__all__ = ["Core", "Identity", "StoreContents"]
 
 _MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 _FACTS = (FactDigest, FactDelta)
@@ -87,7 +88,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoreContents:
     """What the store held when the peer started."""
 
     store_id: str
@@ -102,7 +103,7 @@ class Core:
     """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash."""
 
     def __init__(
-        self, identity: Identity, stored: Stored, timing: Timing, limits: Limits, rng: np.random.Generator
+        self, identity: Identity, stored: StoreContents, timing: Timing, limits: Limits, rng: np.random.Generator
     ) -> None:
         self.identity = identity
         self.limits = limits
@@ -120,7 +121,7 @@ class Core:
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
         self._newcomers: dict[str, None] = {}  # enrolled in this life: no map that was given at its start has them
         self._minors: dict[str, int] = {}  # of whom the wire format is of another minor version, or was
-        self._running: dict[tuple[str, ...], None] = {}  # tasks that were asked for and have not ended
+        self._running: dict[Token, None] = {}  # tasks that were asked for and have not ended
         self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
             "roster": self.enrolment,
             "member": self.membership,
@@ -258,19 +259,20 @@ class Core:
             self.facts.greet(name)
 
     def _computed(self, event: Computed) -> None:
-        self._running.pop(event.token, None)
-        if event.token[0] == "blob":
-            digest = bytes.fromhex(event.token[1])
-            self.blobs.verified(digest, bool(event.info["good"]))
-            if self.blobs.has(digest):
-                self.jobs.blob_ready(digest)
-        else:
-            made = event.result is not None and event.result.payload is None
-            if event.result is not None and made:
-                self.blobs.made(event.result.digest)
-            self.jobs.computed(event)
-            if event.result is not None and made:
-                self.jobs.blob_ready(event.result.digest)  # somebody here may have been fetching the very same bytes
+        token, outcome = event.token, event.outcome
+        self._running.pop(token, None)
+        if isinstance(token, VerifyToken):
+            self.blobs.verified(token.digest, isinstance(outcome, Verified) and outcome.good)
+            if self.blobs.has(token.digest):
+                self.jobs.blob_ready(token.digest)
+        elif isinstance(token, JobToken):
+            ref = outcome.ref if isinstance(outcome, StateMade | Contributed | Summed) else None
+            made = None if ref is None or ref.payload is not None else ref.digest
+            if made is not None:
+                self.blobs.made(made)
+            self.jobs.computed(token, outcome)
+            if made is not None:
+                self.jobs.blob_ready(made)  # a job here may have been fetching the same bytes
 
     def _fire_due(self) -> None:
         while (key := self._ctx.timers.pop_due(self._ctx.now)) is not None:

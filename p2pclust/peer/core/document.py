@@ -24,7 +24,7 @@ MISSING: Final = ("all", "wait", "drop")
 #: How contributions come together (docs/peer/tree.md, "Sums along a tree").
 COLLECT: Final = ("star", "tree", "gossip")
 
-#: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/jobs/series.py).
+#: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
 
 #: Whoever follows hears with the next heartbeat at the latest that a turn is over: the slowest one of all presets, so that
@@ -172,11 +172,6 @@ class Document:
     def told(self) -> dict[str, str]:
         """How reports name it, and the job in one of whose rounds it is wanted."""
         return {"job": self.id} | ({"within": self.parent} if self.parent else {})
-
-    def named(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        """What a worker told of a round that was closed, with names for the numbers of those that abstained."""
-        abstained = {self.roster[index]: reason for index, reason in info.get("abstained", {}).items()}
-        return {**info, **({"abstained": abstained} if abstained else {})}
 
     def __contains__(self, name: str) -> bool:
         """Whether the peer is on the roster."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from p2pclust.peer.core.events import Ref
 from p2pclust.peer.core.messages import Message
-from p2pclust.protocols.gossip.averaging import Answer
+from p2pclust.peer.core.tasks import Task, Token
 
 __all__ = [
     "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report",
-    "Send", "SendChunk", "SendRoster", "StoreChunk", "TakeRoster", "Task",
+    "Send", "SendChunk", "SendRoster", "StoreChunk", "TakeRoster",
 ]  # fmt: skip
 
 
@@ -115,34 +111,10 @@ class SendRoster(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Mathematics to be done by a worker: a name of `p2pclust.peer.shell.compute` and its inputs."""
-
-    kind: str  # begin | describe | contribute | add | combine | cancel | continue | verify
-    job: bytes  # the job's mathematics, as the document holds it
-    n_peers: int
-    me: int = -1  # this peer's index in the roster
-    proposer: int = -1  # the only peer that is asked, or -1
-    state: Ref | None = None
-    contributions: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # of one peer each, or sums of several
-    abstained: Mapping[int, str] = field(default_factory=dict)
-    why: str = ""  # of a cancel: whose
-    # Of a contribution that is made at a desk:
-    note: bytes = b""  # what this peer kept for itself
-    at_hand: tuple[bytes, ...] | None = None  # blobs that lie there; None: say first what is wanted
-    results: tuple[tuple[str, bytes, Ref], ...] = ()  # of jobs that were wanted: name, mathematics, last state
-    # Of a round that nobody aggregates:
-    circle: tuple[int, ...] = ()  # who takes part; then a contribution is an offer, in the outcome's info
-    answers: tuple[Answer, ...] = ()  # to combine, with the agreed estimate of a sum
-    estimate: NDArray[np.float64] | None = None
-    tolerance: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Compute(Effect):
     """Do the task away from the event loop; its end is a `Computed` with the same token."""
 
-    token: tuple[str, ...]
+    token: Token
     task: Task
 
 

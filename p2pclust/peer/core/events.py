@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.tasks import Outcome, Token
 
 __all__ = [
     "Arrived",
@@ -18,21 +18,11 @@ __all__ = [
     "Leave",
     "LinkChecked",
     "Linked",
-    "Ref",
     "RosterRead",
     "Started",
     "Submit",
     "Woken",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A state or contribution: its digest and size, and its bytes unless it is a blob in the store."""
-
-    digest: bytes
-    size_bytes: int
-    payload: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +75,10 @@ class Linked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Computed(Event):
-    """A task of `Compute` ended. `abstains` says why it has no result."""
+    """A task of `Compute` ended."""
 
-    token: tuple[str, ...]
-    result: Ref | None
-    abstains: str = ""
-    info: Mapping[str, Any] = field(default_factory=dict)
+    token: Token
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.document import Document
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import LeaderlessJob
-    from p2pclust.peer.core.rounds.job import Job
+    from p2pclust.peer.core.gossip.job import GossipJob
+    from p2pclust.peer.core.rounds.job import AggregatedJob
 
-    Jobs = Mapping[str, Job | LeaderlessJob]
+    Jobs = Mapping[str, AggregatedJob | GossipJob]
 
 __all__ = ["find", "name_of", "newest"]
 
@@ -29,7 +29,7 @@ def name_of(document: Document) -> str:
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 
 
-def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> Job | LeaderlessJob:
+def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | GossipJob:
     """Return the job with that name, or the only one whose name begins with it.
 
     Parameters
@@ -64,18 +64,18 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> Job | LeaderlessJ
     return found[0]
 
 
-def newest(turns: Mapping[int, Job | LeaderlessJob], *, ended: bool) -> Job | LeaderlessJob:
+def newest(turns: Mapping[int, AggregatedJob | GossipJob], *, ended: bool) -> AggregatedJob | GossipJob:
     """Return the turn that a series without a turn means."""
     wanted = [number for number, job in turns.items() if job.ledger.finished is ended]
     return turns[max(wanted or turns)]
 
 
-def _series(shown: Jobs, named: str) -> dict[int, Job | LeaderlessJob] | None:
+def _series(shown: Jobs, named: str) -> dict[int, AggregatedJob | GossipJob] | None:
     """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
     beginning = named.partition("/")[0]
     if not beginning.removeprefix(_SERIES):
         return None
-    found: dict[str, dict[int, Job | LeaderlessJob]] = {}
+    found: dict[str, dict[int, AggregatedJob | GossipJob]] = {}
     for job in shown.values():
         turn = job.document.turn
         if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
@@ -86,7 +86,9 @@ def _series(shown: Jobs, named: str) -> dict[int, Job | LeaderlessJob] | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _turn(turns: Mapping[int, Job | LeaderlessJob], named: str, peer: str, *, ended: bool) -> Job | LeaderlessJob:
+def _turn(
+    turns: Mapping[int, AggregatedJob | GossipJob], named: str, peer: str, *, ended: bool
+) -> AggregatedJob | GossipJob:
     series, slash, number = named.partition("/")
     if not slash:
         return newest(turns, ended=ended)
@@ -101,5 +103,5 @@ def _turn(turns: Mapping[int, Job | LeaderlessJob], named: str, peer: str, *, en
     raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {_numbers(turns)}")
 
 
-def _numbers(turns: Mapping[int, Job | LeaderlessJob]) -> str:
+def _numbers(turns: Mapping[int, AggregatedJob | GossipJob]) -> str:
     return " and ".join(f"turn {number + 1}" for number in sorted(turns))

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.gossip.job import LeaderlessJob
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.operate.names import find
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import job_snapshot, snapshot
@@ -118,7 +118,7 @@ class Questions:
 
     # -- jobs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, named: str, *, ended: bool = False) -> Job | LeaderlessJob:
+    def _find(self, named: str, *, ended: bool = False) -> AggregatedJob | GossipJob:
         core = self._shell.core
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
@@ -180,12 +180,12 @@ class Questions:
         return tag
 
     @staticmethod
-    def _named(job: Job | LeaderlessJob) -> dict[str, str]:
+    def _named(job: AggregatedJob | GossipJob) -> dict[str, str]:
         """Return the series that a cancel of the job ends, if the job is repeated."""
         turn = job.document.turn
         return {} if turn is None else {"series": turn.series}
 
-    def _running(self, job: Job | LeaderlessJob) -> Job | LeaderlessJob | None:
+    def _running(self, job: AggregatedJob | GossipJob) -> AggregatedJob | GossipJob | None:
         """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
         turn, jobs = job.document.turn, self._shell.core.jobs
         turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.turns(turn.series) if d.id in jobs.jobs]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from p2pclust.errors import P2PClustError
-from p2pclust.peer.core.events import Ref
-from p2pclust.peer.core.members.suspicions import Member
+from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.names import name_of
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
@@ -26,8 +26,8 @@ from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import LeaderlessJob
-    from p2pclust.peer.core.rounds.job import Job
+    from p2pclust.peer.core.gossip.job import GossipJob
+    from p2pclust.peer.core.rounds.job import AggregatedJob
     from p2pclust.peer.shell.shell import Shell
 
 __all__ = ["job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of", "rss_mb", "snapshot"]
@@ -161,7 +161,7 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _turn(shell: Shell, job: Job | LeaderlessJob) -> dict[str, Any]:
+def _turn(shell: Shell, job: AggregatedJob | GossipJob) -> dict[str, Any]:
     turn, until = job.document.turn, shell.core.jobs.series.waits_until.get(job.id)
     if turn is None or job.document.census:
         return {"series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": ""}
@@ -189,7 +189,7 @@ def _asked(data: bytes) -> dict[str, Any]:
     return {"protocol": protocol, "clusters": clusters}
 
 
-def _outcome(shell: Shell, job: Job | LeaderlessJob) -> tuple[str, str]:
+def _outcome(shell: Shell, job: AggregatedJob | GossipJob) -> tuple[str, str]:
     """Return the outcome of a finished job, and the reason if it failed; cached, because a state may be large."""
     ref = job.ledger.register.ref
     assert ref is not None

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.tasks import JobToken, Token, Verified, VerifyToken
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.work.tasks import Memories, perform, settle
+from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["Worker"]
@@ -64,7 +65,7 @@ class Worker:
         self._unread = False  # whether the rows could not be read
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._store = store
-        self._limits = limits
+        self._blobs = BlobAccess(store.blobs.read, store.blobs.store, limits)
         self._memories = Memories()
         self._loop = loop
         self._done = done
@@ -135,19 +136,18 @@ class Worker:
         return event
 
     def _perform(self, effect: Compute) -> Computed:
-        task = effect.task
         if self._is_new(effect.token) and self._unread:
             self._read()
-        outcome = perform(task, self._local, self._store.blobs.read, self._memories)
-        if task.kind == "verify" and task.state is not None and outcome.info["good"]:
-            self._store.blobs.sync(task.state.digest)  # before the core relies on it
-        return settle(effect.token, outcome, self._limits, self._store.blobs.store)
+        outcome = perform(effect.task, self._local, self._blobs, self._memories)
+        if isinstance(effect.token, VerifyToken) and outcome == Verified(good=True):
+            self._store.blobs.sync(effect.token.digest)  # before the core relies on it
+        return Computed(effect.token, outcome)
 
-    def _is_new(self, token: tuple[str, ...]) -> bool:
+    def _is_new(self, token: Token) -> bool:
         """Return True if this is the first task of a job since the peer started."""
-        if token[0] != "job" or token[1] in self._jobs:
+        if not isinstance(token, JobToken) or token.job in self._jobs:
             return False
-        self._jobs[token[1]] = None
+        self._jobs[token.job] = None
         if len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
         return True

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgpack
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.rounds.ledger import adopted_blobs
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.commits import Commits
@@ -206,13 +206,13 @@ class Store:
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
-    def load(self) -> Stored:
+    def load(self) -> StoreContents:
         """Return everything that a core needs to continue."""
         tables: dict[str, dict[str, bytes]] = {}
         for name, key, value in self._db.execute("SELECT name, key, value FROM rows ORDER BY name, key"):
             tables.setdefault(name, {})[key] = value
         own = tables.pop("self")
-        return Stored(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self.blobs.stored())
+        return StoreContents(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self.blobs.stored())
 
     def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
         """Write rows, or delete those without a value, in one transaction; they are on disk when this returns.

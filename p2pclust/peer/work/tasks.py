@@ -1,4 +1,4 @@
-"""The mathematics that a core asks for, as one pure function from a task to its outcome.
+"""The mathematics that a core asks for: one function from a task to its outcome.
 
 The core holds states and contributions as bytes; here they are decoded, computed with, and encoded again. The shell runs
 this in a worker thread, the simulator in virtual time.
@@ -7,8 +7,8 @@ this in a worker thread, the simulator in virtual time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Any
@@ -16,9 +16,33 @@ from typing import Any
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.rounds.workspace import Wanted
+from p2pclust.peer.core.tasks import (
+    AddUp,
+    BeginJob,
+    CancelJob,
+    CloseGossipRound,
+    CombineRound,
+    Continued,
+    ContinueJob,
+    Contribute,
+    Contributed,
+    DescribeState,
+    MakeOffer,
+    NoResult,
+    Offered,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+    StateTask,
+    Summed,
+    Task,
+    Verified,
+    VerifyBlob,
+    Wanted,
+    WantedBlob,
+    WantedJob,
+)
 from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
@@ -31,27 +55,44 @@ from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.workspace import Desk, digest_of
 from p2pclust.protocols.gossip import leaderless
 
-__all__ = ["Memories", "Outcome", "StoreBlob", "job_of", "perform", "settle"]
+__all__ = ["BlobAccess", "Memories", "job_of", "perform"]
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
 
-#: Yields a blob's bytes in order.
-Read = Callable[[bytes], Iterator[bytes]]
-#: Keeps a blob: its digest, its bytes (or what is sliced as they are), and the size of a chunk.
-StoreBlob = Callable[[bytes, Any, int], None]
-
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a task came to: bytes, or why there are none; and what the core may know about them."""
+class BlobAccess:
+    """How a worker reads and stores blobs.
 
-    payload: bytes | Pieces | None
-    abstains: str = ""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    digest: bytes = b""  # of the payload, where it is known already
-    ref: Ref | None = None  # in place of a payload: what is in the store already
-    published: tuple[bytes, ...] = ()  # blobs that the contribution lays out for others
+    Parameters
+    ----------
+    read : callable
+        Yields the bytes of the blob with that digest, in order.
+    store : callable
+        Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk.
+    limits : Limits
+    """
+
+    read: Callable[[bytes], Iterator[bytes]]
+    store: Callable[[bytes, Any, int], None]
+    limits: Limits
+
+    def keep(self, payload: bytes | Pieces) -> Ref:
+        """Return a payload's reference; one that is too large to be inline becomes a blob."""
+        digest, size_bytes = payload.digest() if isinstance(payload, Pieces) else digest_of(payload), len(payload)
+        if size_bytes <= self.limits.inline_bytes:
+            return Ref(digest, size_bytes, bytes(payload))
+        self.store(digest, payload, self.limits.chunk_bytes)
+        return Ref(digest, size_bytes, None)
+
+    def source(self, job: Job, ref: Ref) -> bytes | Stored:
+        """Return a payload's bytes, or what reads it in blocks where it may grow with the number of rows."""
+        if ref.payload is not None:
+            return ref.payload
+        return (
+            Stored(lambda: self.read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(self.read(ref.digest))
+        )
 
 
 class Memories:
@@ -82,215 +123,183 @@ class Memories:
             del self._kept[job]
 
 
-def perform(task: Task, local: Local, read: Read, memories: Memories | None = None) -> Outcome:
+def perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories | None = None) -> Outcome:
     """Do one task.
 
     Parameters
     ----------
     task : Task
-        What to do.
     local : Local
         This peer's data.
-    read : callable
-        Where blobs come from.
+    blobs : BlobAccess
     memories : Memories, optional
         Of this life of the peer.
 
     Returns
     -------
     Outcome
-        The same for the same task, data and memory, wherever it is done. Malformed input, a blob that was dropped meanwhile,
-        or a job that this version does not know has no result, and `abstains` says why.
+        The same for the same task, data and memory, wherever it is done. The outcome of malformed input, of a blob that was
+        dropped meanwhile, and of a job that this version does not know is `NoResult`.
     """
     try:
-        outcome = _perform(task, local, read, Memories() if memories is None else memories)
+        outcome = _perform(task, local, blobs, Memories() if memories is None else memories)
     except (WireError, UsageError) as error:
-        outcome = Outcome(None, f"failed: {error}")
-    if len(outcome.abstains) > _MAX_REASON:
-        outcome = replace(outcome, abstains=outcome.abstains[:_MAX_REASON])
+        outcome = NoResult(f"failed: {error}")
+    return NoResult(outcome.reason[:_MAX_REASON]) if isinstance(outcome, NoResult) else outcome
+
+
+def _perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories) -> Outcome:
+    if isinstance(task, VerifyBlob):
+        whole = hashlib.blake2b(digest_size=32)
+        for chunk in blobs.read(task.digest):
+            whole.update(chunk)
+        return Verified(whole.digest() == task.digest)
+    if isinstance(task, BeginJob):
+        job = job_of(task.job)
+        return _made(job, engine.begin(job), task.n_peers, blobs)
+    assert isinstance(task, StateTask), task
+    job = job_of(task.job)
+    state = engine.decode_state(job, blobs.source(job, task.state))
+    memories.outlived(task.job, task.state.digest)
+    outcome: Outcome
+    match task:
+        case DescribeState():
+            outcome = _describe(job, state, task, blobs)
+        case CancelJob():
+            outcome = _made(job, engine.cancelled(state, task.by), task.n_peers, blobs)
+        case ContinueJob():
+            outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+        case Contribute():
+            outcome = _contribute(job, state, task, local, blobs)
+        case AddUp():
+            outcome = _add_up(job, state, task, blobs)
+        case CombineRound():
+            outcome = _combine(job, state, task, blobs, memories)
+        case MakeOffer():
+            proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
+            outcome = Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
+        case CloseGossipRound():
+            outcome = _close(job, state, task, blobs)
+        case _:
+            raise AssertionError(f"unknown task {task}")
     return outcome
 
 
-def settle(token: tuple[str, ...], outcome: Outcome, limits: Limits, store_blob: StoreBlob) -> Computed:
-    """Turn an outcome into the event that the core waits for; what is large is stored as a blob first."""
-    payload = outcome.payload
-    if outcome.published:
-        named = tuple((digest_of(data), len(data)) for data in outcome.published)
-        for (digest, _), data in zip(named, outcome.published, strict=True):
-            store_blob(digest, data, limits.chunk_bytes)
-        outcome = replace(outcome, info={**outcome.info, "published": named})
-    if payload is None:
-        return Computed(token, outcome.ref, outcome.abstains, outcome.info)
-    digest, size_bytes = outcome.digest or _digest(payload), len(payload)
-    inline = size_bytes <= limits.inline_bytes
-    if not inline:
-        store_blob(digest, payload, limits.chunk_bytes)
-    return Computed(token, Ref(digest, size_bytes, bytes(payload) if inline else None), "", outcome.info)
-
-
-def _digest(payload: bytes | Pieces) -> bytes:
-    return payload.digest() if isinstance(payload, Pieces) else digest_of(payload)
-
-
-def _perform(task: Task, local: Local, read: Read, memories: Memories) -> Outcome:
-    if task.kind == "verify":
-        assert task.state is not None
-        whole = hashlib.blake2b(digest_size=32)
-        for chunk in read(task.state.digest):
-            whole.update(chunk)
-        return Outcome(None, info={"good": whole.digest() == task.state.digest})
-    job = job_of(task.job)
-    if task.kind == "begin":
-        return _state_outcome(job, engine.begin(job), task.n_peers)
-    assert task.state is not None
-    state = engine.decode_state(job, _source(job, task.state, read))
-    memories.outlived(task.job, task.state.digest)
-    if task.kind in ("describe", "cancel", "continue"):
-        return _described(job, state, task)
-    if task.circle:
-        return _offer(job, state, task, local) if task.kind == "contribute" else _close(job, state, task)
-    if task.kind == "contribute":
-        return _contribute(job, state, task, local, read)
-    assert task.kind in ("add", "combine"), task.kind
-    return _add(job, state, task, read) if task.kind == "add" else _combine(job, state, task, read, memories)
-
-
-def _described(job: Job, state: JobState, task: Task) -> Outcome:
-    if task.kind == "continue":
-        return Outcome(None, info={"mathematics": bytes(msgpack.packb(continued(job, state).to_dict()))})
-    if task.kind == "cancel":
-        return _state_outcome(job, engine.cancelled(state, task.why), task.n_peers)
-    if task.state is not None and task.state.payload is None:
+def _describe(job: Job, state: JobState, task: DescribeState, blobs: BlobAccess) -> Outcome:
+    if task.state.payload is None:
         # Its bytes are canonical, so encoding it again would only make the same blob.
-        return Outcome(None, info=_info(job, state, task.n_peers), ref=task.state)
-    return _state_outcome(job, state, task.n_peers)
+        return StateMade(task.state, _info(job, state, task.n_peers))
+    return _made(job, state, task.n_peers, blobs)
 
 
-def _source(job: Job, ref: Ref, read: Read) -> bytes | Stored:
-    """What is stored, where it may grow with the rows: it is read in blocks. Otherwise bytes."""
-    if ref.payload is not None:
-        return ref.payload
-    return Stored(lambda: read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(read(ref.digest))
-
-
-def _offer(job: Job, state: JobState, task: Task, local: Local) -> Outcome:
-    """Make what this peer brings into a round that nobody aggregates."""
-    proposer = leaderless.proposer_of(job, state, task.circle, task.n_peers)
-    return Outcome(None, info={"offer": leaderless.offer(job, state, local, task.me, task.n_peers, proposer)})
-
-
-def _close(job: Job, state: JobState, task: Task) -> Outcome:
-    """Close such a round."""
-    answers = {answer.peer: answer for answer in task.answers}
+def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess) -> Outcome:
     wishes = [answer.abstains for answer in task.answers if answer.abstains.startswith(CANCELLED)]
-    if wishes:  # all of the circle have the same answers, so all of them end the job here
+    if wishes:  # all members have the same answers, so all of them end the job here
         by = wishes[0].removeprefix(CANCELLED)
-        ended = _state_outcome(job, engine.cancelled(state, by, alone=task.tolerance == inf), task.n_peers)
-        return replace(ended, info={**ended.info, "contributors": ()})
+        return _made(job, engine.cancelled(state, by, alone=task.tolerance == inf), task.n_peers, blobs)
+    answers = {answer.peer: answer for answer in task.answers}
     after = leaderless.next_state(
         job, state, answers, task.estimate, n_peers=task.n_peers, tolerance=task.tolerance
     )  # fmt: skip
-    outcome = _state_outcome(job, after, task.n_peers, before=state)
-    return replace(outcome, info={**outcome.info, "contributors": after.log[-1].contributors})
+    return _made(job, after, task.n_peers, blobs, before=state)
 
 
-def _contribute(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
+def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs: BlobAccess) -> Outcome:
     if task.proposer >= 0:
         if task.proposer != task.me:
-            return Outcome(None, NOT_ASKED)
+            return NoResult(NOT_ASKED)
     elif task.me not in engine.asked(job, state, task.n_peers):
-        return Outcome(None, NOT_DRAWN)
+        return NoResult(NOT_DRAWN)
     if job.protocols[state.stage].at_desk:
-        return _contribute_at_desk(job, state, task, local, read)
+        return _contribute_in_workspace(job, state, task, local, blobs)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
-        return Outcome(None, abstention.reason)
-    if job.by_columns:
-        return Outcome(Pieces(contribution.pieces()))
-    return Outcome(engine.encode_contribution(contribution))
+        return NoResult(abstention.reason)
+    payload = Pieces(contribution.pieces()) if job.by_columns else engine.encode_contribution(contribution)
+    return Contributed(blobs.keep(payload))
 
 
-def _contribute_at_desk(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
-    """Say what the contribution wants, or make it with what lies on the desk."""
+def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local: Local, blobs: BlobAccess) -> Outcome:
+    """Say what the contribution needs, or make it with what is in the workspace."""
     at_hand = frozenset(task.at_hand or ())
     note = Arrays.decode(task.note) if task.note else Arrays()
-    desk = Desk(task.me, note, lambda digest: b"".join(read(digest)) if digest in at_hand else None)
+    desk = Desk(task.me, note, lambda digest: b"".join(blobs.read(digest)) if digest in at_hand else None)
     if task.at_hand is None:
         wants = engine.wants(job, state, desk, task.n_peers)
         if wants.fetches or wants.runs:
-            fetches = tuple((fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches)
-            runs = tuple((r.name, bytes(msgpack.packb(r.job.to_dict())), r.roster, r.aggregator) for r in wants.runs)
-            return Outcome(None, info={"wanted": Wanted(fetches, runs)})
-    for name, mathematics, ref in task.results:
-        child = job_of(mathematics)
-        desk.results = {**desk.results, name: engine.decode_state(child, _source(child, ref, read))}
+            return Wanted(
+                tuple(WantedBlob(fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches),
+                tuple(
+                    WantedJob(run.name, bytes(msgpack.packb(run.job.to_dict())), run.roster, run.aggregator)
+                    for run in wants.runs
+                ),
+            )
+    for wanted, ref in task.results:
+        child = job_of(wanted.mathematics)
+        desk.results = {**desk.results, wanted.name: engine.decode_state(child, blobs.source(child, ref))}
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers, desk)
     except Abstain as abstention:
-        return Outcome(None, abstention.reason)
-    info = {} if desk.kept is None else {"note": desk.kept.encode()}
-    return Outcome(engine.encode_contribution(contribution), info=info, published=tuple(desk.published))
+        return NoResult(abstention.reason)
+    payload = engine.encode_contribution(contribution)
+    published = tuple((digest_of(data), len(data)) for data in desk.published)
+    for (digest, _), data in zip(published, desk.published, strict=True):
+        blobs.store(digest, data, blobs.limits.chunk_bytes)
+    return Contributed(blobs.keep(payload), published, None if desk.kept is None else desk.kept.encode())
 
 
-def _combine(job: Job, state: JobState, task: Task, read: Read, memories: Memories) -> Outcome:
-    """Combine what came; one peer's malformed contribution is named and left out, and never stops the others."""
-    assert task.state is not None
+def _combine(job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, memories: Memories) -> Outcome:
+    """Combine what came; a malformed contribution is left out, named by its peer."""
     abstained = dict(task.abstained)
     memory = memories.take(task.job, task.state.digest)
-    given = _one_by_one(job, state, task, read, abstained)
+    given = _one_by_one(job, state, task, blobs, abstained)
     after = engine.advance(job, state, given, abstained, n_peers=task.n_peers, memory=memory)
-    outcome = _state_outcome(job, after, task.n_peers, before=state)
-    memories.keep(task.job, outcome.digest, memory)
+    outcome = _made(job, after, task.n_peers, blobs, before=state)
+    memories.keep(task.job, outcome.ref.digest, memory)
     return outcome
 
 
-def _add(job: Job, state: JobState, task: Task, read: Read) -> Outcome:
-    """Add up what came to this peer on the way to the aggregator, which hears of what is malformed by asking itself."""
-    malformed: dict[int, str] = {}
-    total, peers = engine.added_up(_one_by_one(job, state, task, read, malformed), task.n_peers)
-    info = {"summed": peers, "malformed": tuple(malformed)}
-    return Outcome(None if total is None else engine.encode_contribution(total), info=info)
+def _add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:
+    """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
+    total, peers = engine.added_up(_one_by_one(job, state, task, blobs, {}), task.n_peers)
+    return Summed(None if total is None else blobs.keep(engine.encode_contribution(total)), peers)
 
 
 def _one_by_one(
-    job: Job, state: JobState, task: Task, read: Read, malformed: dict[int, str]
+    job: Job, state: JobState, task: AddUp | CombineRound, blobs: BlobAccess, malformed: dict[int, str]
 ) -> Iterator[tuple[engine.Peers, Contribution]]:
-    """Read the contributions that are given; whose cannot be read, and why, goes into `malformed`."""
+    """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
     reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
     for peers, ref in task.contributions:
         try:
-            decoded = reader.read(_source(job, ref, read), summed=len(peers))
+            decoded = reader.read(blobs.source(job, ref), summed=len(peers))
         except WireError as error:
             malformed.update((peer, f"malformed: {error}") for peer in peers)
         else:
             yield peers if len(peers) > 1 else peers[0], decoded
 
 
-def _state_outcome(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> Outcome:
-    info = _info(job, state, n_peers, before)
-    if not job.by_columns:
-        return Outcome(state.encode(), info=info)
-    pieces = state.pieces()
-    return Outcome(pieces, info=info, digest=pieces.digest())
+def _made(job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None) -> StateMade:
+    ref = blobs.keep(state.pieces() if job.by_columns else state.encode())
+    return StateMade(ref, _info(job, state, n_peers, before))
 
 
-def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> dict[str, Any]:
-    """What the core may know about a state."""
+def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> StateInfo:
     final = state.status != "running"
-    info: dict[str, Any] = {"final": final, "status": state.status, "stage": state.stage, "asked": (), "one": False}
-    if not final:
-        info["asked"] = engine.asked(job, state, n_peers)
-        info["one"] = job.protocols[state.stage].asks == "one"
-        info["additive"] = job.protocols[state.stage].additive
-        if leaderless.ticks_of(job, state, 1):
-            info["settles"] = False
-    if before is not None:
-        info |= engine.news(job, before, state)
-        if state.log and state.log[-1].abstained:
-            info["abstained"] = dict(state.log[-1].abstained)
-        info |= engine.shift(job, before, state)
-    return info
+    record = state.log[-1] if before is not None and state.log else None
+    return StateInfo(
+        final=final,
+        status=state.status,
+        stage=state.stage,
+        asked=() if final else engine.asked(job, state, n_peers),
+        one=not final and job.protocols[state.stage].asks == "one",
+        additive=final or job.protocols[state.stage].additive,
+        settles=final or not leaderless.ticks_of(job, state, 1),
+        news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
+        abstained=dict(record.abstained) if record is not None else {},
+        contributors=record.contributors if record is not None else (),
+    )
 
 
 @lru_cache(maxsize=16)

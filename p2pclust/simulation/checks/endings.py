@@ -10,7 +10,7 @@ import msgpack
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Persist, Report
-from p2pclust.peer.core.jobs.tombstones import ENDED, SERIES
+from p2pclust.peer.core.spread.tombstones import ENDED, SERIES
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World

@@ -23,25 +23,22 @@ import msgpack
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Report, Send
-from p2pclust.peer.core.jobs.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.messages import (
-    Ack,
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
-    FactDelta,
-    Gossip,
     HeartbeatReply,
     HeldState,
-    MemberSync,
     Partial,
-    Ping,
     RequestVote,
     Synced,
     VoteReply,
-)
+)  # fmt: skip
+from p2pclust.peer.core.messages import Ack, FactDelta, Gossip, MemberSync, Ping
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.election import Role
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, TermToken
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -88,11 +85,10 @@ class Invariants(Observer):
                 self._persist(peer, effect)
             case Send():
                 self._reveals(peer, effect)
-            case Compute() if effect.task.kind == "combine":
-                peers = [index for indices, _ in effect.task.contributions for index in indices]
-                self._assert(len(peers) == len(set(peers)), "S2", f"{effect.token}: a peer is counted twice")
-                if self._documents[effect.token[1]].collect != "gossip":
-                    self._combines(peer, effect, peers)
+            case Compute(TermToken() as token, CombineRound() as task):
+                peers = [index for indices, _ in task.contributions for index in indices]
+                self._assert(len(peers) == len(set(peers)), "S2", f"{token}: a peer is counted twice")
+                self._combines(peer, token, task.state.digest, peers)
             case Report():
                 self._report(world, peer, effect)
 
@@ -104,8 +100,8 @@ class Invariants(Observer):
         for job in peer.core.jobs.jobs.values():
             if job.ledger.finished:
                 continue
-            aggregates = isinstance(job, Job) and job.election.role is Role.AGGREGATOR
-            kind = ("tick" if aggregates else "election") if isinstance(job, Job) else "mix"
+            aggregates = isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
+            kind = ("tick" if aggregates else "election") if isinstance(job, AggregatedJob) else "mix"
             armed = timers.armed(("job", job.id, kind))
             self._assert(armed, "L5", f"{peer.name} waits in {job.id} without its timer {kind}")
 
@@ -201,15 +197,13 @@ class Invariants(Observer):
         row = peer.disk.read_synced("register", job)
         return list(msgpack.unpackb(row)) if row else []
 
-    def _combines(self, peer: Peer, effect: Compute, contributors: list[int]) -> None:
+    def _combines(self, peer: Peer, token: TermToken, state: bytes, contributors: list[int]) -> None:
         """S10: neither contributions nor the majority that adopted the state rest on peers known to be revoked."""
-        assert effect.task.state is not None
         assert peer.core is not None
-        job, barred = effect.token[1], peer.core.barred
-        roster = self._documents[job].roster
+        barred, roster = peer.core.barred, self._documents[token.job].roster
         revoked = [roster[index] for index in contributors if roster[index] in barred]
         self._assert(not revoked, "S10", f"{peer.name} combines what {', '.join(revoked)} brought, which was revoked")
-        holders = self._adopted.get((job, int(effect.token[3]), effect.task.state.digest), {})
+        holders = self._adopted.get((token.job, token.term, state), {})
         held = len([name for name in holders if name not in barred])
         enough = held >= majority(len(roster))
         self._assert(enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked")
@@ -279,7 +273,7 @@ class Invariants(Observer):
 
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
         """A state came out of another."""
-        if effect.task.kind in ("combine", "cancel") and effect.task.state is not None:
+        if isinstance(effect.task, CombineRound | CancelJob | CloseGossipRound):
             self._parents[digest] = effect.task.state.digest
 
     def _descends(self, digest: bytes, ancestor: bytes) -> bool:

@@ -18,8 +18,8 @@ from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.simulation.swarms.leaderless import LeaderlessSwarm, paced
 from p2pclust.simulation.swarms.overlays import laid_out
-from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
-from p2pclust.simulation.swarms.swarm import Outcome, Swarm
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
+from p2pclust.simulation.swarms.swarm import SeedResult, Swarm
 
 __all__ = ["CancelSwarm", "LeaderlessCancelSwarm", "run"]
 
@@ -70,9 +70,9 @@ class LeaderlessCancelSwarm(CancelSwarm, LeaderlessSwarm):
         return again.log == state.log
 
 
-def run(seed: int, *, overlay: str | None = None) -> Outcome:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult:
     """Run one seed; each fourth is of a job that nobody aggregates."""
-    plan: Plan = draw(seed)
+    plan: SwarmPlan = draw(seed)
     return (
         LeaderlessCancelSwarm(paced(plan, overlay)).go() if seed % 4 == 3 else CancelSwarm(laid_out(plan, overlay)).go()
     )

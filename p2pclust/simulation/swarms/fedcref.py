@@ -26,8 +26,8 @@ from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.simulation.swarms import plan as plans
 from p2pclust.simulation.swarms.marks import Marks
 from p2pclust.simulation.swarms.overlays import laid_out
-from p2pclust.simulation.swarms.plan import Plan
-from p2pclust.simulation.swarms.swarm import Outcome, Swarm
+from p2pclust.simulation.swarms.plan import SwarmPlan
+from p2pclust.simulation.swarms.swarm import SeedResult, Swarm
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -39,7 +39,7 @@ _SETTLE_S: Final = 5.0
 _N_FEATURES: Final = 6
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int) -> SwarmPlan:
     """Draw the plan of a seed: that of the other swarm, for a job that has more phases and takes longer."""
     rng = np.random.default_rng([seed, 7])
     plan = plans.draw(seed)
@@ -82,7 +82,7 @@ class _Within(Observer):
 class FedCRefSwarm(Swarm):
     """One run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SwarmPlan) -> None:
         super().__init__(plan)
         self.world.watch(_Within(self.marks))
 
@@ -143,6 +143,6 @@ class FedCRefSwarm(Swarm):
         assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
 
 
-def run(seed: int, *, overlay: str | None = None) -> Outcome:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return FedCRefSwarm(laid_out(draw(seed), overlay)).go()

@@ -15,8 +15,8 @@ import numpy as np
 
 from p2pclust.peer.core.quorum import majority
 from p2pclust.simulation.swarms.overlays import laid_out
-from p2pclust.simulation.swarms.plan import Plan, draw
-from p2pclust.simulation.swarms.swarm import DEADLINE_S, Outcome, Swarm
+from p2pclust.simulation.swarms.plan import SwarmPlan, draw
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 from p2pclust.simulation.world.network import Conditions
 
 __all__ = ["KINDS", "LastingSwarm", "core_plan", "run"]
@@ -30,7 +30,7 @@ _SMALL_BYTES: Final = 300
 _DOWN_S, _UP_S = 1.0, 0.7  # of a peer that flaps
 
 
-def core_plan(plan: Plan) -> Plan:
+def core_plan(plan: SwarmPlan) -> SwarmPlan:
     """Return a plan with few faults before, so that the job is still under way when only the core heals."""
     patience_s = min(plan.timing.patience_s, 4.0)
     return replace(
@@ -44,7 +44,7 @@ def core_plan(plan: Plan) -> Plan:
 class LastingSwarm(Swarm):
     """One run. `only` replaces what would be drawn for each peer outside the core."""
 
-    def __init__(self, plan: Plan, only: str = "") -> None:
+    def __init__(self, plan: SwarmPlan, only: str = "") -> None:
         super().__init__(plan)
         self._only = only
         self.core: list[str] = []
@@ -131,6 +131,6 @@ class LastingSwarm(Swarm):
         self.marks.counts["finished"] += 1
 
 
-def run(seed: int, *, overlay: str | None = None) -> Outcome:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult:
     """Run one seed; no `failure` if nothing was wrong."""
     return LastingSwarm(laid_out(core_plan(draw(seed)), overlay)).go()

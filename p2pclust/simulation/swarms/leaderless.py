@@ -17,8 +17,8 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.simulation.swarms.overlays import laid_out
-from p2pclust.simulation.swarms.plan import Plan, draw
-from p2pclust.simulation.swarms.swarm import Outcome, Swarm
+from p2pclust.simulation.swarms.plan import SwarmPlan, draw
+from p2pclust.simulation.swarms.swarm import SeedResult, Swarm
 
 __all__ = ["LeaderlessSwarm", "paced", "run"]
 
@@ -53,16 +53,16 @@ class LeaderlessSwarm(Swarm):
         assert apart <= _APART * float(np.max(state.arrays["unit"])), f"the centers are {apart} from the replay's"
 
 
-def run(seed: int, *, overlay: str | None = None) -> Outcome:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return LeaderlessSwarm(paced(draw(seed), overlay)).go()
 
 
-def paced(plan: Plan, overlay: str | None) -> Plan:
+def paced(plan: SwarmPlan, overlay: str | None) -> SwarmPlan:
     """Return a plan that such a job can follow, on that overlay."""
     return _at_pace(laid_out(replace(plan, missing="wait" if plan.missing == "drop" else plan.missing), overlay))
 
 
-def _at_pace(plan: Plan) -> Plan:
+def _at_pace(plan: SwarmPlan) -> SwarmPlan:
     """Leave out loss that makes each tick take a repeat: there are hundreds of ticks in a round."""
     return replace(plan, conditions=replace(plan.conditions, loss=min(plan.conditions.loss, 0.15)))

@@ -14,15 +14,15 @@ import msgpack
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
-from p2pclust.peer.core.jobs.cancels import Cancels
 from p2pclust.peer.core.jobs.jobs import Jobs
-from p2pclust.peer.core.jobs.tombstones import Tombstones
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.rounds import aggregator
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.rounds.workspace import Desk
+from p2pclust.peer.core.rounds.workspace import JobWorkspace
+from p2pclust.peer.core.spread.cancels import Cancels
+from p2pclust.peer.core.spread.tombstones import Tombstones
 
 __all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "planted"]
 
@@ -48,20 +48,20 @@ def _every_store_counts(document: Document, name: str, store_id: str) -> bool:
     return name in document.roster
 
 
-def _every_store_counts_within(desk: Desk, document: Document, name: str) -> bool:
+def _every_store_counts_within(desk: JobWorkspace, document: Document, name: str) -> bool:
     return True
 
 
-def _note_not_synced(desk: Desk, *, sync: bool = True) -> None:
+def _note_not_synced(desk: JobWorkspace, *, sync: bool = True) -> None:
     desk._on_disk = True
     desk._ctx.persist("note", desk._document.id, desk._row(), sync=False)
 
 
-def _keeps_all(desk: Desk, jobs: list[Any]) -> None:
+def _keeps_all(desk: JobWorkspace, jobs: list[Any]) -> None:
     pass
 
 
-def _keeps_none(desk: Desk, round_: int) -> list[Any]:
+def _keeps_none(desk: JobWorkspace, round_: int) -> list[Any]:
     return desk._children.running(desk._document.id)
 
 
@@ -119,13 +119,13 @@ CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     # A job that waits for a desk without hope ends all the same, since a busy peer is given up: so that is taken away too.
     "wiped-store-hoped-for": (
-        (Desk, "_counts", _every_store_counts_within),
-        (aggregator.Aggregating, "_stands_still", _never),
+        (JobWorkspace, "_counts", _every_store_counts_within),
+        (aggregator.AggregatorTerm, "_stands_still", _never),
         (Patience, "_busy_too_long", _never),
     ),
-    "note-not-synced": ((Desk, "_save", _note_not_synced),),
-    "jobs-within-kept": ((Desk, "_drop", _keeps_all),),
-    "jobs-within-dropped-at-once": ((Desk, "_outlived", _keeps_none),),
+    "note-not-synced": ((JobWorkspace, "_save", _note_not_synced),),
+    "jobs-within-kept": ((JobWorkspace, "_drop", _keeps_all),),
+    "jobs-within-dropped-at-once": ((JobWorkspace, "_outlived", _keeps_none),),
 }
 
 #: The same for jobs that are repeated.
@@ -135,7 +135,7 @@ SERIES_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same where only a majority is healed.
 LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "never-hands-over": ((aggregator.Aggregating, "_stands_still", _never),),
+    "never-hands-over": ((aggregator.AggregatorTerm, "_stands_still", _never),),
     "busy-for-ever": ((Patience, "_busy_too_long", _never),),
 }
 

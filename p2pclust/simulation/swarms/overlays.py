@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan
 
 __all__ = ["EVERYBODY", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
 
@@ -22,7 +22,7 @@ EVERYBODY: Final = -1
 Pairs = tuple[tuple[int, int], ...]
 
 
-def laid_out(plan: Plan, kind: str | None) -> Plan:
+def laid_out(plan: SwarmPlan, kind: str | None) -> SwarmPlan:
     """Give a plan the links of a kind of overlay: ``sparse``, ``moving``, or None for a full mesh.
 
     Raises
@@ -41,7 +41,7 @@ def laid_out(plan: Plan, kind: str | None) -> Plan:
             raise UsageError(f"overlay {kind!r}: expected {' or '.join(OVERLAYS)}, or nothing for a full mesh")
 
 
-def on_sparse_overlay(plan: Plan) -> Plan:
+def on_sparse_overlay(plan: SwarmPlan) -> SwarmPlan:
     """Draw links for a plan: a tree, or a ring, perhaps with more links; and whether everybody knows them all."""
     rng = np.random.default_rng([plan.seed, 11])
     links, known = _few_links(rng, plan.n_peers), bool(rng.random() < 0.5)
@@ -60,7 +60,7 @@ def _few_links(rng: np.random.Generator, n: int) -> Pairs:
     return tuple(sorted(links))
 
 
-def on_moving_overlay(plan: Plan) -> Plan:
+def on_moving_overlay(plan: SwarmPlan) -> SwarmPlan:
     """Draw links that change: single ones come and go, and some peers walk, from the range of one to that of another.
 
     In the end there are enough of them again: those of the beginning, or quite different ones.

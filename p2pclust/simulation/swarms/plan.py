@@ -10,7 +10,7 @@ import numpy as np
 from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.simulation.world.network import Conditions
 
-__all__ = ["FAULTS_UNTIL_S", "Plan", "draw"]
+__all__ = ["FAULTS_UNTIL_S", "SwarmPlan", "draw"]
 
 #: How long anything may go wrong in a run; then all heals.
 FAULTS_UNTIL_S: Final = 25.0
@@ -21,7 +21,7 @@ _EFFECTS: Final = {"opening": (0, 9), "adopting": (1, 4), "combining": (0, 2), "
 
 
 @dataclass(frozen=True)
-class Plan:
+class SwarmPlan:
     """Everything that a seed drew."""
 
     seed: int
@@ -50,7 +50,7 @@ class Plan:
     last_links: tuple[tuple[int, int], ...] = ()  # after everything healed, where links change
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int) -> SwarmPlan:
     """Draw the plan of a seed; nothing else of the run is random."""
     rng = np.random.default_rng([seed, 0])
     n = int(rng.integers(3, 8))
@@ -61,7 +61,7 @@ def draw(seed: int) -> Plan:
     def instants(k: int) -> list[float]:
         return [float(t) for t in rng.uniform(0.5, FAULTS_UNTIL_S, k)]
 
-    return Plan(
+    return SwarmPlan(
         seed=seed,
         n_peers=n,
         protocol=str(rng.choice(["llf-cm", "llf-fcm"])),

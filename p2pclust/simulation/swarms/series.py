@@ -21,8 +21,8 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.swarms.leaderless import LeaderlessSwarm, paced
 from p2pclust.simulation.swarms.overlays import laid_out
-from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
-from p2pclust.simulation.swarms.swarm import DEADLINE_S, Outcome, Swarm
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -66,7 +66,7 @@ class _Turns(Observer):
 class SeriesSwarm(Swarm):
     """One run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SwarmPlan) -> None:
         super().__init__(plan)
         self.turns = _Turns()
         self.world.watch(self.turns)
@@ -187,7 +187,7 @@ class LeaderlessSeriesSwarm(SeriesSwarm, LeaderlessSwarm):
     """One run of a job that nobody aggregates."""
 
 
-def run(seed: int, *, overlay: str | None = None) -> Outcome:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; each fourth has no aggregator."""
     plan = replace(draw(seed), participation=1.0)
     missing = "wait" if plan.missing == "all" else plan.missing

@@ -24,22 +24,22 @@ from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
 from p2pclust.simulation.swarms.overlays import EVERYBODY, laid_out
-from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, Plan, draw
+from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
 
-__all__ = ["DEADLINE_S", "Outcome", "Swarm", "run"]
+__all__ = ["DEADLINE_S", "SeedResult", "Swarm", "run"]
 
 #: Liveness: how long after the last fault has healed everybody may take (virtual seconds).
 DEADLINE_S: Final = 120.0
 
 
 @dataclass
-class Outcome:
+class SeedResult:
     """What came of a run."""
 
-    plan: Plan
+    plan: SwarmPlan
     failure: str = ""
     virtual_s: float = 0.0
     n_events: int = 0
@@ -50,7 +50,7 @@ class Outcome:
 class Swarm:
     """One run: builds the world of a plan, lets the faults happen, heals, and judges."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SwarmPlan) -> None:
         self.plan = plan
         rng = np.random.default_rng([plan.seed, 1])
         self.names = [f"p{i}" for i in range(plan.n_peers)]
@@ -93,9 +93,9 @@ class Swarm:
             participation=plan.participation, **off,
         )  # fmt: skip
 
-    def go(self) -> Outcome:
+    def go(self) -> SeedResult:
         """Run to the verdict."""
-        outcome = Outcome(self.plan, counts=self.marks.counts)
+        outcome = SeedResult(self.plan, counts=self.marks.counts)
         try:
             self._submit()
             self._misfortunes()
@@ -280,6 +280,6 @@ class Swarm:
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
 
-def run(seed: int, *, overlay: str | None = None) -> Outcome:
+def run(seed: int, *, overlay: str | None = None) -> SeedResult:
     """Run one seed, on a full mesh or an overlay that is ``sparse`` or ``moving``; no `failure` if nothing was wrong."""
     return Swarm(laid_out(draw(seed), overlay)).go()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 
 __all__ = ["Disk"]
 
@@ -94,7 +94,7 @@ class Disk:
         self._chunks.pop(digest, None)
         self._unsynced.pop(digest, None)
 
-    def load(self) -> Stored:
+    def load(self) -> StoreContents:
         """What a peer finds when it starts."""
         tables: dict[str, dict[str, bytes]] = {}
         for (table, key), value in sorted(self._synced.items()):
@@ -102,4 +102,4 @@ class Disk:
                 tables.setdefault(table, {})[key] = value
         incarnation = int(tables.pop("self", {}).get("incarnation", b"0"))
         blobs = {digest: (n, tuple(sorted(chunks))) for digest, (n, chunks) in self._chunks.items()}
-        return Stored(self.store_id, incarnation, tables, blobs)
+        return StoreContents(self.store_id, incarnation, tables, blobs)

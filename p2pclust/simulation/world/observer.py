@@ -32,4 +32,4 @@ class Observer:
         """All effects of an event were performed."""
 
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
-        """A task has a result of that digest."""
+        """A task made the state of that digest."""

@@ -33,11 +33,12 @@ from p2pclust.peer.core.effects import (
     StoreChunk,
     TakeRoster,
 )  # fmt: skip
-from p2pclust.peer.core.events import Arrived, Event, Leave, LinkChecked, Linked, Started, Woken
+from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
+from p2pclust.peer.core.tasks import StateMade
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.peer.work.tasks import Memories, perform, settle
+from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.lines import Lines, Parcel
@@ -415,7 +416,7 @@ class World:
         if isinstance(effect, Reload):
             peer.local = self.reload(peer)
             return
-        self._mark(b"compute", peer.name, *effect.token)
+        self._mark(b"compute", peer.name, *effect.token.words())
         if peer.name in self.hung:
             return
 
@@ -431,12 +432,12 @@ class World:
         def done() -> None:
             if peer.life != life or peer.core is None:
                 return
-            outcome = perform(effect.task, local, read, peer.memories)  # at the end: what it reads may be gone by then
-            event = settle(effect.token, outcome, self._limits, peer.disk.store_blob)
-            if event.result is not None:
+            blobs = BlobAccess(read, peer.disk.store_blob, self._limits)
+            outcome = perform(effect.task, local, blobs, peer.memories)  # at the end: what it reads may be gone by then
+            if isinstance(outcome, StateMade):
                 for observer in self._observers:
-                    observer.computed(self, peer, effect, event.result.digest)
-            self.step(peer, event)
+                    observer.computed(self, peer, effect, outcome.ref.digest)
+            self.step(peer, Computed(effect.token, outcome))
 
         self.at(self.now + delay, done)
 

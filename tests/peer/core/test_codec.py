@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core import messages
+from p2pclust.peer.core import job_messages, messages
 from p2pclust.peer.core.codec import decode, encode
-from p2pclust.peer.core.messages import Heartbeat, Message, Update
+from p2pclust.peer.core.job_messages import Heartbeat
+from p2pclust.peer.core.messages import Message, Update
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, MAX_HEADER_BYTES, WIRE_VERSION
 
 KINDS = {cls.kind: cls for cls in Message.__subclasses__()}
@@ -57,7 +58,7 @@ def test_every_kind_survives_the_round_trip(kind: str) -> None:
 
 
 def test_the_kinds_are_all_exported() -> None:
-    assert {cls.__name__ for cls in KINDS.values()} <= set(messages.__all__)
+    assert {cls.__name__ for cls in KINDS.values()} <= {*messages.__all__, *job_messages.__all__}
 
 
 @pytest.mark.slow

@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Computed, Ref
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, TermToken, Verified, VerifyBlob, VerifyToken
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import exit_code, explain
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.work.tasks import Outcome
 from p2pclust.protocols.engine.local import Local
 
 BLOB = bytes(range(256)) * 12
 
 
-def perform(home: Path, *tasks: Task, prepare: Callable[[Store], None] = lambda store: None) -> list[Computed]:
+def perform(home: Path, *tasks: VerifyBlob, prepare: Callable[[Store], None] = lambda store: None) -> list[Computed]:
     """Let a worker do these tasks, one after another."""
 
     async def live() -> list[Computed]:
@@ -33,7 +33,7 @@ def perform(home: Path, *tasks: Task, prepare: Callable[[Store], None] = lambda 
         try:
             done = []
             for task in tasks:
-                worker.submit(Compute(("t",), task))
+                worker.submit(Compute(VerifyToken(task.digest), task))
                 async with asyncio.timeout(20):
                     event = await told.get()
                 assert isinstance(event, Computed), event
@@ -57,8 +57,8 @@ def test_a_blob_that_was_fetched_is_on_disk_before_anybody_is_told_that_it_is_he
     def fetch(store: Store) -> None:
         store.blobs.store_chunk(digest, 0, 1, BLOB)
 
-    (event,) = perform(tmp_path, Task("verify", b"", 0, state=Ref(digest, len(BLOB), None)), prepare=fetch)
-    assert event.info == {"good": good}
+    (event,) = perform(tmp_path, VerifyBlob(digest), prepare=fetch)
+    assert event.outcome == Verified(good)
     assert synced == ([digest] if good else []), "bytes of another name are not worth it"
 
 
@@ -68,9 +68,9 @@ def test_rows_are_read_before_the_first_task_and_again_between_tasks(
     found = [Local([[1.0]]), Local([[1.0], [2.0]])]
     worked_with: list[int] = []
 
-    def note(task: Task, local: Local, *rest: object) -> Outcome:
+    def note(task: BeginJob, local: Local, *rest: object) -> Outcome:
         worked_with.append(local.n_samples)
-        return Outcome(None, "noted")
+        return NoResult("noted")
 
     monkeypatch.setattr("p2pclust.peer.shell.compute.perform", note)
 
@@ -80,7 +80,7 @@ def test_rows_are_read_before_the_first_task_and_again_between_tasks(
         for again in (False, False, True, False):
             if again:
                 worker.reload()
-            worker.submit(Compute(("t",), Task("begin", b"", 1)))
+            worker.submit(Compute(TermToken("j", "begin", 1), BeginJob(b"", 1)))
         async with asyncio.timeout(20):
             for _ in range(4):
                 assert isinstance(await told.get(), Computed)
@@ -98,9 +98,9 @@ def test_rows_that_could_not_be_read_are_tried_again_for_another_job(
     found = [unread, unread, Local([[1.0]])]
     worked_with: list[tuple[str, int]] = []
 
-    def note(task: Task, local: Local, *rest: object) -> Outcome:
+    def note(task: BeginJob, local: Local, *rest: object) -> Outcome:
         worked_with.append((task.job.decode(), local.n_samples))
-        return Outcome(None, "noted")
+        return NoResult("noted")
 
     monkeypatch.setattr("p2pclust.peer.shell.compute.perform", note)
 
@@ -108,7 +108,7 @@ def test_rows_that_could_not_be_read_are_tried_again_for_another_job(
         loop, store, told = asyncio.get_running_loop(), Store(tmp_path), asyncio.Queue[Computed | BaseException]()
         worker = Worker(lambda: found.pop(0), store, Limits(), loop, told.put_nowait, told.put_nowait)
         for job in "aabbcab":
-            worker.submit(Compute(("job", job, "contribute"), Task("contribute", job.encode(), 1)))
+            worker.submit(Compute(TermToken(job, "begin", 1), BeginJob(job.encode(), 1)))
         async with asyncio.timeout(20):
             for _ in range(7):
                 assert isinstance(await told.get(), Computed)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from harness import Net
 
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.shell.store import Store
 
 DONE = "job-887b50e49dfc2063e51ca1fc13b6d6e3"
@@ -32,7 +32,7 @@ class OnStore:
     def store_id(self) -> str:
         return self.store.load().store_id
 
-    def load(self) -> Stored:
+    def load(self) -> StoreContents:
         return self.store.load()
 
     def write(self, table: str, key: str, value: bytes | None) -> None:

@@ -27,10 +27,11 @@ from p2pclust.peer.core.effects import (
     Send,
     SendChunk,
     StoreChunk,
-    Task,
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
-from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Heartbeat, Message, Relay
+from p2pclust.peer.core.job_messages import Heartbeat
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.core.tasks import BeginJob, NoResult, TermToken
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, explain
 from p2pclust.peer.shell.store import Store
@@ -157,6 +158,7 @@ def bench(tmp_path: Path) -> Callable[..., None]:
 
 
 Run = Callable[..., None]
+BEGIN = TermToken("j", "begin", 1)
 
 
 class TestEffects:
@@ -164,11 +166,11 @@ class TestEffects:
         async def test(b: Bench) -> None:
             b.start(
                 Persist("ballot", "j", b"1"), Persist("register", "j", b"2"), Send("other", BEAT), Connect("other", "h:1"),
-                Persist("job", "j", b"3"), Compute(("t",), Task("begin", b"", 1)), Persist("self", "incarnation", b"4"),
+                Persist("job", "j", b"3"), Compute(BEGIN, BeginJob(b"", 1)), Persist("self", "incarnation", b"4"),
             )  # fmt: skip
             assert b.diary == [
                 ("write", [("ballot", "j"), ("register", "j")]), ("send", "other", BEAT, Lane.CONTROL),
-                ("connect", "other", "h:1"), ("write", [("job", "j")]), ("compute", ("t",)),
+                ("connect", "other", "h:1"), ("write", [("job", "j")]), ("compute", BEGIN),
                 ("write", [("self", "incarnation")]),
             ]  # fmt: skip
             assert b.store.load().incarnation == 4
@@ -386,8 +388,8 @@ class TestReceiving:
     def test_the_worker_is_heard_too(self, bench: Run) -> None:
         async def test(b: Bench) -> None:
             b.start()
-            b.shell.step(Computed(("t",), None, "gate", {}))
-            assert b.core.events[1:] == [Computed(("t",), None, "gate", {})]
+            b.shell.step(Computed(BEGIN, NoResult("gate")))
+            assert b.core.events[1:] == [Computed(BEGIN, NoResult("gate"))]
 
         bench(test)
 

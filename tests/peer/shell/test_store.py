@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.stored_arrays import Pieces, StoredArray
-from p2pclust.protocols.engine.stored_arrays import Stored as StoredBytes
+from p2pclust.protocols.engine.stored_arrays import StoreContents as StoredBytes
 
 FILE = "store.sqlite3"
 BLOB = bytes(range(256)) * 12
 DIGEST = b"d" * 32
 
 
-def opened(directory: Path) -> tuple[Store, Stored]:
+def opened(directory: Path) -> tuple[Store, StoreContents]:
     store = Store(directory)
     return store, store.load()
 
@@ -186,7 +186,7 @@ class TestDamage:
     """A flipped bit, a cut file: either every row and chunk is as it was, or an empty store of a new id takes over."""
 
     @pytest.fixture
-    def sound(self, tmp_path: Path) -> tuple[bytes, Stored]:
+    def sound(self, tmp_path: Path) -> tuple[bytes, StoreContents]:
         """The bytes of a store of many pages, and what it holds."""
         rng = np.random.default_rng(0)
         store = Store(tmp_path / "sound")
@@ -201,7 +201,7 @@ class TestDamage:
         store.close()
         return (tmp_path / "sound" / FILE).read_bytes(), stored
 
-    def check(self, directory: Path, data: bytes, sound: Stored) -> bool:
+    def check(self, directory: Path, data: bytes, sound: StoreContents) -> bool:
         """Open a store over these bytes; returns whether it was set aside."""
         directory.mkdir()
         (directory / FILE).write_bytes(data)
@@ -218,7 +218,7 @@ class TestDamage:
         finally:
             store.close()
 
-    def test_a_flipped_byte_at_fifty_places(self, tmp_path: Path, sound: tuple[bytes, Stored]) -> None:
+    def test_a_flipped_byte_at_fifty_places(self, tmp_path: Path, sound: tuple[bytes, StoreContents]) -> None:
         data, stored = sound
         rng = np.random.default_rng(1)
         aside = 0
@@ -229,7 +229,9 @@ class TestDamage:
         assert 10 <= aside <= 50
 
     @pytest.mark.slow
-    def test_a_flipped_bit_in_the_header_of_every_page(self, tmp_path: Path, sound: tuple[bytes, Stored]) -> None:
+    def test_a_flipped_bit_in_the_header_of_every_page(
+        self, tmp_path: Path, sound: tuple[bytes, StoreContents]
+    ) -> None:
         # One bit in the number of cells hides a row, without touching the row or its checksum.
         data, stored = sound
         for start in range(0, len(data), 4096):
@@ -283,7 +285,7 @@ class TestDamage:
         assert stored.tables == {"register": {"j": inline}}
         assert stored.blobs == {DIGEST: (4, (0, 1, 2))}
 
-    def test_a_cut_file_at_fifty_places(self, tmp_path: Path, sound: tuple[bytes, Stored]) -> None:
+    def test_a_cut_file_at_fifty_places(self, tmp_path: Path, sound: tuple[bytes, StoreContents]) -> None:
         data, stored = sound
         rng = np.random.default_rng(2)
         cuts = [0, 1, 99, 100, 512, 4095, 4096, 8192, len(data) - 4096, len(data) - 1]
@@ -291,12 +293,12 @@ class TestDamage:
         aside = sum(self.check(tmp_path / str(number), data[:cut], stored) for number, cut in enumerate(cuts))
         assert aside >= 45, "only zeros at the very end are not missed"
 
-    def test_no_database_at_all(self, tmp_path: Path, sound: tuple[bytes, Stored]) -> None:
+    def test_no_database_at_all(self, tmp_path: Path, sound: tuple[bytes, StoreContents]) -> None:
         data, stored = sound
         for number, other in enumerate((b"\0" * len(data), b"hello", np.random.default_rng(0).bytes(5000))):
             assert self.check(tmp_path / str(number), other, stored)
 
-    def test_a_row_that_another_program_changed(self, tmp_path: Path, sound: tuple[bytes, Stored]) -> None:
+    def test_a_row_that_another_program_changed(self, tmp_path: Path, sound: tuple[bytes, StoreContents]) -> None:
         _, stored = sound
         db = sqlite3.connect(tmp_path / "sound" / FILE)
         db.execute("UPDATE rows SET value = x'00' WHERE name = 'ballot' AND key = 'job-000000000003'")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.wal import lost_commits
 
@@ -136,7 +136,9 @@ class TestStore:
     FRAME = 24 + 4096
 
     @pytest.fixture(params=[0, 90], ids=["first", "overwritten"])
-    def left(self, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, bytes], list[tuple[int, Stored]]]:
+    def left(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> tuple[dict[str, bytes], list[tuple[int, StoreContents]]]:
         """The files of an open store, and after each of its last commits where the log ended and what the store held.
 
         After 90 commits the log was overwritten from its start, and frames of before are behind its end.
@@ -168,7 +170,7 @@ class TestStore:
             end += self.FRAME
         return end
 
-    def opened(self, directory: Path, files: dict[str, bytes], log: bytes) -> tuple[Store, Stored]:
+    def opened(self, directory: Path, files: dict[str, bytes], log: bytes) -> tuple[Store, StoreContents]:
         """A store over these files, with another log."""
         directory.mkdir()
         for name, content in (files | {f"{FILE}-wal": log}).items():
@@ -179,7 +181,7 @@ class TestStore:
         return store, stored
 
     def test_a_flipped_byte_costs_no_commit_but_the_last_one(
-        self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, Stored]]]
+        self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, StoreContents]]]
     ) -> None:
         files, commits = left
         log = files[f"{FILE}-wal"]
@@ -202,7 +204,7 @@ class TestStore:
                 assert (store.set_aside, stored) == (None, states[-1])
 
     def test_one_that_was_cut_off_holds_the_last_whole_commit(
-        self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, Stored]]]
+        self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, StoreContents]]]
     ) -> None:
         files, commits = left
         log = files[f"{FILE}-wal"]
@@ -217,7 +219,7 @@ class TestStore:
                 assert stored.tables == {}
 
     def test_one_whose_last_commit_a_power_cut_tore_holds_the_one_before(
-        self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, Stored]]]
+        self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, StoreContents]]]
     ) -> None:
         files, commits = left
         log, (start, before), (end, after) = files[f"{FILE}-wal"], *commits[-2:]

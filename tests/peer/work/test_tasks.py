@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgpack
 import numpy as np
 
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.events import Ref
 from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.tasks import (
+    BeginJob,
+    CombineRound,
+    Contribute,
+    Contributed,
+    DescribeState,
+    NoResult,
+    Ref,
+    StateMade,
+    Task,
+)
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work.tasks import Memories, Outcome, perform, settle
+from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
@@ -35,26 +45,25 @@ class Peers:
         blob = self.blobs[digest]
         return (blob[start : start + 1000] for start in range(0, len(blob), 1000))
 
-    def settled(self, outcome: Outcome) -> Ref:
-        def store(digest: bytes, data: object, chunk_bytes: int) -> None:
-            whole = b"".join(data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
-            assert digest_of(whole) == digest
-            self.blobs[digest] = whole
+    def store(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
+        whole = b"".join(data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
+        assert digest_of(whole) == digest
+        self.blobs[digest] = whole
 
-        event = settle(("x",), outcome, LIMITS, store)
-        assert event.result is not None, outcome.abstains
-        return event.result
+    def do(self, task: Task, local: Local, memories: Memories | None = None) -> Ref:
+        outcome = perform(task, local, BlobAccess(self.read, self.store, LIMITS), memories)
+        assert isinstance(outcome, StateMade | Contributed), outcome
+        return outcome.ref
 
     def begin(self) -> Ref:
-        return self.settled(perform(Task("begin", self.data, 2), self.locals[0], self.read))
+        return self.do(BeginJob(self.data, 2), self.locals[0])
 
     def round(self, state: Ref, memories: Memories) -> Ref:
         given = []
         for me, local in enumerate(self.locals):
-            task = Task("contribute", self.data, 2, me=me, state=state)
-            given.append(((me,), self.settled(perform(task, local, self.read, memories if me == 0 else None))))
-        task = Task("combine", self.data, 2, state=state, contributions=tuple(given))
-        return self.settled(perform(task, self.locals[0], self.read, memories))
+            task = Contribute(self.data, 2, state, me)
+            given.append(((me,), self.do(task, local, memories if me == 0 else None)))
+        return self.do(CombineRound(self.data, 2, state, tuple(given)), self.locals[0], memories)
 
     def state(self, ref: Ref) -> JobState:
         return JobState.decode(self.blobs[ref.digest] if ref.payload is None else ref.payload)
@@ -87,19 +96,21 @@ def test_a_state_that_is_in_the_store_is_not_written_again() -> None:
     ref = peers.begin()
     while peers.state(ref).stage < 2 or peers.state(ref).stage_round == 0:
         ref = peers.round(ref, memories)
-    outcome = perform(Task("describe", peers.data, 2, state=ref), peers.locals[0], peers.read)
-    assert (outcome.payload, outcome.ref) == (None, ref)
-    assert outcome.info["asked"] == (0, 1)
-    assert settle(("x",), outcome, LIMITS, lambda *_: None).result == ref
+    written: list[bytes] = []
+    access = BlobAccess(peers.read, lambda digest, *_: written.append(digest), LIMITS)
+    outcome = perform(DescribeState(peers.data, 2, ref), peers.locals[0], access)
+    assert isinstance(outcome, StateMade)
+    assert (outcome.ref, outcome.info.asked, written) == (ref, (0, 1), [])
 
 
 def test_a_blob_that_was_dropped_meanwhile_stops_nothing() -> None:
     peers = Peers()
     ref = Ref(b"d" * 32, 5000, None)
     peers.blobs[b"d" * 32] = b""
-    outcome = perform(Task("contribute", peers.data, 2, me=0, state=ref), peers.locals[0], peers.read)
-    assert outcome.payload is None
-    assert "ends before it should" in outcome.abstains
+    access = BlobAccess(peers.read, peers.store, LIMITS)
+    outcome = perform(Contribute(peers.data, 2, ref, 0), peers.locals[0], access)
+    assert isinstance(outcome, NoResult)
+    assert "ends before it should" in outcome.reason
 
 
 class TestMemories:

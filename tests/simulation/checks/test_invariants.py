@@ -10,22 +10,11 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.core.effects import Compute, Persist, Report, Send, Task
-from p2pclust.peer.core.events import Ref, Submit
-from p2pclust.peer.core.messages import (
-    Adopted,
-    Close,
-    FactDelta,
-    Gossip,
-    HeartbeatReply,
-    HeldState,
-    Message,
-    Ping,
-    RequestVote,
-    Synced,
-    Update,
-    VoteReply,
-)
+from p2pclust.peer.core.effects import Compute, Persist, Report, Send
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.job_messages import Adopted, Close, HeartbeatReply, HeldState, RequestVote, Synced, VoteReply
+from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Update
+from p2pclust.peer.core.tasks import CombineRound, Ref, TermToken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -95,9 +84,9 @@ def test_s1_an_aggregator_without_votes_on_disk(stage: Stage) -> None:
 
 
 def test_s2_a_peer_in_a_sum_twice(stage: Stage) -> None:
-    task = Task("combine", b"", 3, contributions=(((0, 1), None), ((2,), None), ((0,), None)))  # type: ignore[arg-type]
+    task = CombineRound(b"", 3, Ref(ONE, 32, b""), (((0, 1), None), ((2,), None), ((0,), None)))  # type: ignore[arg-type]
     with stage.breaks("S2"):
-        stage.does("a", Compute(("job", stage.job, "combine", "1"), task))
+        stage.does("a", Compute(TermToken(stage.job, "combine", 1), task))
 
 
 def test_s3_two_majorities_that_are_not_of_one_line(stage: Stage) -> None:
@@ -152,17 +141,17 @@ def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> 
     for name in ("a", "b"):
         stage.does(name, Persist("ballot", stage.job, msgpack.packb([60, "a"])))
     stage.watcher._adopted[stage.job, 60, ONE] = {"a": None, "b": None}
-    task = Task("combine", b"", 3, state=Ref(ONE, 32, b""), contributions=(((0,), Ref(TWO, 32, b"")),))
+    task = CombineRound(b"", 3, Ref(ONE, 32, b""), (((0,), Ref(TWO, 32, b"")),))
     stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
-    stage.does("a", Compute(("job", stage.job, "combine", "60"), task))
+    stage.does("a", Compute(TermToken(stage.job, "combine", 60), task))
     core._ctx.barred["b"] = None
     with stage.breaks("S10"):
         stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
     with stage.breaks("S10"):
-        stage.does("a", Compute(("job", stage.job, "combine", "60"), task))
+        stage.does("a", Compute(TermToken(stage.job, "combine", 60), task))
     brought = replace(task, contributions=(((1,), Ref(TWO, 32, b"")),))
     with stage.breaks("S10"):
-        stage.does("a", Compute(("job", stage.job, "combine", "60"), brought))
+        stage.does("a", Compute(TermToken(stage.job, "combine", 60), brought))
 
 
 def test_s6_an_end_that_is_not_on_disk(stage: Stage) -> None:

@@ -39,7 +39,7 @@ def replay_command(seed: int, mutant: str = "") -> str:
     return f"p2pclust simulate --seeds {seed}:{seed + 1}" + (f" --mutant {mutant}" if mutant else "")
 
 
-def check(seed: int) -> swarm.Outcome:
+def check(seed: int) -> swarm.SeedResult:
     outcome = swarm.run(seed)
     assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay it: {replay_command(seed)}"
     return outcome

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.codec import encode
-from p2pclust.peer.core.messages import Adopted, Heartbeat, Message, Relay
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat
+from p2pclust.peer.core.messages import Message, Relay
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.simulation.world.traffic import LinkTraffic, Traffic, summary
 from p2pclust.transport.wire import kind_of, pack

@@ -21,52 +21,58 @@ Nothing of a tick is on disk. Who restarts has no masses and so no place in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.gossip.members import Circles
-from p2pclust.peer.core.gossip.ticks import Exchange, Frames, Position
-from p2pclust.peer.core.gossip.work import Work
-from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import AskState, Close, HeldState, Join, Message, Mix
+from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.gossip.members import GossipMembership
+from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
+from p2pclust.peer.core.gossip.work import GossipWork
+from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
-from p2pclust.peer.core.rounds.ledger import Ledger
-from p2pclust.peer.core.rounds.workspace import Children, Desk
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.workspace import JobWorkspace
+from p2pclust.peer.core.tasks import (
+    CloseGossipRound,
+    GossipToken,
+    JobToken,
+    NoResult,
+    Offered,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+)
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
-__all__ = ["LeaderlessJob"]
+__all__ = ["GossipJob"]
 
 _TOLD = 100  # ticks, after which whoever watches is told that it goes on
 
 
-class LeaderlessJob:
+class GossipJob:
     """The machine, in the place of a `Job`."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
-        children: Children, note: bytes | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, job: JobContext, note: bytes | None) -> None:
+        context, document = job.context, job.document
         self._ctx = context
-        self._membership = membership
-        self._children = children
+        self._membership = job.membership
+        self._cancels = job.cancels
+        self._children = job.children
         self.document = document
-        self.ledger = ledger
+        self.ledger = job.ledger
         self.id = document.id
         self._me = document.index(context.me)
-        self.desk = Desk(context, membership, blobs, document, children, note)  # nothing lies on it
-        self.circles = Circles(context, membership, document, ledger, self)
-        self._exchange = Exchange(context, self._tell)
-        self._handover = Handover(context, blobs, document)
-        self._work = Work(context, document)
+        self.desk = JobWorkspace(job, note)  # nothing lies on it
+        self.circles = GossipMembership(context, job.membership, document, job.ledger, self)
+        self._exchange = Ticks(context, self._tell)
+        self._handover = Handover(context, job.blobs, document)
+        self._work = GossipWork(context, document)
         self._timer: TimerKey = ("job", document.id, "mix")
         self._version: Version | None = None  # of the state that this peer works on
         self._ref: Ref | None = None
@@ -84,9 +90,9 @@ class LeaderlessJob:
         if self.ledger.finished:
             return
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
-        if self._children.cancelled_by(self.id):
+        if self._cancels.of(self.document):
             self.circles.settle()
-        self._work.look_at(self.ledger.register.ref)
+        self._work.describe(self.ledger.register.ref)
         if fresh:
             self.circles.begin()
         else:
@@ -243,11 +249,11 @@ class LeaderlessJob:
         """This peer is in no circle any more."""
         self._round = None
 
-    def _work_on(self, version: Version, ref: Ref, info: Any) -> None:
+    def _work_on(self, version: Version, ref: Ref, info: StateInfo) -> None:
         """A state is known here: open the round that it begins."""
         self._version, self._ref, self._taken = version, ref, None
-        self._final, self._one = bool(info["final"]), bool(info["one"])
-        self._ticks = 0 if info.get("settles", True) else self.document.ticks
+        self._final, self._one = info.final, info.one
+        self._ticks = 0 if info.settles else self.document.ticks
         self._offers.clear()
         if self._entry is None:
             self._entry = version
@@ -268,6 +274,7 @@ class LeaderlessJob:
         elif self._whom in self._offers:
             self._mix(self._offers[self._whom])
         else:
+            assert self._ref is not None
             self._work.offer(self._ref, self.circles.circle.members, self._whom)
 
     @property
@@ -283,7 +290,7 @@ class LeaderlessJob:
 
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
-        by = "" if self._final else self._children.cancelled_by(self.id)
+        by = "" if self._final else self._cancels.of(self.document)
         if by:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
             offer = Offer(Answer(self._me, f"{CANCELLED}{by}"[:MAX_REASON]), nothing)
@@ -314,54 +321,53 @@ class LeaderlessJob:
         told = self.document.told | {"round": version.round}
         self._ctx.report("averaged", **told, epoch=circle.epoch, ticks=ended.tick, reached=ended.reached)
         self._ctx.report("phase", phase="combining", **told, term=circle.epoch)
-        self._work.close(self._ref, circle.members, ended, within=str(circle.epoch), own=self._ticks > 0)
+        assert self._ref is not None
+        self._work.close(self._ref, ended, within=str(circle.epoch), own=self._ticks > 0)
 
-    def computed(self, event: Computed) -> None:
+    def computed(self, token: JobToken, outcome: Outcome) -> None:
         """A task of this job ended."""
-        self._work.ended(event.token)
+        assert isinstance(token, GossipToken), token
+        self._work.ended(token)
         if self.ledger.finished:
             return
-        kind, digest, within = event.token[2:5]
-        if event.result is None and "offer" not in event.info:  # another version of the software, say
-            self._ctx.report("unable", **self.document.told, task=kind, reason=event.abstains)
-            if self._taken is not None and self._taken.digest.hex() == digest:
+        if isinstance(outcome, NoResult):  # another version of the software, say
+            self._ctx.report("unable", **self.document.told, task=token.kind, reason=outcome.reason)
+            if self._taken is not None and self._taken.digest == token.state:
                 self._handover.refuse(self._taken.digest)
                 self.entered()  # with what it had
             return
-        if kind in ("begin", "describe"):
-            self._described(event)
+        if isinstance(outcome, StateMade) and token.kind != CloseGossipRound.kind:
+            self._described(outcome)
             return
-        if self._ref is None or self._ref.digest.hex() != digest or self._taken is not None:
-            return  # of a state that is another one's by now
-        if kind == "contribute":
-            self._offers[within] = event.info["offer"]
+        if self._ref is None or self._ref.digest != token.state or self._taken is not None:
+            return  # this peer works on another state by now
+        if isinstance(outcome, Offered):
+            self._offers[token.within] = outcome.offer
         circle = self.circles.circle
         if circle is None or self._round is not None:
             return
-        if kind == "combine" and within == str(circle.epoch):
-            self._combined(event)
-        elif kind == "contribute" and within == self._whom:
-            self._mix(event.info["offer"])
+        if isinstance(outcome, StateMade) and token.within == str(circle.epoch):
+            self._combined(outcome)
+        elif isinstance(outcome, Offered) and token.within == self._whom:
+            self._mix(outcome.offer)
 
-    def _described(self, event: Computed) -> None:
-        assert event.result is not None
+    def _described(self, made: StateMade) -> None:
         if self._version is None:
             register = self.ledger.register
-            self._work_on(Version(register.round, register.term, event.result.digest), event.result, event.info)
-        elif self._taken is not None and self._taken.digest == event.result.digest:
-            self._work_on(self._taken, event.result, event.info)
+            self._work_on(Version(register.round, register.term, made.ref.digest), made.ref, made.info)
+        elif self._taken is not None and self._taken.digest == made.ref.digest:
+            self._work_on(self._taken, made.ref, made.info)
 
-    def _combined(self, event: Computed) -> None:
-        assert event.result is not None
+    def _combined(self, made: StateMade) -> None:
         assert self._version is not None
         assert self.circles.circle is not None
-        epoch, round_ = self.circles.circle.epoch, self._version.round
-        self.ledger.adopt(epoch, round_ + 1, event.result, final=bool(event.info["final"]))
-        names = [self.document.roster[index] for index in event.info["contributors"]]
-        info = {**self.document.named(event.info), **self.document.told, "contributors": names}
+        epoch, round_, roster = self.circles.circle.epoch, self._version.round, self.document.roster
+        self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
         if self._me == self.circles.circle.members[0]:  # all say the same, so one does
-            self._ctx.report("combined", term=epoch, round=round_, **info)
-        self._work_on(Version(round_ + 1, epoch, event.result.digest), event.result, info)
+            contributors = [roster[index] for index in made.info.contributors]
+            fields = {**made.info.to_dict(roster), **self.document.told, "contributors": contributors}
+            self._ctx.report("combined", term=epoch, round=round_, **fields)
+        self._work_on(Version(round_ + 1, epoch, made.ref.digest), made.ref, made.info)
 
     # -- states of others -------------------------------------------------------------------------------------------
 
@@ -385,7 +391,7 @@ class LeaderlessJob:
         self._entry = self._taken = version
         self._exchange.enter(self._near(), (version.round, 0), again=True)
         self._ctx.report("took", **self.document.told, peer=source, round=version.round)
-        self._work.look_at(ref)
+        self._work.describe(ref)
 
     def _near(self) -> list[str]:
         """The neighbours in the circle."""

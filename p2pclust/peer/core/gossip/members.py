@@ -31,13 +31,13 @@ from zlib import crc32
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Join
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.protocols.gossip.push_sum import Links
 
-__all__ = ["Circle", "Circles", "Hooks"]
+__all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]
 
 _STORE_BITS = 32
 _MOST_EPOCHS = 2**60
@@ -45,7 +45,7 @@ _PATIENCE = 4  # repeats without a word of any circle, or with a dead peer in it
 
 
 @dataclass(frozen=True)
-class Circle:
+class GossipMembers:
     """Peers that take part, by roster index, sorted."""
 
     epoch: int
@@ -58,7 +58,7 @@ class Circle:
         return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
-class Hooks(Protocol):
+class GossipMembershipHooks(Protocol):
     """What a circle tells the job that it belongs to."""
 
     def entered(self) -> None:
@@ -71,11 +71,11 @@ class Hooks(Protocol):
         """Tell a peer the present circle."""
 
 
-class Circles:
+class GossipMembership:
     """The machine: at most one circle at a time. Its epochs are the terms of the job's ledger."""
 
     def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, hooks: Hooks
+        self, context: Context, membership: Membership, document: Document, ledger: Ledger, hooks: GossipMembershipHooks
     ) -> None:
         self._ctx = context
         self._membership = membership
@@ -84,7 +84,7 @@ class Circles:
         self._hooks = hooks
         self._me = document.index(context.me)
         self._all = document.peers_links
-        self.circle: Circle | None = None
+        self.circle: GossipMembers | None = None
         self.links: Links | None = None  # among the circle's members
         self._needs_all = document.missing == "all"
         self._highest = ledger.term
@@ -98,7 +98,7 @@ class Circles:
 
     def begin(self) -> None:
         """Enter the first circle."""
-        self._enter(Circle(0, tuple(range(len(self._document.roster)))))
+        self._enter(GossipMembers(0, tuple(range(len(self._document.roster)))))
 
     def join(self) -> None:
         """Look for a circle: this peer came back."""
@@ -134,7 +134,7 @@ class Circles:
             return False
         # In an epoch that a former life of this peer may have spoken in, others may have masses of it that it has not.
         if self._me in members and epoch > self._ledger.term:
-            self._enter(Circle(epoch, members))
+            self._enter(GossipMembers(epoch, members))
             return True
         if self.circle is not None:
             self._ctx.report("outside", **self._document.told, peer=source, epoch=epoch)
@@ -228,9 +228,9 @@ class Circles:
         self._proposed_at = self._ctx.now
         told = [self._document.roster[member] for member in members]
         self._ctx.report("circle", **self._document.told, epoch=epoch, members=told)
-        self._enter(Circle(epoch, members))
+        self._enter(GossipMembers(epoch, members))
 
-    def _enter(self, circle: Circle) -> None:
+    def _enter(self, circle: GossipMembers) -> None:
         self._ledger.see(circle.epoch)
         self._highest = max(self._highest, circle.epoch)
         self.circle, self.links = circle, self._all.among(circle.members)

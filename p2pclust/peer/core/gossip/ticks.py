@@ -13,7 +13,7 @@ from typing import Final
 from p2pclust.peer.core.context import Context
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 
-__all__ = ["NEVER", "Exchange", "Frames", "Position"]
+__all__ = ["NEVER", "Frames", "Position", "Ticks"]
 
 #: Round and tick.
 Position = tuple[int, int]
@@ -26,7 +26,7 @@ _SILENT: Final = 2  # repeats
 _SLOWER: Final = 2.0  # how many times as long as usual a neighbour may take before the word is repeated
 
 
-class Exchange:
+class Ticks:
     """The machine. `tell` sends a word of this peer, or with no frames only where it stands, to a neighbour."""
 
     def __init__(self, context: Context, tell: Callable[[str, Position, Frames], None]) -> None:

@@ -1,4 +1,4 @@
-"""The mathematics that a job without an aggregator asks for, each task once at a time."""
+"""The tasks of a gossip job, each of them once at a time."""
 
 from __future__ import annotations
 
@@ -6,50 +6,56 @@ from math import inf
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.tasks import (
+    BeginJob,
+    CloseGossipRound,
+    DescribeState,
+    GossipToken,
+    MakeOffer,
+    Ref,
+    StateTask,
+    Task,
+)
 from p2pclust.protocols.gossip.averaging import Averaging
 
-__all__ = ["Work"]
+__all__ = ["GossipWork"]
 
 
-class Work:
-    """Hands tasks to the worker. A token names the job, the task, the state, and within what its result counts."""
+class GossipWork:
+    """Hands tasks to the worker."""
 
     def __init__(self, context: Context, document: Document) -> None:
         self._ctx = context
         self._document = document
         self._me = document.index(context.me)
-        self._running: dict[tuple[str, ...], None] = {}
+        self._running: dict[GossipToken, None] = {}
 
-    def look_at(self, ref: Ref | None) -> None:
-        """What is to be known of a state; of the job's first one if there is none yet."""
-        kind = "begin" if ref is None else "describe"
-        self._ask("", Task(kind, self._document.job, len(self._document.roster), state=ref))
+    def describe(self, ref: Ref | None) -> None:
+        """Ask what the core may know about a state, or about the job's first state if there is none yet."""
+        job, n_peers = self._document.job, len(self._document.roster)
+        self._ask("", BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
 
-    def offer(self, ref: Ref | None, circle: tuple[int, ...], whom: str) -> None:
-        """What this peer brings into the round that begins with the state."""
-        task = Task(
-            "contribute", self._document.job, len(self._document.roster), me=self._me, state=ref, circle=circle
-        )  # fmt: skip
-        self._ask(whom, task)
+    def offer(self, ref: Ref, members: tuple[int, ...], within: str) -> None:
+        """Ask for this peer's offer to the round that starts from the state."""
+        self._ask(within, MakeOffer(self._document.job, len(self._document.roster), ref, self._me, members))
 
-    def close(self, ref: Ref | None, circle: tuple[int, ...], ended: Averaging, *, within: str, own: bool) -> None:
-        """The state after a round; `own`: from an estimate that this peer alone has."""
-        task = Task(
-            "combine", self._document.job, len(self._document.roster), state=ref, circle=circle,
+    def close(self, ref: Ref, ended: Averaging, *, within: str, own: bool) -> None:
+        """Ask for the state after a round; `own`: the estimate is this peer's alone."""
+        task = CloseGossipRound(
+            self._document.job, len(self._document.roster), ref,
             answers=tuple(answer for _, answer in sorted(ended.answers.items())),
             estimate=ended.estimate if ended.size else None, tolerance=inf if own else self._document.tolerance,
         )  # fmt: skip
         self._ask(within, task)
 
     def _ask(self, within: str, task: Task) -> None:
-        digest = "" if task.state is None else task.state.digest.hex()
-        token = ("job", self._document.id, task.kind, digest, within)
+        state = task.state.digest if isinstance(task, StateTask) else b""
+        token = GossipToken(self._document.id, task.kind, state, within)
         if token not in self._running:
             self._running[token] = None
             self._ctx.effects.append(Compute(token, task))
 
-    def ended(self, token: tuple[str, ...]) -> None:
-        """That task is not running any more."""
+    def ended(self, token: GossipToken) -> None:
+        """A task ended."""
         self._running.pop(token, None)

@@ -6,7 +6,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 __all__ = ["Abstentions"]
@@ -22,12 +22,14 @@ class Abstentions:
         self._ctx = context
         self._said: dict[str, None] = {}
 
-    def computed(self, document: Document, event: Computed) -> None:
+    def computed(self, document: Document, token: JobToken, outcome: Outcome) -> None:
         """A task of that job ended. Child jobs are passed over: abstaining from one is normal."""
-        offer = event.info.get("offer")
-        if event.token[2] != "contribute" or document.id in self._said or document.parent:
+        if token.kind != Contribute.kind or document.id in self._said or document.parent:
             return
-        reason = event.abstains if offer is None else offer.answer.abstains
+        if isinstance(outcome, NoResult):
+            reason = outcome.reason
+        else:
+            reason = outcome.offer.answer.abstains if isinstance(outcome, Offered) else ""
         if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
             self._said[document.id] = None
             self._ctx.report("abstains", **document.told, reason=reason)

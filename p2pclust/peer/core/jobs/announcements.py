@@ -16,13 +16,13 @@ from typing import Final, Protocol
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.jobs.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.jobs.elapsed import Elapsed
-from p2pclust.peer.core.jobs.series import PREFIX as SERIES
-from p2pclust.peer.core.jobs.tombstones import Tombstones
+from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
+from p2pclust.peer.core.spread.series import PREFIX as SERIES
+from p2pclust.peer.core.spread.tombstones import Tombstones
 
-__all__ = ["JOB", "TOLD", "Kept", "Telling"]
+__all__ = ["JOB", "TOLD", "Announcements", "KeptJobs"]
 
 #: Of the fact's key; the job's id follows. Its value is the document.
 JOB: Final = "job/"
@@ -32,7 +32,7 @@ _TELL_S: Final = 86_400.0
 _MOST_KEPT: Final = 500
 
 
-class Kept(Protocol):
+class KeptJobs(Protocol):
     """The jobs that this peer keeps."""
 
     def handed_in(self) -> list[Document]:
@@ -45,11 +45,11 @@ class Kept(Protocol):
         """Drop a job and its document."""
 
 
-class Telling:
+class Announcements:
     """The machine."""
 
     def __init__(
-        self, context: Context, facts: Facts, tombstones: Tombstones, kept: Kept, stored: Mapping[str, bytes]
+        self, context: Context, facts: Facts, tombstones: Tombstones, kept: KeptJobs, stored: Mapping[str, bytes]
     ) -> None:
         self._facts = facts
         self._tombstones = tombstones

@@ -6,12 +6,12 @@ from typing import Final
 
 from p2pclust.peer.core.messages import Message
 
-__all__ = ["Early"]
+__all__ = ["EarlyMessages"]
 
 _MOST: Final = 256
 
 
-class Early:
+class EarlyMessages:
     """The last words; the oldest go first where there are too many."""
 
     def __init__(self) -> None:

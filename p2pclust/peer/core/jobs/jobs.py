@@ -7,26 +7,28 @@ from dataclasses import replace
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.events import Cancel, Computed, Ref, Submit
-from p2pclust.peer.core.gossip.job import LeaderlessJob
+from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.jobs.abstentions import Abstentions
 from p2pclust.peer.core.jobs.acceptance import Acceptance
-from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Telling
-from p2pclust.peer.core.jobs.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.jobs.cancels import Cancels
-from p2pclust.peer.core.jobs.early_messages import Early
-from p2pclust.peer.core.jobs.series import PAUSES, Series
-from p2pclust.peer.core.jobs.series import PREFIX as SERIES
-from p2pclust.peer.core.jobs.submission import HandingIn, averaging_of
-from p2pclust.peer.core.jobs.tombstones import Tombstones
+from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
+from p2pclust.peer.core.jobs.early_messages import EarlyMessages
+from p2pclust.peer.core.jobs.submission import Submissions, averaging_of
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Ended, Join, Message, PreVote, Synced
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.fitness import Fitness
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.spread.series import PAUSES, Series
+from p2pclust.peer.core.spread.series import PREFIX as SERIES
+from p2pclust.peer.core.spread.tombstones import Tombstones
+from p2pclust.peer.core.tasks import JobToken, Outcome, Ref
 
 __all__ = ["Jobs"]
 
@@ -43,17 +45,17 @@ class Jobs:
         self._facts = facts
         self._blobs = blobs
         self._fitness = Fitness(fitness, facts, membership)
-        self._desk = HandingIn(context, membership, self)
+        self._desk = Submissions(context, membership, self)
         self._acceptance = Acceptance(context)
         self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
         self._abstentions = Abstentions(context)
-        self._early = Early()
-        self._cancels = Cancels(context, facts, stored.get("cancel", {}))
+        self._early = EarlyMessages()
+        self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
-        self._telling = Telling(context, facts, self._tombstones, self, stored.get(TOLD, {}))
+        self._telling = Announcements(context, facts, self._tombstones, self, stored.get(TOLD, {}))
         #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
-        self.jobs: dict[str, Job | LeaderlessJob] = {}
+        self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
         for job_id, data in sorted(
             stored.get("job", {}).items(), key=lambda item: (self._numbers.get(item[0], 0), item[0])
@@ -76,7 +78,7 @@ class Jobs:
             del self._numbers[job_id]  # this peer ended while it forgot that job
             self._ctx.persist("order", job_id, None, sync=False)
         self._telling.start()
-        self._cancels.start(self._is_kept, self._may_be_cancelled)
+        self.cancels.start(self._is_kept, self._may_be_cancelled)
         for job in list(self.jobs.values()):
             job.start(fresh=False)
         turns = [document.turn for document in self._documents.values() if document.turn and not document.census]
@@ -118,12 +120,12 @@ class Jobs:
             self.refuse(event.asked, reason)
             return
         named = event.job if document.turn is None else document.turn.series
-        self._cancels.ask(named, event.by)
+        self.cancels.ask(named, event.by)
         self._cancelled(named)
 
     def _cancelled(self, named: str) -> None:
         """It is known here now that a job, or a series, shall end."""
-        self._ctx.report("cancel", job=named, by=self._cancels.by(named))
+        self._ctx.report("cancel", job=named, by=self.cancels.by(named))
         ended = [named, *(document.id for document in self.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
@@ -137,14 +139,6 @@ class Jobs:
         """Whether that name is of a job that goes on here, or of a series."""
         return bool(self.turns(named)) or (named in self.jobs and not self.jobs[named].ledger.finished)
 
-    def cancelled_by(self, job_id: str) -> str:
-        """Who wants a job ended; empty if nobody does."""
-        document = self._documents.get(job_id)
-        if document is not None and document.census:
-            return ""  # it agrees on that itself
-        by = self._cancels.by(job_id)
-        return by if by or document is None or document.turn is None else self._cancels.by(document.turn.series)
-
     def refuse(self, asked: str, reason: str) -> None:
         """Tell whoever asked why not."""
         self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
@@ -153,7 +147,7 @@ class Jobs:
         """A job's document came by gossip, or that somebody wants it ended."""
         if fact.key.startswith(CANCEL):
             named = fact.key.removeprefix(CANCEL)
-            if self._cancels.learn(fact, known=self._is_kept(named)):
+            if self.cancels.learn(fact, known=self._is_kept(named)):
                 self._cancelled(named)
         if not fact.key.startswith((JOB, SERIES)):
             return
@@ -191,9 +185,9 @@ class Jobs:
         self._ctx.report("job", roster=list(document.roster), **document.told)
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
-        self._cancels.begun(document.id)
+        self.cancels.begun(document.id)
         if document.turn is not None:
-            self._cancels.begun(document.turn.series)
+            self.cancels.begun(document.turn.series)
         self.series.begins(document)
         job.start(fresh=True)
         for name in document.roster:
@@ -201,27 +195,28 @@ class Jobs:
             if early is not None:
                 job.receive(name, early)
 
-    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> Job | LeaderlessJob:
-        if document.collect == "gossip":
-            return LeaderlessJob(self._ctx, self._membership, self._blobs, document, ledger, self, note)
-        return Job(self._ctx, self._membership, self._blobs, document, ledger, self._fitness, self, note)
+    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> AggregatedJob | GossipJob:
+        job = JobContext(
+            self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self
+        )  # fmt: skip
+        return GossipJob(job, note) if document.collect == "gossip" else AggregatedJob(job, self._fitness, note)
 
     # -- jobs that a round of another job wants (Children) --------------------------------------------------------------
 
-    def run(self, document: Document) -> Job:
+    def run(self, document: Document) -> AggregatedJob:
         """Run a job within another one, or find it running."""
         if document.id not in self.jobs:
             self._documents[document.id] = document
             self._ctx.persist("job", document.id, document.encode())
             self._begin(document)
         job = self.jobs[document.id]
-        assert isinstance(job, Job), "a job within another one has an aggregator"
+        assert isinstance(job, AggregatedJob), "a job within another one has an aggregator"
         return job
 
-    def running(self, parent: str) -> list[Job]:
+    def running(self, parent: str) -> list[AggregatedJob]:
         """The jobs within that job that this peer has."""
         within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
-        return [job for job in within if isinstance(job, Job)]
+        return [job for job in within if isinstance(job, AggregatedJob)]
 
     def drop(self, job_id: str) -> None:
         """Forget a job within another one."""
@@ -236,7 +231,7 @@ class Jobs:
         """Something happened: does a desk have now what it waited for, or this peer what it must know to hand in a job?"""
         self._desk.look()
         for job in list(self.jobs.values()):
-            if isinstance(job, Job) and job.desk.busy:
+            if isinstance(job, AggregatedJob) and job.desk.busy:
                 job.look()
 
     # -- series (Documents) ---------------------------------------------------------------------------------------------
@@ -252,7 +247,7 @@ class Jobs:
 
     def series_cancelled_by(self, series: str) -> str:
         """Who ended the series."""
-        return self._cancels.by(series)
+        return self.cancels.by(series)
 
     def idle(self, but: str) -> bool:
         """Whether no job goes on here beside that one."""
@@ -276,7 +271,7 @@ class Jobs:
         else:
             self._ctx.persist("job", job_id, None, sync=False)
         self._acceptance.forget(job_id)
-        self._cancels.forget(job_id)
+        self.cancels.forget(job_id)
         self._telling.forgotten(job_id)
         del self._documents[job_id]
         if self._numbers.pop(job_id, None):
@@ -285,18 +280,6 @@ class Jobs:
     def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
         """Return a document for another roster."""
         return replace(document, roster=roster, store_ids=store_ids, **averaging_of(self._ctx, document, roster))
-
-    def continues(self, census: Document) -> Task | None:
-        """The task that makes the mathematics of the next job of a series."""
-        return self.series.continues(census)
-
-    def next_document(self, census: Document, mathematics: bytes) -> bytes | None:
-        """What this peer would have as the next document of a series."""
-        return self.series.propose(census, mathematics)
-
-    def elected(self, document: Document) -> None:
-        """This peer aggregates that job: whoever has not heard of it learns of it."""
-        self.series.tell(document)
 
     def ended(self, job_id: str) -> None:
         """A job has finished here."""
@@ -367,11 +350,11 @@ class Jobs:
         """What any job still needs."""
         return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]
 
-    def computed(self, event: Computed) -> None:
+    def computed(self, token: JobToken, outcome: Outcome) -> None:
         """A task of some job ended."""
-        if event.token[1] in self.jobs:  # it may have been forgotten meanwhile
-            self._abstentions.computed(self._documents[event.token[1]], event)
-            self.jobs[event.token[1]].computed(event)
+        if token.job in self.jobs:  # it may have been forgotten meanwhile
+            self._abstentions.computed(self._documents[token.job], token, outcome)
+            self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
         """A blob is complete."""
@@ -387,13 +370,13 @@ class Jobs:
             if document.submitter == name and document.turn is None:
                 self._telling.tell(document)
         for job in list(self.jobs.values()):
-            if isinstance(job, Job) and name in job.document:
+            if isinstance(job, AggregatedJob) and name in job.document:
                 job.revoked(name)
 
     def store_lost(self) -> None:
         """This peer's store is another one from now on."""
         for job in self.jobs.values():
-            if isinstance(job, Job) and not job.ledger.finished:
+            if isinstance(job, AggregatedJob) and not job.ledger.finished:
                 job.election.store_lost()
 
     def member_changed(self, name: str) -> None:

@@ -13,12 +13,12 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
 from p2pclust.protocols.gossip.push_sum import usual_mixing
 
-__all__ = ["Handed", "HandingIn", "averaging_of"]
+__all__ = ["SubmissionHooks", "Submissions", "averaging_of"]
 
 _TOLERANCE: Final = 1e-9  # of sums that nobody aggregates
 
 
-class Handed(Protocol):
+class SubmissionHooks(Protocol):
     """What becomes of a wish."""
 
     def hand_in(self, document: Document, asked: str) -> None:
@@ -35,10 +35,10 @@ class _Waiting:
     until: float  # when it goes on without them
 
 
-class HandingIn:
+class Submissions:
     """The machine."""
 
-    def __init__(self, context: Context, membership: Membership, handed: Handed) -> None:
+    def __init__(self, context: Context, membership: Membership, handed: SubmissionHooks) -> None:
         self._ctx = context
         self._membership = membership
         self._handed = handed

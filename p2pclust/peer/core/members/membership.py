@@ -1,20 +1,20 @@
-"""Who is there: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
+"""Membership: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
 
-Here is what is believed of each member, and how it spreads; `Probes` finds out who does not answer, `Suspicions` how long
-that may go on.
+This module changes what this peer believes of the members, and spreads it. `Probes` detects members that do not answer,
+`Suspicions` decides how long a suspicion lasts.
 
-State of one member: `unknown` (on the fleet's roster, never heard of), `alive`, `suspect`, `dead`, `left`, with the
-incarnation that only its owner raises. A claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. Who is
-not on the fleet's roster (any more) is no member: `revoked`.
+A member is `unknown` (on the fleet roster, never heard of), `alive`, `suspect`, `dead` or `left`, with an incarnation that
+only the member itself raises. The claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. A peer that
+is not on the fleet roster (any more) is `revoked`.
 
-Two departures, each measured before it was made:
+Two departures from the papers, both measured:
 
-- *Tell the suspect.* Whoever holds a suspicion sends it straight to the suspect when it begins and again at a third and
-  two thirds of its shortest duration. False verdicts under loss become some thirty times rarer, detection no slower.
-- *Refused is dead.* A plain TCP connect that is refused means that no process listens there. Two such observations (one
-  in a fleet of up to three) are death at once; silence goes through suspicion.
+- *The suspect is informed.* A peer sends its suspicion to the suspect when it begins, and again after a third and two
+  thirds of its shortest duration. With message loss, false verdicts become about thirty times rarer; detection is as fast.
+- *A refused connection means death.* If a plain TCP connect is refused, no process listens there. Two such observations
+  (one in a fleet of up to three) are a verdict at once; silence goes through suspicion.
 
-What is known here is soft: it says whom to try and whom not to wait for. No majority is ever counted with it.
+Membership is a hint: it says which peers to try, and which not to wait for. No majority is counted with it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,25 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import CheckLink, Connect, Disconnect
+from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.members.probes import Probes
-from p2pclust.peer.core.members.suspicions import Member, Suspicions
+from p2pclust.peer.core.members.suspicions import Suspicions
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
 
 __all__ = ["Membership"]
 
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
-_SMALL_FLEET: Final = 3
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
-class Membership:
-    """The machine. `roster` are the enrolled names; strangers are ignored."""
+class Membership(MemberTable):
+    """The machine. `roster` has the enrolled names; other peers are ignored."""
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
-        self._ctx = context
-        self._me = Member(context.me, "alive", incarnation, address, context.store_id)
-        far = "alive" if context.routing.mapped else "unknown"
-        self.members = {
-            name: Member(name, "unknown" if context.routing.linked(name) else far)
-            for name in sorted(roster)
-            if name != context.me
-        }
+        super().__init__(context, roster, address, incarnation)
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
         self._probes = Probes(context, self)
         self._suspicions = Suspicions(context, self)
@@ -58,56 +51,13 @@ class Membership:
         self._began_at = 0.0
         self._changes: list[tuple[str, str]] = []
 
-    @property
-    def incarnation(self) -> int:
-        """This peer's own."""
-        return self._me.incarnation
-
-    # -- what others ask --------------------------------------------------------------------------------------------
-
-    def status(self, name: str) -> str:
-        """The status of a member; this peer itself is always alive."""
-        if name == self._ctx.me:
-            return "alive"
-        return self.members[name].status if name in self.members else "revoked"
-
-    def gone(self, name: str) -> bool:
-        """Whether the member will not answer, as far as is known: dead, left, or revoked."""
-        return self.status(name) in ("dead", "left", "revoked")
-
-    def present(self, name: str) -> bool:
-        """Whether the member is worth waiting for: alive or suspect."""
-        return self.status(name) in ("alive", "suspect")
-
-    def alive(self) -> list[str]:
-        """Everybody that is alive or suspect, with this peer, sorted."""
-        return sorted([self._ctx.me, *(m.name for m in self.members.values() if self.present(m.name))])
-
-    def all_here(self) -> bool:
-        """Whether everybody enrolled is there, as far as this peer can know; its neighbours have said so themselves."""
-        return all(self.present(name) for name in self.members)
-
-    def neighbours(self) -> list[str]:
-        """The neighbours that are alive or suspect: on a full mesh, everybody."""
-        return self._near("alive", "suspect")
-
     def call(self, names: Sequence[str]) -> None:
-        """Ask peers who they are, of whom nothing but their place in the overlay is known."""
+        """Ping peers so that they announce themselves."""
         for name in names:
             self._greet(name)
 
-    def incarnation_of(self, name: str) -> int:
-        """The newest life of a member that is known here."""
-        return self.members[name].incarnation
-
-    def store_id(self, name: str) -> str:
-        """The id of the member's store, empty if not known."""
-        if name == self._ctx.me:
-            return self._ctx.store_id
-        return self.members[name].store_id if name in self.members else ""
-
     def take_changes(self) -> list[tuple[str, str]]:
-        """Members whose status changed since the last call, with the status before, oldest first."""
+        """Return the members whose status changed since the last call, with the status before, oldest first."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -122,7 +72,7 @@ class Membership:
                 self._link(name, address)
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.timing.probe_period_s / 5))
         if self._ctx.routing.whole and any(name not in addresses for name in self.members):
-            # The others are heard of from those that were named: soon, and then more and more seldom.
+            # This peer learns of the others from those that are named, so the first exchanges come soon.
             self._sync_s = self._ctx.timing.probe_period_s
         self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._sync_s)
         self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.dead_probe_s)
@@ -130,7 +80,7 @@ class Membership:
             self._greet(name)
 
     def leave(self) -> None:
-        """Tell everybody that this peer goes on purpose."""
+        """Announce that this peer leaves on purpose."""
         self._left = True
         self._me.status = "left"
         for name in self._near("alive", "suspect"):
@@ -183,10 +133,10 @@ class Membership:
                 self._refusal(message.name, message.incarnation, source)
 
     def _follow(self, member: Member, address: str) -> None:
-        """Answer a member where its own message says that it is.
+        """Answer a member at the address that its own message gives.
 
-        A life that lost its store counts its incarnations from the start, so its claim loses against what is known of
-        it, and only our answer, at its new address, makes it raise them.
+        A member that lost its store counts incarnations from the start again, so its claim loses here; only an answer at
+        its new address makes it raise them.
         """
         if address and address != member.address:
             member.address = address
@@ -197,10 +147,10 @@ class Membership:
             self._ctx.effects.append(Connect(name, address))
 
     def hint(self, name: str, address: str) -> None:
-        """Somebody who proves nothing says where a member may be: try there for a while, and believe its own answer only.
+        """Try an unproven address of a member for a while; only an answer of the member itself is believed.
 
-        Whoever is here is not looked for. The address that is known gets its turn before another hint does, so hints that
-        are wrong can keep nobody from being found.
+        Ignore hints about members that are present. The known address has its turn before the next hint, so wrong hints
+        cannot hide a member.
         """
         member = self.members.get(name)
         known = member is None or self.present(name) or address == member.address or not self._ctx.routing.linked(name)
@@ -213,53 +163,44 @@ class Membership:
         self._ctx.set_timer(("member", "hint", name), window_s)
 
     def _hint_over(self, name: str) -> None:
-        """Nobody answered where the hint led to: back to the address that is known."""
+        """The hint led to no answer: return to the known address."""
         if not self.present(name) and self.members[name].address:
             self._link(name, self.members[name].address)
 
     def link_appeared(self, name: str) -> None:
-        """This peer can reach that one now: connect, and exchange all that each knows of the others.
+        """Connect to a new neighbour, and exchange membership tables.
 
-        Whoever was held dead hears of it in this very message, and refutes it.
+        A neighbour that this peer believes dead learns that from the table, and refutes it.
         """
         if self.members[name].address:
             self._link(name, self.members[name].address)
         self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     def link_vanished(self, name: str) -> None:
-        """This peer can reach that one no more. That is no death, so its silence from now on proves nothing.
+        """Disconnect from a peer that is no longer a neighbour; from now on its silence proves nothing.
 
-        A suspicion that stands goes on: it was told to all, and whoever still has a link to the suspect passes on its word.
+        A suspicion in progress goes on: other peers know of it, and those with a link to the suspect pass on its refutation.
         """
         self._ctx.effects.append(Disconnect(name))
         self._probes.forget(name)
 
-    def _near(self, *statuses: str) -> list[str]:
-        """The neighbours of such a status: on a full mesh, everybody."""
-        return [member.name for member in self._linked() if member.status in statuses]
-
-    def _linked(self) -> list[Member]:
-        if self._ctx.routing.whole:
-            return list(self.members.values())
-        return [self.members[name] for name in self._ctx.routing.own if name in self.members]
-
     # -- who is a member ----------------------------------------------------------------------------------------------
 
     def enrol(self, name: str) -> None:
-        """That peer belongs to the fleet from now on."""
+        """Add a peer to the fleet."""
         if name not in self.members and name != self._ctx.me:
             self.members[name] = Member(name)
             self.members = dict(sorted(self.members.items()))
             self._news.resize(len(self.members) + 1)
 
     def renew(self, name: str) -> None:
-        """That peer has other keys now: a link that was opened with the old ones leads nowhere."""
+        """Open the link to a peer again, with its new keys."""
         if name in self.members and self.members[name].address:
             self._ctx.effects.append(Disconnect(name))
             self._link(name, self.members[name].address)
 
     def expel(self, name: str) -> None:
-        """That peer belongs to the fleet no more."""
+        """Remove a peer from the fleet."""
         member = self.members.pop(name, None)
         if member is None:
             return
@@ -276,7 +217,7 @@ class Membership:
     # -- probing ----------------------------------------------------------------------------------------------------
 
     def _probe(self) -> None:
-        """Once per period: greet whoever has never answered, and probe one of those that have."""
+        """Once per period: greet the members that have never answered, and probe one of the others."""
         self._ctx.set_timer(("member", "probe"), self._ctx.timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
         for member in self._linked():
             if self._ctx.timers.armed(("member", "hint", member.name)):
@@ -286,7 +227,7 @@ class Membership:
         self._probes.next()
 
     def no_answer(self, name: str, incarnation: int) -> None:
-        """Neither the member nor anybody else answered a probe of that incarnation in time."""
+        """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
         target = self.members[name]
         if target.incarnation != incarnation:
             return  # it came back meanwhile: the ping went to a former life
@@ -304,10 +245,12 @@ class Membership:
                 hint="is it running there, and is it on the newest fleet roster?",
             )  # fmt: skip
             if self._ctx.routing.mapped:
-                self._accept(Update(member.name, "dead", 0, "", "", ""))  # others hold it alive, unless told
+                self._accept(
+                    Update(member.name, "dead", 0, "", "", "")
+                )  # other peers believe it alive until they are informed
 
     def _greet(self, name: str) -> None:
-        """Ping somebody of whom nothing is expected yet."""
+        """Ping a member without expecting an answer."""
         if name in self.members:
             self._probes.greet(name)
 
@@ -316,14 +259,14 @@ class Membership:
         if before == "unknown":
             self._greet(name)
         if not self._ctx.routing.whole:
-            # On a full mesh everybody else tells it the news. Elsewhere this peer may be its only link, and what came
-            # by before it appeared is told no more.
+            # On a full mesh other peers send it the news. Elsewhere this peer may be its only link, and news from before
+            # it appeared is no longer sent.
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     # -- claims -----------------------------------------------------------------------------------------------------
 
     def _merge(self, updates: tuple[Update, ...], source: str = "") -> None:
-        """Take claims: what somebody passes on of others is news to it, so to others too; a whole table need not be."""
+        """Take claims. What a peer passes on about others is news; an entry of a whole table need not be."""
         for update in updates:
             if update.name == self._ctx.me:
                 self._refute(update)
@@ -331,7 +274,7 @@ class Membership:
                 self._accept(update, passed_on=source not in ("", update.name))
 
     def _refute(self, update: Update) -> None:
-        """Somebody claims that this peer is not alive, or knows a past of ours: in which it had left, or another store."""
+        """Refute a claim that this peer is not alive, or a claim from its past: that it left, or had another store."""
         worse = _RANK.get(update.status, -1) > _RANK["alive"]
         other_store = update.store_id not in ("", self._ctx.store_id)
         if self._left or update.incarnation < self._me.incarnation:
@@ -345,11 +288,11 @@ class Membership:
             self._spread(self._me.update())
 
     def forgot(self, why: str) -> None:
-        """This store once held more than it does: an older image of it was put back, or a disk lost its newest rows.
+        """Take a new store id: the store was restored from an older image, or the disk lost its newest rows.
 
-        What it promised since is not known, so from now on it is another store, which counts for no majority of the jobs
-        that go on. Others are believed that only while a life is young: an image is put back between two lives, and a liar
-        could otherwise take a healthy store's votes at any time.
+        The promises made since then are unknown, so the store counts for no majority of the running jobs any more. Other
+        peers' word is believed only shortly after the start: an image is restored between two lives, and a liar could
+        otherwise take a healthy store's votes at any time.
         """
         if self._ctx.now - self._began_at > self._ctx.timing.patience_s:
             return
@@ -363,7 +306,7 @@ class Membership:
         self._forgot = True
 
     def take_forgot(self) -> bool:
-        """Whether the store became another one since the last call."""
+        """Return whether the store id changed since the last call."""
         forgot, self._forgot = self._forgot, False
         return forgot
 
@@ -402,13 +345,8 @@ class Membership:
         if update.status == "alive" and before != "suspect" and self._ctx.routing.linked(member.name):
             self._welcome(member.name, before)
 
-    def _expected(self, member: Member) -> bool:
-        """Whether everybody holds that member alive who has not heard otherwise: then its first word is no news."""
-        unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
-        return self._ctx.routing.mapped and unheard
-
     def overslept(self, passed_s: float) -> None:
-        """We stood still so long and heard no refutation: what we suspect goes on where it was."""
+        """Prolong the suspicions: this peer was stopped for so long, and could hear no refutation."""
         self._suspicions.overslept(passed_s)
 
     def _confirm(self, member: Member, by: str) -> None:
@@ -425,7 +363,7 @@ class Membership:
     # -- refused connections ----------------------------------------------------------------------------------------
 
     def check(self, name: str) -> None:
-        """Somebody has reason to doubt that the member's process lives: look."""
+        """Check whether a member's process lives."""
         if name in self.members and self.present(name):
             self.look(name)
 
@@ -433,12 +371,6 @@ class Membership:
         """Try to connect, if there is a link."""
         if self._ctx.routing.linked(name):
             self._ctx.effects.append(CheckLink(name))
-
-    def witnesses(self, name: str) -> list[str]:
-        """Who else can tell whether that member lives: its neighbours, which on a full mesh are all."""
-        routing = self._ctx.routing
-        names = list(self.members) if routing.whole else routing.neighbours_of(name)
-        return [other for other in names if other not in (name, self._ctx.me)]
 
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
@@ -463,11 +395,6 @@ class Membership:
         elif first and by != self._ctx.me:
             self.look(name)
 
-    def _needed(self, name: str) -> int:
-        """How many must see the port refuse: two, or one where there is no other, or too few to ask for two."""
-        others = len(self.witnesses(name))
-        return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
-
     # -- spreading --------------------------------------------------------------------------------------------------
 
     def _spread(self, update: Update) -> None:
@@ -476,7 +403,7 @@ class Membership:
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
     def claims_for(self, to: str) -> tuple[Update, ...]:
-        """Our own claim, what we hold against the receiver (so that it can refute), then the least-sent news."""
+        """Return this peer's claim, any claim against the receiver (so that it can refute it), then the least-sent news."""
         claims = [self._me.update()]
         about = self.members[to]
         if about.status in ("suspect", "dead", "left"):
@@ -491,10 +418,6 @@ class Membership:
         self._news.drop_spent()
         if self._news:
             self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
-
-    def _table(self) -> tuple[Update, ...]:
-        heard = (m for m in self.members.values() if m.status != "unknown" and (m.status != "alive" or m.incarnation))
-        return (self._me.update(), *(member.update() for member in heard))
 
     def _sync(self) -> None:
         self._sync_s = min(2 * self._sync_s, self._ctx.timing.sync_period_s)

@@ -1,7 +1,7 @@
-"""Claims about members that are being passed on, and how often each still is.
+"""Membership rumours: claims about members that are being passed on, and how often each still is.
 
-On a full mesh a claim is sent so many times that all hear of it from somebody. On a sparse overlay a neighbour may hear
-of it from this peer alone, so every one is told a few times: messages get lost.
+On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may be a
+neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from p2pclust.peer.core.messages import Update
 __all__ = ["News"]
 
 _MOST: Final = 16  # in one message
-_TELLINGS: Final = 3  # how often each neighbour is told, on a sparse overlay
+_TELLINGS: Final = 3  # to each neighbour, on a sparse overlay
 
 
 @dataclass(slots=True)
@@ -23,38 +23,38 @@ class _Claim:
     """A claim that is being passed on."""
 
     update: Update
-    left: int  # how often it is still to be sent, whoever is told
-    told: dict[str, int] = field(default_factory=dict)  # how often each neighbour was
+    left: int  # how often it is still to be sent, to any peer
+    told: dict[str, int] = field(default_factory=dict)  # how often it was sent to each neighbour
 
 
 class News:
-    """The newest claim about each member that somebody may not have heard.
+    """The newest claim about each member that may not have reached all peers.
 
     Parameters
     ----------
     whole : bool
         Whether the overlay is a full mesh.
     n_members : int
-        How many peers there are.
+        The number of peers in the fleet.
     neighbours : callable
-        Returns those that are alive or suspect.
+        Returns the neighbours that are alive or suspect.
     """
 
     def __init__(self, n_members: int, neighbours: Callable[[], list[str]], *, whole: bool) -> None:
         self._whole = whole
         self.resize(n_members)
         self._neighbours = neighbours
-        self._claims: dict[str, _Claim] = {}  # by whom they are about
+        self._claims: dict[str, _Claim] = {}  # by the member that they are about
 
     def __bool__(self) -> bool:
         return bool(self._claims)
 
     def resize(self, n_members: int) -> None:
-        """There are so many peers now."""
+        """Set the number of peers in the fleet."""
         self._times = 4 * len(str(n_members))  # ceil(log10(N + 1)) for the N that matter
 
     def forget(self, name: str) -> None:
-        """That member is none any more."""
+        """Drop the claim about a peer that is no longer a member."""
         self._claims.pop(name, None)
 
     def add(self, update: Update) -> None:
@@ -62,11 +62,11 @@ class News:
         self._claims[update.name] = _Claim(update, self._times)
 
     def waits_for(self, to: str) -> bool:
-        """Whether there is anything to tell that member."""
+        """Return whether there are claims to send to that member."""
         return bool(self._least_sent(to))
 
     def tell(self, to: str) -> list[Update]:
-        """Return what to tell that member now, what was sent least first; it counts as told."""
+        """Return the claims to send to that member now, the least-sent first, and count them as sent."""
         told = []
         for name in self._least_sent(to)[:_MOST]:
             claim = self._claims[name]
@@ -78,7 +78,7 @@ class News:
         return told
 
     def drop_spent(self) -> None:
-        """Forget what was passed on often enough: who had to be told may be gone."""
+        """Drop claims that were sent often enough; their receivers may be gone."""
         for name in [name for name, claim in self._claims.items() if self._spent(claim)]:
             del self._claims[name]
 

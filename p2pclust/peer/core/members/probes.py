@@ -1,8 +1,8 @@
-"""Who does not answer: the failure detector of SWIM, with Lifeguard's local health.
+"""The failure detector of SWIM, with Lifeguard's local health.
 
-One member is probed per period, every member once per turn. Without an answer, others are asked to probe it for us; without
-any from them either, it is reported. Helpers that said nothing at all hint that this peer itself is the slow one: then it
-gives everybody more time.
+One member is probed per period, every member once per turn. If it does not answer, helpers are asked to probe it; if they
+report no answer either, it is suspected. Helpers that send nothing at all are a sign that this peer itself is slow: then
+it allows more time for each answer.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ _MAX_HEALTH: Final = 8  # Lifeguard's S
 
 
 class Members(Protocol):
-    """What the failure detector asks of whoever knows the members, and tells it."""
+    """What the failure detector needs of the membership."""
 
     def neighbours(self) -> list[str]:
-        """The members that can be probed."""
+        """Return the members that can be probed."""
 
     def present(self, name: str) -> bool:
-        """Whether the member is alive or suspect."""
+        """Return whether the member is alive or suspect."""
 
     def witnesses(self, name: str) -> Sequence[str]:
-        """Who else can tell whether that member lives."""
+        """Return the peers that can also check a member."""
 
     def incarnation_of(self, name: str) -> int:
-        """The newest life of that member that is known."""
+        """Return the newest known incarnation of a member."""
 
     def claims_for(self, to: str) -> tuple[Update, ...]:
-        """What a message to that member carries along."""
+        """Return the claims that a message to that member carries."""
 
     def look(self, name: str) -> None:
         """Try to connect."""
 
     def no_answer(self, name: str, incarnation: int) -> None:
-        """Neither the member nor anybody else answered a probe of that incarnation in time."""
+        """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
 
 
 @dataclass(slots=True)
 class _Probe:
-    """One ping of our own that waits for its answer."""
+    """One ping of this peer that waits for its answer."""
 
     target: str
     incarnation: int
@@ -60,10 +60,10 @@ class Probes:
     def __init__(self, context: Context, members: Members) -> None:
         self._ctx = context
         self._members = members
-        self._turn: list[str] = []  # who is still to be probed in this turn
+        self._turn: list[str] = []  # still to be probed in this turn
         self._seq = 0
         self._waiting: dict[int, _Probe] = {}
-        self._helping: dict[int, tuple[str, int]] = {}  # our ping for somebody else -> (who asked, its number)
+        self._helping: dict[int, tuple[str, int]] = {}  # our ping for another peer -> (that peer, its number)
         self._health = 0
 
     def next(self) -> None:
@@ -83,7 +83,7 @@ class Probes:
         self._ctx.set_timer(("member", "verdict", str(seq)), 0.9 * timing.probe_period_s * scale)
 
     def greet(self, name: str) -> int:
-        """Ping somebody; returns the number of that ping, of which nothing is expected yet."""
+        """Ping a member and return the number of the ping; no answer is awaited."""
         self._seq += 1
         self._ctx.send(name, Ping(self._seq, self._members.claims_for(name)))
         return self._seq
@@ -101,13 +101,13 @@ class Probes:
                 self._ctx.send(source, Ack(theirs, False, ()))
 
     def help(self, source: str, message: PingRequest) -> None:
-        """Somebody asks us to probe a member for it."""
+        """Probe a member for another peer."""
         seq = self.greet(message.target)
         self._helping[seq] = (source, message.seq)
         self._ctx.set_timer(("member", "helping", str(seq)), self._ctx.timing.probe_timeout_s)
 
     def answered(self, message: Ack) -> None:
-        """An answer came: to a probe of our own, or to one for somebody else."""
+        """Handle an answer to a probe of this peer's own, or to one for another peer."""
         if message.seq in self._helping:
             self._ctx.timers.cancel(("member", "helping", str(message.seq)))
             asker, theirs = self._helping.pop(message.seq)
@@ -120,13 +120,13 @@ class Probes:
                 self._waiting[message.seq].silent_helpers -= 1  # it is well: the silence is not our own fault
 
     def forget(self, name: str) -> None:
-        """That member's silence proves nothing any more."""
+        """End the probes of a member: its silence proves nothing any more."""
         for seq in [seq for seq, probe in self._waiting.items() if probe.target == name]:
             self._forget(seq)
         self._turn = [other for other in self._turn if other != name]
 
     def help_no_more(self, name: str) -> None:
-        """Nothing is done for that member any more."""
+        """Stop helping a member."""
         for seq in [seq for seq, (asker, _) in self._helping.items() if asker == name]:
             self._ctx.timers.cancel(("member", "helping", str(seq)))
             del self._helping[seq]

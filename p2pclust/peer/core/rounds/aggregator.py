@@ -1,123 +1,113 @@
 """The aggregator's side of the rounds of one term.
 
 A round is a consensus entry whose acknowledgement carries the contribution. The aggregator opens a state; each peer
-adopts it (on its disk) and answers with its contribution or with why it abstains. When a majority of the roster has
-adopted it in this term and everybody who is wanted has answered, the answers are combined into the next state. The final
-state is opened like any other, but nothing is contributed to it; once a majority has it, the job is finished.
+adopts it (on disk) and answers with its contribution, or with the reason why it abstains. When a majority of the roster
+has adopted it in this term and all wanted peers have answered, the answers are combined into the next state. The final
+state is opened like any other, but no peer contributes to it; once a majority has it, the job is finished.
 
-An object of this class lives for one term at one peer and is dropped when the term ends. Nothing in it is on disk: whoever
-aggregates next opens its own newest state again, and a contribution is a pure function of state and data.
+An object of this class lives for one term at one peer. Nothing in it is on disk: the next aggregator opens its own newest
+state again, and a contribution is a pure function of state and data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
 from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.ledger import Ledger
-from p2pclust.peer.core.rounds.open_round import Opened
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.tree_sums import Branches, Part, as_peers, tree_of
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.tasks import (
+    BeginJob,
+    CancelJob,
+    CombineRound,
+    Continued,
+    ContinueJob,
+    DescribeState,
+    NoResult,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+    Task,
+    TermToken,
+)
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["Aggregating", "Hooks"]
+__all__ = ["AggregatorTerm", "TermHooks"]
 
 _RELAYS: Final = 3
-#: What there is to be known of the only state of a census.
-_AGREED: Final = {"final": True, "asked": (), "one": False}
+#: The only state of a census.
+_AGREED: Final = StateInfo(final=True)
 
 
-class Hooks(Protocol):
-    """What a term tells the job that it belongs to."""
+class TermHooks(Protocol):
+    """What a term needs of the job that it belongs to."""
 
-    def adopt_own(self, term: int, opened: Opened) -> None:
-        """Put the opened state into this peer's own register and compute its own contribution."""
+    def adopt_own(self, term: int, opened: OpenRound) -> None:
+        """Adopt the opened state at this peer, and compute its contribution."""
 
-    def finished(self, term: int, opened: Opened) -> None:
-        """A majority adopted the final state."""
-
-    def no_majority(self) -> None:
-        """No majority has answered for as long as an election takes."""
-
-    def cancelled_by(self) -> str:
-        """Who wants the job ended; empty if nobody does."""
-
-    def continues(self) -> Task | None:
-        """Of a census: the task that makes the mathematics of the next job; none if its job is not here any more."""
-
-    def next_document(self, mathematics: bytes) -> bytes | None:
-        """Of a census: what this peer proposes as the next document; None as long as it cannot."""
-
-    def unable(self) -> None:
-        """This peer cannot aggregate this job at all."""
-
-    def out_of_reach(self) -> None:
-        """A peer without which the round cannot end lives, and is silent towards this peer."""
-
-    def stands_still(self) -> None:
-        """This peer is followed, and yet nothing comes of its term."""
+    def finished(self, term: int, opened: OpenRound) -> None:
+        """End the job: a majority adopted the final state."""
 
     def computes(self) -> bool:
-        """Whether this peer's own worker is at its own answer."""
+        """Return whether this peer's worker computes its own answer."""
 
 
-class Aggregating:
-    """One term of aggregation. `hooks` is the job that it belongs to."""
+class AggregatorTerm:
+    """One term of aggregation."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
-        headway: Headway, hooks: Hooks,
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self._document = document
-        self._ledger = ledger
+    def __init__(self, job: JobContext, election: Election, headway: Headway, hooks: TermHooks) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
+        self._ledger = job.ledger
+        self._cancels = job.cancels
+        self._series = job.series
+        self._election = election
         self._hooks = hooks
-        self._me = document.index(context.me)
-        self.term = ledger.term
+        self._me = self._document.index(self._ctx.me)
+        self.term = self._ledger.term
         self._headway = headway
-        self._patience = Patience(context, membership, blobs, document, headway)
-        self._working = False  # whether a task of this term is with the worker
-        self._stage: tuple[object, ...] = ()  # what had come of this term when it last moved
-        self._moved_at = context.now
-        self._round: Opened | None = None
-        self._mathematics: bytes | None = None  # of a census that cannot be opened yet
-        self._timer: TimerKey = ("job", document.id, "tick")
+        self._patience = Patience(job, headway)
+        self._working = False  # whether the worker has a task of this term
+        self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
+        self._moved_at = self._ctx.now
+        self._round: OpenRound | None = None
+        self._mathematics: bytes | None = None  # in a census that cannot be opened yet
+        self._timer: TimerKey = ("job", self._document.id, "tick")
 
     def begin(self) -> None:
-        """Begin the term; the job knows of it by now, and hears at once what this peer adopts itself."""
+        """Begin the term."""
         self._describe()
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         self._heartbeat()
 
     def end(self) -> None:
-        """The term is over."""
+        """End the term."""
         self._ctx.timers.cancel(self._timer)
 
     def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched, as long as this round lasts."""
+        """Return the blobs that this round needs."""
         return [] if self._round is None else self._round.blobs()
 
     @property
     def phase(self) -> str:
-        """What this term is at: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
+        """The phase of this term: ``describing`` its first state, ``gathering``, ``combining`` or ``closing``."""
         if self._round is None:
             return "describing"
         return "combining" if self._round.combining else "closing" if self._round.final else "gathering"
 
     def waits_for(self) -> list[str]:
-        """Whose answers this round lacks, in roster order."""
+        """Return the peers whose answers are missing in this round, in roster order."""
         opened, roster = self._round, self._document.roster
         if opened is None or opened.combining:
             return []
@@ -132,62 +122,56 @@ class Aggregating:
     # -- opening ----------------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:
-        """Before anything else this term opens the newest state again; a worker says whom that state asks."""
+        """Ask the worker about the newest state: a term begins by opening it again."""
         ref = self._ledger.register.ref
         if self._document.census:
             self._take_census(ref)
             return
-        kind = "begin" if ref is None else "describe"
-        self._compute(kind, Task(kind, self._document.job, len(self._document.roster), state=ref))
+        job, n_peers = self._document.job, len(self._document.roster)
+        self._compute(BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
 
     def _take_census(self, ref: Ref | None) -> None:
-        """A census has one state, the last: what an earlier term may have agreed on, or what this peer proposes."""
+        """Open the only state of a census: what an earlier term may have agreed on, or what this peer proposes."""
         if ref is not None:
             self._open(ref, self._ledger.register.round, _AGREED)
-        elif (task := self._hooks.continues()) is not None:  # else a newer turn is known here, and this one goes
-            self._compute("continue", task)
+        elif (task := self._series.continues(self._document)) is not None:  # otherwise a newer turn replaces it
+            self._compute(task)
 
     def _propose(self, mathematics: bytes) -> None:
-        data = self._hooks.next_document(mathematics)
+        data = self._series.propose(self._document, mathematics)
         self._mathematics = mathematics if data is None else None
         if data is not None:
             self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
-    def computed(self, event: Computed) -> None:
-        """A task of this term ended."""
-        if event.token[3] != str(self.term):
+    def computed(self, token: TermToken, outcome: Outcome) -> None:
+        """Go on after a task of this term."""
+        if token.term != self.term:
             return
         self._working = False
-        if event.token[2] == "continue":
-            self._propose(event.info.get("mathematics", b""))
-            return
-        if event.result is None:
+        if token.kind == ContinueJob.kind:
+            self._propose(outcome.mathematics if isinstance(outcome, Continued) else b"")
+        elif isinstance(outcome, NoResult):
             # This peer cannot work with the state or the job (another version of the software, say); another may.
-            self._ctx.report("unable", **self._document.told, task=event.token[2], reason=event.abstains)
-            self._hooks.unable()
-        elif event.token[2] == "cancel":
-            assert self._round is not None
-            self._open(event.result, self._round.round + 1, event.info)
-        elif event.token[2] == "combine":
-            assert self._round is not None
-            self._ctx.report(
-                "combined", **self._document.told, term=self.term, round=self._round.round,
-                contributors=[self._document.roster[i] for i in self._round.contributors()],
-                **self._document.named(event.info),
-            )  # fmt: skip
-            self._open(event.result, self._round.round + 1, event.info)
-        else:
-            self._open(event.result, self._ledger.register.round, event.info)
+            self._ctx.report("unable", **self._document.told, task=token.kind, reason=outcome.reason)
+            self._election.withdraw()
+        elif isinstance(outcome, StateMade):
+            closed, roster = self._round, self._document.roster
+            if closed is not None and token.kind == CombineRound.kind:
+                self._ctx.report(
+                    "combined", **self._document.told, term=self.term, round=closed.round,
+                    contributors=[roster[index] for index in closed.contributors()], **outcome.info.to_dict(roster),
+                )  # fmt: skip
+            self._open(outcome.ref, self._ledger.register.round if closed is None else closed.round + 1, outcome.info)
 
-    def _open(self, ref: Ref, round_: int, info: Mapping[str, Any]) -> None:
-        opened = Opened(ref, round_, bool(info["final"]), tuple(info["asked"]), bool(info["one"]), self._ctx.now)
+    def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
+        opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now)
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
         self._ctx.report(
             "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
         )
-        if self._document.collect == "tree" and bool(info.get("additive", opened.final)):
+        if self._document.collect == "tree" and info.additive:
             self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message = self._message(opened)  # one for all, so that it is encoded once
@@ -201,8 +185,8 @@ class Aggregating:
                 self._send_open(name, message)
         self._hooks.adopt_own(self.term, opened)
 
-    def _grow_tree(self, opened: Opened) -> None:
-        """Of those that are there and can be reached; everybody else is asked by this peer itself."""
+    def _grow_tree(self, opened: OpenRound) -> None:
+        """Make a tree of the reachable peers; this peer asks the others directly."""
         roster = self._document.roster
         parents = [-1] * len(roster)
         for name, above in self._ctx.routing.tree([name for name in roster if not self._gone(name)]).items():
@@ -213,16 +197,16 @@ class Aggregating:
             if name in self._document:
                 opened.branches.drop(self._document.index(name))
 
-    def _message(self, opened: Opened, name: str = "") -> Open:
-        """The message that opens the round: for a peer that hands it on, or for one that is asked for itself."""
+    def _message(self, opened: OpenRound, name: str = "") -> Open:
+        """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""
         branches, tree, direct = opened.branches, opened.tree, opened.branches is None
         if branches is not None and tree is not None and name:
             index = self._document.index(name)
             direct = index not in branches.children or bool(tree.below[index] & branches.barred)
         return opened.message(self._document.id, self.term, self._me, direct=direct)
 
-    def _proposer(self, opened: Opened) -> int:
-        """The first of the seed's permutation that is not known to be unable: it follows from the roster, not from us."""
+    def _proposer(self, opened: OpenRound) -> int:
+        """Return the first able peer of the seed's permutation, which does not depend on the aggregator."""
         if not opened.one or opened.final:
             return -1
         for index in opened.asked:
@@ -237,13 +221,13 @@ class Aggregating:
         self._ctx.send(name, message or self._message(self._round, name))
 
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
-        """This peer's own contribution is ready."""
+        """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
             self._patience.rests(self._ctx.me)
             self._answer(self._ctx.me, ref, abstains)
 
     def own_adopted(self) -> None:
-        """This peer's own register holds the opened state."""
+        """Count this peer: its register holds the opened state."""
         assert self._round is not None
         self._round.adopted[self._ctx.me] = None
         self._progress()
@@ -251,7 +235,7 @@ class Aggregating:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def on_adopted(self, source: str, message: Adopted) -> None:
-        """A peer adopted the state and contributes, or abstains."""
+        """Take an acknowledgement, with a contribution or an abstention."""
         self._patience.heard(source)
         opened = self._round
         if opened is None or opened.combining or message.round != opened.round:
@@ -268,7 +252,7 @@ class Aggregating:
         self._answer(source, ref, message.abstains)
 
     def on_partial(self, source: str, message: Partial) -> None:
-        """What came together below a peer of the tree."""
+        """Take a partial sum from a peer in the tree."""
         self._patience.heard(source)
         opened = self._round
         if opened is None or opened.branches is None or opened.combining:
@@ -278,10 +262,10 @@ class Aggregating:
             if part is not None:
                 self._count(opened, part)
 
-    def _count(self, opened: Opened, part: Part) -> None:
+    def _count(self, opened: OpenRound, part: Part) -> None:
         roster = self._document.roster
         for index in as_peers(part.answered):
-            if roster[index] not in opened.answered:  # else it may be an old answer, which is told again
+            if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
                 self._patience.heard(roster[index])
             opened.answered[roster[index]] = None
             opened.left_out.pop(index, None)
@@ -293,7 +277,7 @@ class Aggregating:
         self._progress()
 
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
-        """A peer tells what it has adopted and whether it computes."""
+        """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
         opened = self._round
         if message.busy:
@@ -310,7 +294,7 @@ class Aggregating:
         index = self._document.index(name)
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
-            # Other last bits, as from another kind of CPU after a restart elsewhere: the newer one counts.
+            # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
             self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
@@ -328,7 +312,7 @@ class Aggregating:
         self._progress()
 
     def blob_ready(self, digest: bytes) -> None:
-        """A contribution that is a blob is here."""
+        """Take the contributions whose blob is complete now."""
         opened = self._round
         if opened is None or opened.combining:
             return
@@ -338,10 +322,10 @@ class Aggregating:
             self._count(opened, part)
 
     def revoked(self, name: str) -> None:
-        """A roster peer was revoked: what it acknowledged and contributed in this round counts no more.
+        """Discard what a revoked peer acknowledged and contributed in this round.
 
-        A sum that others have added up along a tree cannot be taken apart: all others in it are asked themselves. What is
-        being combined already stays.
+        A partial sum cannot be taken apart, so all other peers in it are asked directly. A round that is being combined
+        stays as it is.
         """
         self._patience.revoked(name)
         opened = self._round
@@ -356,8 +340,8 @@ class Aggregating:
             self._ask_itself(opened, other)
         opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
 
-    def _ask_itself(self, opened: Opened, index: int) -> None:
-        """What came of this peer along the tree counts no more."""
+    def _ask_itself(self, opened: OpenRound, index: int) -> None:
+        """Discard what came from this peer along the tree, and ask it directly."""
         name = self._document.roster[index]
         opened.adopted.pop(name, None)
         if index not in opened.contributions:
@@ -367,7 +351,7 @@ class Aggregating:
             self._send_open(name)
 
     def member_changed(self, name: str) -> None:
-        """Membership changed its mind about a roster peer."""
+        """React to a new membership status of a roster peer."""
         opened = self._round
         if opened is None:
             return
@@ -377,7 +361,7 @@ class Aggregating:
             for index in opened.tree.without(self._document.index(name)):
                 below = self._document.roster[index]
                 if below not in opened.answered and not self._gone(below):
-                    self._send_open(below)  # whoever would have handed on its answer is gone
+                    self._send_open(below)  # the peer that would have handed on its answer is gone
         self._progress()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -393,35 +377,33 @@ class Aggregating:
             self._headway.reached(opened.round)
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif by := self._hooks.cancelled_by() or self._revocation(opened):
+        elif by := self._cancels.of(self._document) or self._revocation(opened):
             self._cancel(opened, by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
 
     def look(self) -> None:
-        """Something beside the answers has changed: may the round end now?"""
+        """Check whether the round can end after a change other than an answer."""
         self._progress()
 
-    def _revocation(self, opened: Opened) -> str:
-        """What ends a job that waits for everybody: somebody who has not answered never will."""
+    def _revocation(self, opened: OpenRound) -> str:
+        """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
         if self._document.missing == "all":
             for name in self.waits_for():
                 if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
                     return f"the revocation of {name}, without whom missing = 'all' does not go on"
         return ""
 
-    def _cancel(self, opened: Opened, by: str) -> None:
-        """The next state is the last one, and says who wanted it; nobody's contribution is waited for."""
+    def _cancel(self, opened: OpenRound, by: str) -> None:
+        """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
         self._ctx.report("cancelling", **self._document.told, term=self.term, round=opened.round, by=by)
-        self._compute(
-            "cancel", Task("cancel", self._document.job, len(self._document.roster), state=opened.ref, why=by)
-        )
+        self._compute(CancelJob(self._document.job, len(self._document.roster), opened.ref, by))
 
-    def _complete(self, opened: Opened) -> bool:
-        """Whether everybody who is wanted has answered, or need not be waited for."""
+    def _complete(self, opened: OpenRound) -> bool:
+        """Return whether all wanted peers have answered, or need not be waited for."""
         if opened.one:
-            # One that abstains ends the round, as anywhere: the next round asks the next. One that is gone is replaced.
+            # A proposer that abstains ends the round, and the next round asks the next one. One that is gone is replaced.
             while opened.proposer >= 0 and self._settled(opened, opened.proposer):
                 if opened.proposer not in opened.left_out:
                     return True
@@ -429,7 +411,7 @@ class Aggregating:
             return opened.proposer < 0
         return all(self._settled(opened, index) for index in opened.asked)
 
-    def _settled(self, opened: Opened, index: int) -> bool:
+    def _settled(self, opened: OpenRound, index: int) -> bool:
         name = self._document.roster[index]
         if name in opened.answered or index in opened.left_out:
             return True
@@ -444,7 +426,7 @@ class Aggregating:
         return self._membership.gone(name)
 
     def _next_proposer(self) -> None:
-        """The proposer died, abstained or is silent: the next of the permutation is asked, and everybody told."""
+        """Ask the next proposer of the permutation: this one is gone or silent."""
         opened = self._round
         assert opened is not None
         opened.proposer = self._proposer(opened)
@@ -458,7 +440,7 @@ class Aggregating:
         else:
             self._send_open(self._document.roster[opened.proposer])
 
-    def _combine(self, opened: Opened) -> None:
+    def _combine(self, opened: OpenRound) -> None:
         opened.use()
         self._ctx.report("phase", phase="combining", **self._document.told, term=self.term, round=opened.round)
         have = opened.contributors()
@@ -466,32 +448,29 @@ class Aggregating:
         for index in opened.left_out:
             if index not in have:
                 status = self._membership.status(self._document.roster[index])
-                # Alive, and yet no answer within the deadline or anybody's patience.
+                # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
-        task = Task(
-            "combine", self._document.job, len(self._document.roster), state=opened.ref, contributions=opened.used,
-            abstained=abstained,
-        )  # fmt: skip
-        self._compute("combine", task)
+        n_peers = len(self._document.roster)
+        self._compute(CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained))
 
-    def _compute(self, kind: str, task: Task) -> None:
+    def _compute(self, task: Task) -> None:
         self._working = True
-        self._ctx.effects.append(Compute(("job", self._document.id, kind, str(self.term)), task))
+        self._ctx.effects.append(Compute(TermToken(self._document.id, task.kind, self.term), task))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
     def fire(self) -> None:
-        """The heartbeat: keep followers, repeat what was not answered, lose patience, or notice that nobody answers."""
+        """Send heartbeats, repeat what was not answered, give up silent peers, or resign without a majority."""
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         if not self._patience.followed():
-            self._hooks.no_majority()
+            self._election.resign()
             return
         if self._stands_still():
             waited_s = round(self._ctx.now - self._moved_at, 3)
             self._ctx.report(
                 "stands-still", **self._document.told, term=self.term, phase=self.phase, seconds=waited_s
             )  # fmt: skip
-            self._hooks.stands_still()
+            self._election.hand_over()
             return
         self._heartbeat()
         if self._mathematics is not None:
@@ -500,14 +479,14 @@ class Aggregating:
             self._patience.note_pulls(self._round)
             self._repeat(self._round)
             if self._lose_patience(self._round):
-                self._hooks.out_of_reach()
+                self._election.hand_over()
             else:
                 self._progress()
 
     def _stands_still(self) -> bool:
-        """Whether, for too long, no task of this peer has ended and no further peer has adopted what it opened.
+        """Return whether the term made no progress for too long: no task ended here, and no further peer adopted its state.
 
-        Another peer may be able to: this one's worker may hang, or its large messages may be lost.
+        Another aggregator may do better: this peer's worker may hang, or its large messages may be lost.
         """
         opened = self._round
         stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
@@ -518,7 +497,7 @@ class Aggregating:
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
 
     def _heartbeat(self) -> None:
-        """Remind everybody of this term, unless an open did so just now: it says the same, and more."""
+        """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
         sent_at = {} if self._round is None else self._round.sent_at
         round_ = self._ledger.register.round if self._round is None else self._round.round
         lately = self._ctx.now - self._ctx.timing.heartbeat_s
@@ -526,12 +505,12 @@ class Aggregating:
             if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
                 self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
 
-    def _repeat(self, opened: Opened) -> None:
+    def _repeat(self, opened: OpenRound) -> None:
         for name in self._document.roster:
             if name == self._ctx.me or name in opened.answered or self._gone(name):
                 continue
             if not self._ctx.routing.hop(name):
-                # Whoever comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
                 opened.sent_at.pop(name, None)
                 continue
             if self._patience.works_still(name):
@@ -539,11 +518,10 @@ class Aggregating:
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
                 self._send_open(name)
 
-    def _lose_patience(self, opened: Opened) -> bool:
-        """Ask through others, or go on without whom the round has waited for too long.
+    def _lose_patience(self, opened: OpenRound) -> bool:
+        """Ask silent peers through other peers, or leave them out; return whether another aggregator should try.
 
-        With ``missing = "all"`` nobody is left out, but another aggregator may hear such a peer: two peers that hear each
-        other never, or not for long enough, can have third ones that hear both. Returns whether it should try.
+        With ``missing = "all"`` no peer is left out, but another aggregator may have a link to the silent peer.
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:

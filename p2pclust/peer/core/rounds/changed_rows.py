@@ -7,6 +7,7 @@ of; a contribution that was made before, and is told again, is still of the old 
 from __future__ import annotations
 
 from p2pclust.peer.core.effects import Compute, Effect, Report
+from p2pclust.peer.core.tasks import Contribute, JobToken, MakeOffer
 
 __all__ = ["FirstUse"]
 
@@ -33,8 +34,9 @@ class FirstUse:
         if isinstance(effect, Report) and effect.verb == "phase" and effect.fields["phase"] == "adopting":
             if "within" not in effect.fields:
                 self._adopted[effect.fields["job"]] = effect.fields["round"]
-        elif isinstance(effect, Compute) and effect.task.kind == "contribute" and self._told is not None:
-            job = effect.token[1]
+        elif isinstance(effect, Compute) and isinstance(effect.task, Contribute | MakeOffer) and self._told is not None:
+            assert isinstance(effect.token, JobToken)
+            job = effect.token.job
             round_ = self._adopted.get(job)
             if round_ is not None and round_ < self._told.get(job, round_ + 1):
                 self._told[job] = round_

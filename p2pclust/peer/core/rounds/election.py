@@ -10,14 +10,13 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Message, PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
+from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.job_messages import PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.rounds.job_context import JobContext
 
 __all__ = ["Election", "Role", "Rule"]
 
@@ -50,18 +49,15 @@ class Election:
     Invariant: as long as the job is not finished, either the election timer is armed or this peer aggregates.
     """
 
-    def __init__(
-        self, context: Context, membership: Membership, document: Document, ledger: Ledger, rule: Rule, fitness: Fitness,
-        headway: Headway,
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._membership = membership
-        self._document = document
-        self._ledger = ledger
+    def __init__(self, job: JobContext, rule: Rule, fitness: Fitness, headway: Headway) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._document = job.document
+        self._ledger = job.ledger
         self._rule = rule
         self._fitness = fitness
         self._headway = headway
-        self._timer: TimerKey = ("job", document.id, "election")
+        self._timer: TimerKey = ("job", job.document.id, "election")
         self._votes: dict[str, None] = {}
         self._prevotes: dict[str, None] = {}
         self._refused: dict[str, tuple[int, int]] = {}  # candidates, and the older registers that they stood with
@@ -70,7 +66,7 @@ class Election:
         self.aggregator = ""
         self.terms: dict[int, str] = {}  # who aggregated, as far as this life of the peer has heard
         # A peer whose store was lost since the submission counts for no majority, so it does not stand either.
-        self._stands = document.counts(context.me, context.store_id)
+        self._stands = job.document.counts(self._ctx.me, self._ctx.store_id)
 
     def start(self, *, fresh: bool) -> None:
         """Begin. `fresh` is true for a job that this life of the peer has just received."""

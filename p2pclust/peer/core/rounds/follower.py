@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
-from p2pclust.peer.core.rounds.aggregator import Aggregating
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
+from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.handover import state_of
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.ledger import Ledger
-from p2pclust.peer.core.rounds.open_round import Opened
-from p2pclust.peer.core.rounds.tree_sums import Gathering
-from p2pclust.peer.core.rounds.workspace import Children, Desk
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.tree_sums import TreeSum
+from p2pclust.peer.core.rounds.workspace import JobWorkspace
+from p2pclust.peer.core.tasks import AnswerToken, Contribute, Contributed, NoResult, Outcome, Ref, SumToken, Wanted
 
 __all__ = ["Follower"]
 
@@ -32,26 +28,25 @@ class Follower:
     """One peer's part in the rounds of one job. `own_term` is the term that it aggregates itself, if it does."""
 
     def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger,
-        election: Election, desk: Desk, children: Children, headway: Headway,
-        own_term: Callable[[], Aggregating | None],
+        self, job: JobContext, election: Election, desk: JobWorkspace, headway: Headway,
+        own_term: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self._document = document
-        self._ledger = ledger
+        self._job = job
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
+        self._ledger = job.ledger
         self._election = election
         self._desk = desk
-        self._children = children
         self._headway = headway
         self._own_term = own_term
-        self._me = document.index(context.me)
+        self._me = self._document.index(self._ctx.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
         self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
-        self._computing: dict[tuple[str, ...], Task] = {}
+        self._computing: dict[AnswerToken, Contribute] = {}
         self._proposer = -1
-        self._place: Gathering | None = None  # this peer's place in the tree of the round
+        self._place: TreeSum | None = None  # this peer's place in the tree of the round
         self._direct = (0, 0)  # the round for which the aggregator asked this peer itself
 
     @property
@@ -67,7 +62,7 @@ class Follower:
         sums = [] if self._place is None else self._place.refs()
         refs = [ref for ref in (self._ledger.register.ref, *own, *sums) if ref is not None and ref.payload is None]
         waiting = [] if self._pending is None else [self._pending[1].digest]
-        return [ref.digest for ref in refs] + waiting + [bytes.fromhex(token[3]) for token in self._computing]
+        return [ref.digest for ref in refs] + waiting + [token.state for token in self._computing]
 
     def end(self) -> None:
         """The job is finished here, or forgotten."""
@@ -107,9 +102,7 @@ class Follower:
         elif len(message.parents) == len(self._document.roster):
             self.leave_place()
             try:
-                self._place = Gathering(
-                    self._ctx, self._membership, self._blobs, self._document, message, self._me
-                )  # fmt: skip
+                self._place = TreeSum(self._job, message)
             except WireError as error:
                 self._ctx.report("bad-tree", **self._document.told, reason=str(error))
 
@@ -124,10 +117,10 @@ class Follower:
         if self._place is not None and self._place.of(message.term, message.round, message.digest):
             self._place.receive(source, message)
 
-    def added(self, event: Computed) -> None:
+    def added(self, token: SumToken, outcome: Outcome) -> None:
         """What came from below is added up."""
         if self._place is not None:
-            self._place.added(event)
+            self._place.added(token, outcome)
 
     def tick(self) -> None:
         """It is time to look at what has come from below, or to ask again."""
@@ -187,7 +180,7 @@ class Follower:
         present = [n for n in self._document.roster if n not in (source, self._ctx.me) and self._membership.present(n)]
         return state_of(self._ctx, self._blobs, self._document, message, [source, *present])
 
-    def adopt_own(self, term: int, opened: Opened) -> bool:
+    def adopt_own(self, term: int, opened: OpenRound) -> bool:
         """Adopt what this peer itself opened, or answer it again; returns whether it is new."""
         register = self._ledger.register
         self._proposer = opened.proposer
@@ -228,15 +221,13 @@ class Follower:
             self._acknowledge(*self._answers[key])
         elif not self._desk.busy:
             self._compute(
-                Task(
-                    "contribute", self._document.job, len(self._document.roster), me=self._me, state=register.ref,
-                    proposer=self._proposer, note=self._note(),
+                Contribute(
+                    self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note()
                 )
             )  # fmt: skip
 
-    def _compute(self, task: Task) -> None:
-        assert task.state is not None
-        token = ("job", self._document.id, "contribute", task.state.digest.hex(), str(task.proposer))
+    def _compute(self, task: Contribute) -> None:
+        token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
         if token not in self._computing:
             self._computing[token] = task
             self._ctx.effects.append(Compute(token, task))
@@ -245,7 +236,7 @@ class Follower:
         """What this peer kept for itself; a job within another one works with the note of that one."""
         parent = self._document.parent
         if parent:
-            return self._children.note_for(parent, self._document.parent_round)
+            return self._job.children.note_for(parent, self._document.parent_round)
         return self._desk.note_before(self._ledger.register.round)
 
     def look(self) -> None:
@@ -254,21 +245,22 @@ class Follower:
         if task is not None:
             self._compute(task)
 
-    def contributed(self, event: Computed) -> None:
-        """The contribution is computed, or it is known what it wants first."""
-        task = self._computing.pop(event.token)
-        digest, proposer = bytes.fromhex(event.token[3]), int(event.token[4])
+    def contributed(self, token: AnswerToken, outcome: Outcome) -> None:
+        """The contribution is computed, or the worker says what it needs first."""
+        task = self._computing.pop(token)
         register = self._ledger.register
-        if register.ref is None or register.ref.digest != digest or self._ledger.finished:
+        if register.ref is None or register.ref.digest != token.state or self._ledger.finished:
             return
-        if "wanted" in event.info:
+        if isinstance(outcome, Wanted):
             if not self._desk.busy:
-                self._desk.prepare(register.round, task, event.info["wanted"])
+                self._desk.prepare(register.round, task, outcome)
             return
-        self._desk.took(register.round, event.info)
-        self._answers[digest, proposer] = (event.result, event.abstains)
-        if proposer == self._proposer:
-            self._acknowledge(event.result, event.abstains)
+        assert isinstance(outcome, Contributed | NoResult), outcome
+        answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, "")
+        self._desk.took(register.round, outcome)
+        self._answers[token.state, token.proposer] = answer
+        if token.proposer == self._proposer:
+            self._acknowledge(*answer)
 
     def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
         register = self._ledger.register

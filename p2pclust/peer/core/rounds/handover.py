@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.events import Ref
-from p2pclust.peer.core.messages import AskState, Close, HeldState, Open
+from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Open
 from p2pclust.peer.core.rounds.ledger import Register
 from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 

@@ -1,25 +1,24 @@
-"""Whether a job makes headway: how long a term may stand still, and for how long a peer may say that it computes.
+"""Limits: how long a term may make no progress, and for how long a peer may report that it computes.
 
 An aggregator whose heartbeats arrive is followed, even if its worker hangs or its large messages are lost; and a peer that
-says that it computes is waited for. Neither may last for ever, yet long trainings and slow links must end. So both limits
-grow: with every term that brought nothing, and with how long rounds of this job have taken.
+reports that it computes is waited for. Neither may last for ever, but long trainings and slow links must be able to end.
+So both limits grow: with every term without a result, and with the time that rounds of this job have taken.
 
-Of one job at one peer, over all terms of this life. Nothing is on disk: a restarted peer begins with the shortest limits.
+One object per job and peer, for one life of the peer. A restarted peer begins with the shortest limits.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.rounds.job_context import JobContext
 
 __all__ = ["Headway"]
 
 _MOST_DOUBLINGS: Final = 20
-#: A term may stand still for this many times the longest round that was seen.
+#: A term may make no progress for this many times the longest round so far.
 _ROUNDS: Final = 2.0
-#: A peer may say that it computes for this many times the shortest limit, and of the slowest answer of others.
+#: A peer may compute for this many times the shortest limit, and this many times the slowest answer of the others.
 _BUSY_LIMITS: Final = 4.0
 _BUSY_ANSWERS: Final = 8.0
 
@@ -27,48 +26,48 @@ _BUSY_ANSWERS: Final = 8.0
 class Headway:
     """What this peer has seen of the progress of one job."""
 
-    def __init__(self, context: Context, document: Document) -> None:
-        self._ctx = context
-        self._document = document
+    def __init__(self, job: JobContext) -> None:
+        self._ctx = job.context
+        self._document = job.document
         self._term = 0
-        self._terms = 0  # heard of since the newest state that a majority is known to have adopted
+        self._terms = 0  # since the newest state that a majority is known to have adopted
         self._reached = -1  # the round of that state
         self._adopted: tuple[int, int, float] | None = None  # term, round and instant of this peer's last adoption
-        self._longest_s = 0.0  # that a round took within one term
-        self._unproven = 0  # how often peers were given up although the others had not shown that they are faster
-        self._given_up: dict[str, int] = {}  # who said for too long that it computes: how often
-        self.hung: dict[str, None] = {}  # who is not waited for until it answers
-        self.tried: dict[str, None] = {}  # who has aggregated since that newest state
+        self._longest_s = 0.0  # the longest round within one term
+        self._unproven = 0  # how often a peer was given up without proof that the others are faster
+        self._given_up: dict[str, int] = {}  # how often each peer computed for too long
+        self.hung: dict[str, None] = {}  # peers that are not waited for until they answer
+        self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def begins(self, term: int, aggregator: str) -> None:
-        """The aggregator of this term was heard, or this peer is it."""
+        """Note the aggregator of a term."""
         if term > self._term:
             self._term = term
             self._terms += 1
             self.tried[aggregator] = None
 
     def adopts(self, term: int, round_: int) -> None:
-        """This peer adopted a state: it was made of one that a majority had adopted."""
+        """Note a state that this peer adopted; a majority had adopted the one before it."""
         if self._adopted is not None and self._adopted[:2] == (term, round_ - 1):
             self._longest_s = max(self._longest_s, self._ctx.now - self._adopted[2])
         self._adopted = (term, round_, self._ctx.now)
         self.reached(round_ - 1)
 
     def reached(self, round_: int) -> None:
-        """A majority has adopted the state of this round."""
+        """Note that a majority has adopted the state of a round."""
         if round_ > self._reached:
             self._reached, self._terms = round_, 0
             self.tried.clear()
 
     def answered(self, name: str) -> None:
-        """This peer has answered: its worker works."""
+        """Note that a peer has answered, so its worker works."""
         self.hung.pop(name, None)
         self._given_up.pop(name, None)
 
     def given_up(self, name: str, *, proven: bool) -> None:
-        """This peer said for too long that it computes; `proven` if a majority of those who were asked was much faster."""
+        """Note that a peer computed for too long; `proven` if a majority of the asked peers was much faster."""
         self._given_up[name] = self._given_up.get(name, 0) + 1
         self._unproven += not proven
         if proven or self._given_up[name] > 1:
@@ -77,12 +76,12 @@ class Headway:
     # -- what follows -----------------------------------------------------------------------------------------------
 
     def standing_limit_s(self) -> float:
-        """For how long this term may stand still before another peer should aggregate."""
+        """Return for how long this term may make no progress before another peer should aggregate."""
         doublings = min(max(self._terms - 1, 0), _MOST_DOUBLINGS)
         return max(self._shortest_s() * 2.0**doublings, _ROUNDS * self._longest_s)
 
     def busy_limit_s(self, slowest_s: float) -> float:
-        """For how long a peer may say that it computes, where the slowest of the others took so long."""
+        """Return for how long a peer may compute, where the slowest of the others took so long."""
         shortest_s = _BUSY_LIMITS * self._shortest_s() * 2.0 ** min(self._unproven, _MOST_DOUBLINGS)
         return max(shortest_s, _BUSY_ANSWERS * slowest_s)
 

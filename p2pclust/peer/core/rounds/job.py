@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
     CloseReply,
     Heartbeat,
     HeartbeatReply,
     HeldState,
-    Message,
     Open,
     Partial,
     PreVote,
@@ -27,17 +22,18 @@ from p2pclust.peer.core.messages import (
     StaleTerm,
     VoteReply,
 )  # fmt: skip
-from p2pclust.peer.core.rounds.aggregator import Aggregating
+from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.ledger import Ledger
-from p2pclust.peer.core.rounds.open_round import Opened
-from p2pclust.peer.core.rounds.workspace import Children, Desk
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.workspace import JobWorkspace
+from p2pclust.peer.core.tasks import AnswerToken, JobToken, Outcome, Ref, SumToken, TermToken
 
-__all__ = ["Job"]
+__all__ = ["AggregatedJob"]
 
 #: How often a finished aggregator repeats its word to those that did not confirm; later they learn it by asking.
 _CLOSE_REPEATS = 5
@@ -45,28 +41,22 @@ _CLOSE_REPEATS = 5
 _MOST_LEAP = 2**32
 
 
-class Job:
+class AggregatedJob:
     """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, ledger: Ledger, fitness: Fitness,
-        children: Children, note: bytes | None,
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self.document = document
-        self.ledger = ledger
-        self.id = document.id
-        self._headway = Headway(context, document)
-        self.election = Election(context, membership, document, ledger, self, fitness, self._headway)
-        self.desk = Desk(context, membership, blobs, document, children, note)
-        self._children = children
-        self._term: Aggregating | None = None
-        self._follower = Follower(
-            context, membership, blobs, document, ledger, self.election, self.desk, children, self._headway,
-            lambda: self._term,
-        )  # fmt: skip
+    def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None) -> None:
+        self._job = job
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self.document = job.document
+        self.ledger = job.ledger
+        self.id = job.document.id
+        self._headway = Headway(job)
+        self.election = Election(job, self, fitness, self._headway)
+        self.desk = JobWorkspace(job, note)
+        self._term: AggregatorTerm | None = None
+        self._follower = Follower(job, self.election, self.desk, self._headway, lambda: self._term)
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
@@ -207,14 +197,15 @@ class Job:
                 self._follower.tick()
             # "desk" only wakes this peer: whatever happened, the desk is looked at after every step.
 
-    def computed(self, event: Computed) -> None:
+    def computed(self, token: JobToken, outcome: Outcome) -> None:
         """A task of this job ended."""
-        if event.token[2] == "contribute":
-            self._follower.contributed(event)
-        elif event.token[2] == "add":
-            self._follower.added(event)
-        elif self._term is not None and not self.ledger.finished:
-            self._term.computed(event)
+        match token:
+            case AnswerToken():
+                self._follower.contributed(token, outcome)
+            case SumToken():
+                self._follower.added(token, outcome)
+            case TermToken() if self._term is not None and not self.ledger.finished:
+                self._term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
         """A blob that somebody here may have waited for is complete."""
@@ -289,16 +280,14 @@ class Job:
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
 
-    # -- what the election and the term say (Rule and Hooks) ----------------------------------------------------------
+    # -- what the election and the term say (Rule and TermHooks) ----------------------------------------------------------
 
     def elected(self) -> None:
         """This peer aggregates now."""
         self._headway.begins(self.ledger.term, self._ctx.me)
-        self._children.elected(self.document)
+        self._job.series.tell(self.document)
         self._follower.leave_place()
-        self._term = Aggregating(
-            self._ctx, self._membership, self._blobs, self.document, self.ledger, self._headway, self
-        )  # fmt: skip
+        self._term = AggregatorTerm(self._job, self.election, self._headway, self)
         self._term.begin()
 
     def offer(self, candidate: str) -> None:
@@ -320,44 +309,16 @@ class Job:
             self._term.end()
             self._term = None
 
-    def no_majority(self) -> None:
-        """Nobody answers: stop aggregating."""
-        self.election.resign()
-
-    def cancelled_by(self) -> str:
-        """Who wants this job ended."""
-        return self._children.cancelled_by(self.id)
-
-    def continues(self) -> Task | None:
-        """The task that makes the mathematics of the job that follows in a series."""
-        return self._children.continues(self.document)
-
-    def next_document(self, mathematics: bytes) -> bytes | None:
-        """What this peer proposes as the next document of a series."""
-        return self._children.next_document(self.document, mathematics)
-
     def cancelled(self) -> None:
         """Somebody wants this job ended; whoever aggregates it sees to that."""
         if self._term is not None and not self.ledger.finished:
             self._term.look()
 
-    def unable(self) -> None:
-        """This peer cannot aggregate this job: leave it to others."""
-        self.election.withdraw()
-
-    def out_of_reach(self) -> None:
-        """Let another aggregate, who may hear those that this peer does not."""
-        self.election.hand_over()
-
-    def stands_still(self) -> None:
-        """Let another aggregate, whose worker and links may be better."""
-        self.election.hand_over()
-
     def computes(self) -> bool:
         """Whether the worker is at this peer's own answer."""
         return self._follower.phase == "computing"
 
-    def adopt_own(self, term: int, opened: Opened) -> None:
+    def adopt_own(self, term: int, opened: OpenRound) -> None:
         """The aggregator is its own first follower."""
         new = self._follower.adopt_own(term, opened)
         if new and self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
@@ -365,7 +326,7 @@ class Job:
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
-    def finished(self, term: int, opened: Opened) -> None:
+    def finished(self, term: int, opened: OpenRound) -> None:
         """A majority adopted the final state: finish, and tell everybody."""
         assert self.election.role is Role.AGGREGATOR
         self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
@@ -383,7 +344,7 @@ class Job:
         self.desk.finish()
         self._final = self._offered = None
         self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
-        self._children.ended(self.id)
+        self._job.children.ended(self.id)
 
     def _close_message(self, *, with_state: bool) -> Close:
         register = self.ledger.register

@@ -9,7 +9,7 @@ import msgpack
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.tasks import Ref
 
 __all__ = ["Ledger", "Register", "adopted_blobs"]
 

@@ -1,19 +1,19 @@
-"""One round at its aggregator: what was opened, and what came back."""
+"""One round at its aggregator: the opened state and the answers to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from p2pclust.peer.core.events import Ref
-from p2pclust.peer.core.messages import Open
+from p2pclust.peer.core.job_messages import Open
 from p2pclust.peer.core.rounds.tree_sums import Branches, Tree
+from p2pclust.peer.core.tasks import Given, Ref
 
-__all__ = ["Opened"]
+__all__ = ["OpenRound"]
 
 
 @dataclass
-class Opened:
+class OpenRound:
     """The opened state, and the answers to it."""
 
     ref: Ref
@@ -33,17 +33,17 @@ class Opened:
     sent_at: dict[str, float] = field(default_factory=dict)
     adopted_by_majority: bool = False  # once true, it stays so
     combining: bool = False
-    used: tuple[tuple[tuple[int, ...], Ref], ...] = ()  # the contributions, and sums of some, that are combined
-    tree: Tree | None = None  # along which contributions are added up
-    branches: Branches | None = None  # what came up the tree
+    used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined
+    tree: Tree | None = None  # for sums; None: peers answer directly
+    branches: Branches | None = None  # partial sums from the tree
     proposer: int = -1
 
     def wanted(self) -> list[int]:
-        """Whose contributions the round wants, in roster order."""
+        """Return the peers whose contributions are wanted, in roster order."""
         return sorted(index for index in ((self.proposer,) if self.one else self.asked) if index >= 0)
 
     def message(self, job: str, term: int, aggregator: int, *, direct: bool = True) -> Open:
-        """The message that opens the round: for one peer, or for all of the tree below."""
+        """Return the message that opens the round: for one peer, or for all below it in the tree."""
         state = () if self.ref.payload is None else (self.ref.payload,)
         tree = () if direct or self.tree is None else (aggregator, self.tree.parents)
         return Open(
@@ -51,10 +51,10 @@ class Opened:
         )  # fmt: skip
 
     def use(self) -> None:
-        """Fix what is combined: sums from the tree, and of whoever is in none of these its own contribution."""
+        """Fix what is combined: the sums from the tree, and the contributions of peers in none of them."""
         self.combining, self.used = True, tuple(self._usable())
 
-    def _usable(self) -> Iterator[tuple[tuple[int, ...], Ref]]:
+    def _usable(self) -> Iterator[Given]:
         summed: dict[int, None] = {}
         for peers, ref in self.branches.sums() if self.branches is not None else ():
             summed.update(dict.fromkeys(peers))
@@ -64,11 +64,11 @@ class Opened:
                 yield (index,), self.contributions[index]
 
     def contributors(self) -> list[int]:
-        """Whose contributions are combined, in roster order."""
+        """Return the peers whose contributions are combined, in roster order."""
         return sorted(index for peers, _ in self.used for index in peers)
 
     def blobs(self) -> list[bytes]:
-        """What of this round lies in blobs, here or on its way."""
+        """Return the blobs of this round, complete or on their way."""
         sums = [] if self.branches is None else self.branches.refs()
         refs = [self.ref, *self.contributions.values(), *self.pulling.values(), *sums]
         return [ref.digest for ref in refs if ref.payload is None]

@@ -1,4 +1,4 @@
-"""For how long an aggregator waits for somebody, and what it does then.
+"""For how long an aggregator waits for a peer, and what it does then.
 
 A peer that says that it computes or fetches is not silent, within the limit that
 :mod:`p2pclust.peer.core.rounds.headway` sets; nor is one whose contribution comes in, chunk by chunk, however slow its
@@ -10,92 +10,87 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.open_round import Opened
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
 
 __all__ = ["Patience", "Resort"]
 
 
 class Resort(Enum):
-    """What is left to do about a peer that is silent."""
+    """What the aggregator does about a silent peer."""
 
     ASK_AROUND = auto()
     GIVE_UP = auto()
-    GIVE_UP_BUSY = auto()  # it says that it computes, and has said so for too long
+    GIVE_UP_BUSY = auto()  # it has reported for too long that it computes
 
 
 class Patience:
-    """Who was heard of in one term, who works, and whom nothing leads to."""
+    """Which peers were heard in one term, which work, and which are out of reach."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, headway: Headway
-    ) -> None:
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self._document = document
+    def __init__(self, job: JobContext, headway: Headway) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
         self._headway = headway
-        self._heard: dict[str, float] = dict.fromkeys(document.roster, context.now)
-        self._works: dict[str, float] = {}  # who said that it computes or fetches, and when last
-        self._answered: dict[str, float] = {}  # when each answered in this round
-        self._astray: dict[str, None] = {}  # to whom no way led when they were left out
+        self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
+        self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
+        self._answered: dict[str, float] = {}  # when each peer answered in this round
+        self._astray: dict[str, None] = {}  # peers without a route when they were left out
 
     def heard(self, name: str) -> None:
-        """Something came from this peer."""
+        """Note a message from a peer."""
         self._heard[name] = self._ctx.now
 
     def works(self, name: str) -> None:
-        """This peer computes or fetches."""
+        """Note that a peer computes or fetches."""
         self._works[name] = self._ctx.now
 
     def rests(self, name: str) -> None:
-        """This peer has answered."""
+        """Note that a peer has answered."""
         self._works.pop(name, None)
         self._answered.setdefault(name, self._ctx.now)
         self._headway.answered(name)
 
     def begin(self) -> None:
-        """A new round: no peer has begun to work on it."""
+        """Begin a new round."""
         self._works.clear()
         self._answered.clear()
 
     def revoked(self, name: str) -> None:
-        """A roster peer was revoked: it is heard of no more."""
+        """Forget a revoked peer."""
         self._heard[name] = float("-inf")
         self._works.pop(name, None)
         self._answered.pop(name, None)
 
     def followed(self) -> bool:
-        """Whether a majority, this peer among them, was heard of within the time that an election takes."""
+        """Return whether a majority, this peer included, was heard within the time that an election takes."""
         lately_s = self._ctx.timing.election_max_s + self._ctx.timing.quiet_s
         heard = [name for name in self._document.roster if self._ctx.now - self._heard[name] < lately_s]
         return has_majority([self._ctx.me, *heard], self._document.roster)
 
     def works_still(self, name: str) -> bool:
-        """Whether a peer said so lately, so that it need not be asked again."""
+        """Return whether a peer reported recently that it works, so that it need not be asked again."""
         return self._ctx.now - self._works.get(name, float("-inf")) < self._ctx.timing.retry_s
 
     def astray(self, name: str) -> bool:
-        """Whether a peer need not be waited for: no way led to it when it was left out and none does yet, or it hangs."""
+        """Return whether a peer need not be waited for: it hangs, or is out of reach since it was left out."""
         return name in self._headway.hung or (name in self._astray and not self._ctx.routing.hop(name))
 
     def left_out(self, name: str) -> None:
-        """The round goes on without this peer; it is waited for again when a way to it appears."""
+        """Note that the round goes on without a peer; it is waited for again once there is a route to it."""
         if not self._ctx.routing.hop(name):
             self._astray[name] = None
 
-    def left_out_busy(self, name: str, opened: Opened) -> None:
-        """The round goes on without a peer that said for too long that it computes."""
+    def left_out_busy(self, name: str, opened: OpenRound) -> None:
+        """Note that the round goes on without a peer that has computed for too long."""
         fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
         self._headway.given_up(name, proven=not opened.one and fast >= majority(len(opened.asked)))
 
-    def _busy_too_long(self, opened: Opened, name: str) -> bool:
-        """Whether a peer has computed for this round for too long, although the others are done or were never asked."""
+    def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
+        """Return whether a peer has computed for too long, while the others are done or were not asked."""
         me = self._document.index(self._ctx.me)
         if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
             return False  # our own answer takes as long
@@ -104,20 +99,20 @@ class Patience:
         ]
         return self._ctx.now - opened.opened_at > self._headway.busy_limit_s(max(took_s, default=0.0))
 
-    def note_pulls(self, opened: Opened) -> None:
-        """Take chunks that came in since the last time for signs of work."""
+    def note_pulls(self, opened: OpenRound) -> None:
+        """Count chunks that arrived since the last call as signs of work."""
         for index, ref in opened.pulling.items():
             left = self._blobs.left(ref.digest)
             if opened.chunks_left.get(index) != left:
                 opened.chunks_left[index] = left
                 self.works(self._document.roster[index])
 
-    def lost_with(self, opened: Opened) -> Iterator[tuple[str, Resort]]:
-        """Name whom a round has waited for too long, one after the other.
+    def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
+        """Yield the peers that a round has waited for too long, and what to do about each.
 
-        After `patience_s` of silence a peer is asked through others; after half as long again it is given up. With
-        ``missing = "all"`` this is about those who live, since a peer that is gone is not heard anywhere, and a peer that
-        computes is waited for, however long that takes; with ``"drop"`` the deadline says it all.
+        After `patience_s` of silence a peer is asked through other peers; after half as long again it is given up. With
+        ``missing = "all"`` only peers that are not gone are considered, and a peer that computes is waited for, however
+        long that takes. With ``"drop"`` only the deadline counts.
         """
         missing, patience_s = self._document.missing, self._document.patience_s
         for index in () if missing == "drop" else (opened.proposer,) if opened.one else opened.asked:

@@ -16,15 +16,15 @@ from functools import lru_cache
 from typing import Final
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Task
-from p2pclust.peer.core.events import Computed, Ref
-from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.messages import Open, Partial
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.job_messages import Open, Partial
+from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed, SumToken
 
-__all__ = ["Branches", "Gathering", "Part", "Tree", "as_peers", "bits", "tree_of"]
+__all__ = ["Branches", "Part", "Tree", "TreeSum", "as_peers", "bits", "tree_of"]
 
 
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
@@ -192,37 +192,35 @@ class Branches:
         """Return the sums that are needed, here or on their way."""
         return [part.ref for part in (*self.parts.values(), *self._pulling.values()) if part.ref is not None]
 
-    def sums(self) -> list[tuple[tuple[int, ...], Ref]]:
+    def sums(self) -> list[Given]:
         """Return the sums that are here, with whose contributions are in them."""
         parts = (self.parts[child] for child in sorted(self.parts))
         return [(as_peers(part.summed), part.ref) for part in parts if part.ref is not None]
 
 
-class Gathering:
+class TreeSum:
     """One peer's place in the tree of one round, from the message that opened it until the next one is opened."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, message: Open, me: int
-    ) -> None:
-        self._ctx = context
-        self._membership = membership
-        self._document = document
+    def __init__(self, job: JobContext, message: Open) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._document = job.document
         self.opened = message
-        self._me = me
+        self._me = self._document.index(self._ctx.me)
         self._tree = tree_of(message.parents, message.aggregator)
-        if message.parents[me] < 0:
+        if message.parents[self._me] < 0:
             raise WireError("tree: this peer is not in it")
-        self._above = document.roster[message.parents[me]]
-        self._branches = Branches(blobs, document, self._tree, me)
+        self._above = self._document.roster[message.parents[self._me]]
+        self._branches = Branches(job.blobs, self._document, self._tree, self._me)
         self._own: Part | None = None
         self._state: Ref | None = None
         self._sent: Partial | None = None
         self._sent_at = float("-inf")
-        self._adding: tuple[tuple[str, ...], Part] | None = None  # the task that adds up, and what else is to be said
+        self._adding: tuple[SumToken, Part] | None = None  # the task that adds up, and what else is to be said
         self._changed = False  # since that was begun
-        self._timer: TimerKey = ("job", document.id, "gather")
+        self._timer: TimerKey = ("job", self._document.id, "gather")
         for child in self._branches.children:
-            self._ctx.send(document.roster[child], message)
+            self._ctx.send(self._document.roster[child], message)
 
     def end(self) -> None:
         """Another round began, or the job is over."""
@@ -319,10 +317,11 @@ class Gathering:
         if self._own.ref is not None:
             sums = [((self._me,), self._own.ref), *sums]
         if len(sums) > 1:
-            self._adding = (("job", self._document.id, "add", f"{self.opened.term}.{self.opened.round}"), whole)
-            n_peers, of = len(self._document.roster), tuple(sums)
-            task = Task("add", self._document.job, n_peers, state=self._state, contributions=of)
-            self._ctx.effects.append(Compute(self._adding[0], task))
+            assert self._state is not None
+            task = AddUp(self._document.job, len(self._document.roster), self._state, tuple(sums))
+            token = SumToken(self._document.id, task.kind, self.opened.term, self.opened.round)
+            self._adding = (token, whole)
+            self._ctx.effects.append(Compute(token, task))
         else:
             self._send(replace(whole, ref=sums[0][1] if sums else None))
 
@@ -337,19 +336,20 @@ class Gathering:
             abstained.update(part.abstained)
         return Part(answered, adopted, summed, abstained, None, done)
 
-    def added(self, event: Computed) -> None:
-        """The sum is made; of whose contributions were malformed, nothing is said."""
-        if self._adding is None or event.token != self._adding[0]:
+    def added(self, token: SumToken, outcome: Outcome) -> None:
+        """The sum is made; peers whose contributions were malformed are left out of it."""
+        if self._adding is None or token != self._adding[0]:
             return
         whole, self._adding = self._adding[1], None
-        summed = bits(event.info["summed"]) if event.result is not None else 0
+        ref = outcome.ref if isinstance(outcome, Summed) else None
+        summed = bits(outcome.peers) if isinstance(outcome, Summed) and ref is not None else 0
         unread = whole.summed & ~summed
         if unread:
             self._ctx.report(
                 "unread", **self._document.told, peers=[self._document.roster[i] for i in as_peers(unread)]
             )
         answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
-        self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=event.result))
+        self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))
         self.look()
 
     def _fitting(self, part: Part) -> Part:

@@ -9,66 +9,25 @@ On disk, in one row: the notes of the last rounds, and which blobs must not be l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
-from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.rounds.job import Job
+    from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["Children", "Desk", "Wanted"]
+__all__ = ["JobWorkspace"]
 
 #: A round can be done again, the one before it cannot: a majority adopted what came of it.
 _ROUNDS_BACK: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a worker says that a contribution wants, in plain values."""
-
-    fetches: tuple[tuple[bytes, int, tuple[int, ...]], ...] = ()  # digest, size in bytes, roster indices
-    runs: tuple[tuple[str, bytes, tuple[int, ...], int], ...] = ()  # name, mathematics, roster indices, aggregator
-
-
-class Children(Protocol):
-    """Who runs the jobs that a desk wants: all jobs of this peer."""
-
-    def run(self, document: Document) -> Job:
-        """Run a job, or find it running."""
-
-    def drop(self, job_id: str) -> None:
-        """Forget a job."""
-
-    def running(self, parent: str) -> list[Job]:
-        """The jobs that this one wanted and that were not dropped."""
-
-    def cancelled_by(self, job_id: str) -> str:
-        """Who wants a job ended; empty if nobody does."""
-
-    def continues(self, census: Document) -> Task | None:
-        """The task that makes the mathematics of the next job of a series; none if the last one is not here any more."""
-
-    def next_document(self, census: Document, mathematics: bytes) -> bytes | None:
-        """What this peer would have as the next document of a series; None as long as it cannot say."""
-
-    def elected(self, document: Document) -> None:
-        """This peer aggregates that job."""
-
-    def ended(self, job_id: str) -> None:
-        """A job has finished here."""
-
-    def note_for(self, parent: str, round_: int) -> bytes:
-        """The note that a contribution of the parent to that round finds."""
 
 
 @dataclass
@@ -76,31 +35,28 @@ class _Preparing:
     """What is still on its way for the present round."""
 
     round: int
-    task: Task
+    task: Contribute
     fetches: dict[bytes, tuple[str, ...]]  # by digest: who has it
-    runs: dict[str, Job]
+    runs: dict[WantedJob, AggregatedJob]
     progress: tuple[Any, ...] = ()
     progress_at: float = 0.0
-    hopeless_since: dict[bytes | str, float] = field(default_factory=dict)
+    hopeless_since: dict[bytes | WantedJob, float] = field(default_factory=dict)
 
 
-class Desk:
+class JobWorkspace:
     """The machine."""
 
-    def __init__(
-        self, context: Context, membership: Membership, blobs: Blobs, document: Document, children: Children,
-        stored: bytes | None,
-    ) -> None:  # fmt: skip
-        self._ctx = context
-        self._membership = membership
-        self._blobs = blobs
-        self._document = document
-        self._children = children
+    def __init__(self, job: JobContext, stored: bytes | None) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
+        self._children = job.children
         self._notes: list[tuple[int, bytes]] = []  # by round, ascending
         self._holding: dict[bytes, int] = {}  # digest and size of what lies here
         self._published: dict[bytes, int] = {}  # for the present round, not yet asked for by a state
         self._preparing: _Preparing | None = None
-        self._timer: TimerKey = ("job", document.id, "desk")
+        self._timer: TimerKey = ("job", self._document.id, "desk")
         self._on_disk = stored is not None  # whether there may be a row
         if stored is not None:
             notes, holding = msgpack.unpackb(stored)
@@ -129,23 +85,24 @@ class Desk:
 
     # -- what a contribution wants ------------------------------------------------------------------------------------
 
-    def prepare(self, round_: int, task: Task, wanted: Wanted) -> None:
+    def prepare(self, round_: int, task: Contribute, wanted: Wanted) -> None:
         """Fetch and run what the contribution to this round wants."""
         roster, me = self._document.roster, self._ctx.me
         fetches: dict[bytes, tuple[str, ...]] = {}
-        self._holding = {**{digest: size for digest, size, _ in wanted.fetches}, **self._published}
+        self._holding = {**{blob.digest: blob.size_bytes for blob in wanted.blobs}, **self._published}
         # Every peer begins elsewhere, so that not all ask the same one first.
-        first = self._document.index(me) * len(wanted.fetches) // len(roster)
-        for digest, size_bytes, owners in wanted.fetches[first:] + wanted.fetches[:first]:
-            sources = [roster[i] for i in owners if 0 <= i < len(roster) and roster[i] != me]
+        first = self._document.index(me) * len(wanted.blobs) // len(roster)
+        for blob in wanted.blobs[first:] + wanted.blobs[:first]:
+            digest = blob.digest
+            sources = [roster[i] for i in blob.owners if 0 <= i < len(roster) and roster[i] != me]
             if self._blobs.has(digest):
                 continue
             fetches[digest] = tuple(sources)
             if sources:
                 present = [name for name in sources if self._present(name)]
-                self._blobs.pull(digest, size_bytes, self._turned(present or sources))
-        documents = {run[0]: self._child(round_, *run) for run in wanted.runs}
-        runs = {name: self._children.run(document) for name, document in documents.items() if document is not None}
+                self._blobs.pull(digest, blob.size_bytes, self._turned(present or sources))
+        documents = {job: self._child(round_, job) for job in wanted.jobs}
+        runs = {job: self._children.run(document) for job, document in documents.items() if document is not None}
         self._preparing = _Preparing(round_, task, fetches, runs, progress_at=self._ctx.now)
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
 
@@ -157,27 +114,33 @@ class Desk:
         turn = self._document.index(self._ctx.me) % len(sources)
         return sources[turn:] + sources[:turn]
 
-    def _child(
-        self, round_: int, name: str, mathematics: bytes, roster: tuple[int, ...], aggregator: int
-    ) -> Document | None:
+    def _child(self, round_: int, wanted: WantedJob) -> Document | None:
         """The document of a job within this one, the same at every peer that derives it; None if there can be none."""
         parent = self._document
-        if not all(0 <= index < len(parent.roster) for index in (*roster, aggregator)):
+        if not all(0 <= index < len(parent.roster) for index in (*wanted.roster, wanted.aggregator)):
             return None  # an aggregator lied about the state that it follows from
-        names = tuple(parent.roster[index] for index in roster)
-        stores = tuple(parent.store_ids[index] for index in roster)
-        nonce = f"{parent.id}/{round_}/{name}"
+        names = tuple(parent.roster[index] for index in wanted.roster)
+        stores = tuple(parent.store_ids[index] for index in wanted.roster)
+        nonce = f"{parent.id}/{round_}/{wanted.name}"
         try:
             document = Document(
-                mathematics, names, stores, "wait", parent.patience_s, 0.0, parent.roster[aggregator], "", nonce
+                wanted.mathematics,
+                names,
+                stores,
+                "wait",
+                parent.patience_s,
+                0.0,
+                parent.roster[wanted.aggregator],
+                "",
+                nonce,
             )
             _ = document.id  # It may be too large to have one.
         except UsageError as error:
-            self._ctx.report("no-job", within=parent.id, name=name, reason=str(error))
+            self._ctx.report("no-job", within=parent.id, name=wanted.name, reason=str(error))
             return None
         return document
 
-    def look(self) -> Task | None:
+    def look(self) -> Contribute | None:
         """The task, once all that it wants is here or given up; None as long as something is on its way."""
         preparing = self._preparing
         if preparing is None:
@@ -191,21 +154,21 @@ class Desk:
             return None
         given_up = self._pending(preparing)
         if given_up:
-            names = [key if isinstance(key, str) else key.hex()[:12] for key in given_up]
+            names = [key.hex()[:12] if isinstance(key, bytes) else key.name for key in given_up]
             self._ctx.report("without", **self._document.told, round=preparing.round, what=names[:8], of=len(names))
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
         at_hand = tuple(digest for digest in self._holding if self._blobs.has(digest))
         results = tuple(
-            (name, job.document.job, ref)
-            for name, job in preparing.runs.items()
+            (wanted, ref)
+            for wanted, job in preparing.runs.items()
             if job.ledger.finished and (ref := job.ledger.register.ref) is not None
         )
         return replace(preparing.task, at_hand=at_hand, results=results)
 
-    def _pending(self, preparing: _Preparing) -> list[bytes | str]:
-        blobs: list[bytes | str] = [digest for digest in preparing.fetches if not self._blobs.has(digest)]
-        return blobs + [name for name, job in preparing.runs.items() if not job.ledger.finished]
+    def _pending(self, preparing: _Preparing) -> list[bytes | WantedJob]:
+        blobs: list[bytes | WantedJob] = [digest for digest in preparing.fetches if not self._blobs.has(digest)]
+        return blobs + [wanted for wanted, job in preparing.runs.items() if not job.ledger.finished]
 
     def _watch(self, preparing: _Preparing) -> None:
         """Progress is a chunk that came, a round of a job that went by, or an aggregator that is at work."""
@@ -216,9 +179,9 @@ class Desk:
         if progress != preparing.progress or led:
             preparing.progress, preparing.progress_at = progress, self._ctx.now
 
-    def _hopeless(self, preparing: _Preparing, key: bytes | str) -> bool:
+    def _hopeless(self, preparing: _Preparing, key: bytes | WantedJob) -> bool:
         """Whether nobody who could help has been there for as long as an election takes."""
-        if isinstance(key, str):
+        if isinstance(key, WantedJob):
             document = preparing.runs[key].document
             able = sum(self._present(name) and self._counts(document, name) for name in document.roster)
             possible = able >= majority(len(document.roster))
@@ -245,17 +208,19 @@ class Desk:
 
     # -- what a contribution leaves ---------------------------------------------------------------------------------------
 
-    def took(self, round_: int, info: Mapping[str, Any]) -> None:
+    def took(self, round_: int, outcome: Contributed | NoResult) -> None:
         """Keep what a contribution published and noted; on disk before its acknowledgement leaves."""
-        published = dict(info.get("published", ()))
+        published, note = {}, None
+        if isinstance(outcome, Contributed):
+            published, note = dict(outcome.published), outcome.note
         for digest in published:
             self._blobs.made(digest)
         self._published = published
         self._holding.update(published)
-        if "note" in info:
-            kept = [(of, note) for of, note in self._notes if of < round_]
-            self._notes = [*kept[-_ROUNDS_BACK:], (round_, bytes(info["note"]))]
-        if "note" in info or published:
+        if note is not None:
+            kept = [(of, earlier) for of, earlier in self._notes if of < round_]
+            self._notes = [*kept[-_ROUNDS_BACK:], (round_, note)]
+        if note is not None or published:
             self._save()
         self._drop(self._outlived(round_))
 
@@ -263,12 +228,12 @@ class Desk:
         self._on_disk = True
         self._ctx.persist("note", self._document.id, self._row(), sync=sync)
 
-    def _outlived(self, round_: int) -> list[Job]:
+    def _outlived(self, round_: int) -> list[AggregatedJob]:
         """The jobs that no round which can be done again would ask for."""
         running = self._children.running(self._document.id)
         return [job for job in running if job.document.parent_round <= round_ - _ROUNDS_BACK]
 
-    def _drop(self, jobs: list[Job]) -> None:
+    def _drop(self, jobs: list[AggregatedJob]) -> None:
         for job in jobs:
             self._children.drop(job.id)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk, Task
-from p2pclust.peer.core.events import Ref
+from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.core.tasks import VerifyBlob, VerifyToken
 from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["Blobs", "digest_of"]
@@ -305,8 +305,7 @@ class Blobs:
 
     def _verify(self, pull: _Pull) -> None:
         self._verifying[pull.digest] = None
-        task = Task("verify", b"", 0, state=Ref(pull.digest, pull.size_bytes, None))
-        self._ctx.effects.append(Compute(("blob", pull.digest.hex()), task))
+        self._ctx.effects.append(Compute(VerifyToken(pull.digest), VerifyBlob(pull.digest)))
 
     def _elsewhere(self, source: str, digest: bytes) -> None:
         pull = self._pulls.get(digest)

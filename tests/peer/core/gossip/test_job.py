@@ -10,8 +10,9 @@ import pytest
 
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.events import Arrived, Submit
-from p2pclust.peer.core.gossip.job import LeaderlessJob
-from p2pclust.peer.core.messages import AskState, Close, HeldState, Join, Message, Mix
+from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -52,11 +53,11 @@ def _jobs(peer: Peer) -> list[str]:
     return [] if peer.core is None else list(peer.core.jobs.jobs)
 
 
-def the_job(world: World, name: str, job_id: str) -> LeaderlessJob:
+def the_job(world: World, name: str, job_id: str) -> GossipJob:
     core = world.peers[name].core
     assert core is not None
     job = core.jobs.jobs[job_id]
-    assert isinstance(job, LeaderlessJob)
+    assert isinstance(job, GossipJob)
     return job
 
 

@@ -9,8 +9,8 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document, pack_links
 from p2pclust.peer.core.effects import Report, Send
-from p2pclust.peer.core.gossip.members import Circle, Circles
-from p2pclust.peer.core.messages import Join
+from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
+from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.timing import Limits, preset
 
@@ -53,7 +53,7 @@ class One:
         self.members = Members()
         self.ledger = Ledger(self.ctx, document(missing), ballot, None)
         self.said: list[str] = []
-        self.circles = Circles(self.ctx, self.members, document(missing), self.ledger, self)  # type: ignore[arg-type]
+        self.circles = GossipMembership(self.ctx, self.members, document(missing), self.ledger, self)  # type: ignore[arg-type]
 
     def entered(self) -> None:
         self.said.append("entered")
@@ -71,7 +71,7 @@ class One:
 def test_the_first_circle_is_the_roster() -> None:
     one = One()
     one.circles.begin()
-    assert one.circles.circle == Circle(0, (0, 1, 2, 3, 4))
+    assert one.circles.circle == GossipMembers(0, (0, 1, 2, 3, 4))
     assert one.said == ["entered"]
 
 
@@ -94,7 +94,7 @@ def test_what_is_no_majority_waits_and_says_so_once() -> None:
     one.members.dead = {"c", "e"}
     one.circles.look()
     one.circles.look()
-    assert one.circles.circle == Circle(0, (0, 1, 2, 3, 4))
+    assert one.circles.circle == GossipMembers(0, (0, 1, 2, 3, 4))
     assert [(told["present"], told["of"]) for told in one.reports("waiting")] == [(2, 5)], "d is out of reach"
 
 
@@ -103,7 +103,7 @@ def test_everybody_is_waited_for_where_all_are_wanted() -> None:
     one.circles.begin()
     one.members.dead = {"c"}
     one.circles.look()
-    assert one.circles.circle == Circle(0, (0, 1, 2, 3, 4))
+    assert one.circles.circle == GossipMembers(0, (0, 1, 2, 3, 4))
     assert one.reports("waiting")
 
 
@@ -113,17 +113,17 @@ def test_a_lost_store_counts_for_no_majority() -> None:
     one.members.stores |= {"b": "new", "e": "new"}
     one.members.dead = {"c"}
     one.circles.look()
-    assert one.circles.circle == Circle(0, (0, 1, 2, 3, 4)), "a and d are two of five"
+    assert one.circles.circle == GossipMembers(0, (0, 1, 2, 3, 4)), "a and d are two of five"
 
 
 def test_the_higher_epoch_wins_if_this_peer_and_a_majority_are_in_it() -> None:
     one = One()
     one.circles.begin()
-    assert one.circles.heard("b", 7, Circle(7, (0, 1, 2)).mask)
-    assert one.circles.circle == Circle(7, (0, 1, 2))
-    assert not one.circles.heard("b", 6, Circle(6, (0, 1, 2, 3)).mask)
-    assert one.circles.heard("b", 7, Circle(7, (0, 1, 2)).mask)
-    assert one.circles.circle == Circle(7, (0, 1, 2))
+    assert one.circles.heard("b", 7, GossipMembers(7, (0, 1, 2)).mask)
+    assert one.circles.circle == GossipMembers(7, (0, 1, 2))
+    assert not one.circles.heard("b", 6, GossipMembers(6, (0, 1, 2, 3)).mask)
+    assert one.circles.heard("b", 7, GossipMembers(7, (0, 1, 2)).mask)
+    assert one.circles.circle == GossipMembers(7, (0, 1, 2))
 
 
 @pytest.mark.parametrize(("epoch", "mask"), [(9, b""), (9, b"\xff"), (2**61, b"\x1f"), (9, b"\x00\x00\x00\x01")])
@@ -131,14 +131,14 @@ def test_circles_of_nobody_or_of_strangers_are_not_entered(epoch: int, mask: byt
     one = One()
     one.circles.begin()
     assert not one.circles.heard("b", epoch, mask)
-    assert one.circles.circle == Circle(0, (0, 1, 2, 3, 4))
+    assert one.circles.circle == GossipMembers(0, (0, 1, 2, 3, 4))
 
 
 def test_who_is_left_out_asks_to_be_in() -> None:
     one = One()
     one.circles.begin()
     one.ctx.now = 5.0
-    assert not one.circles.heard("b", 7, Circle(7, (1, 2, 3)).mask)
+    assert not one.circles.heard("b", 7, GossipMembers(7, (1, 2, 3)).mask)
     assert "outside" in one.said
     circle = one.circles.circle
     assert circle is not None
@@ -152,7 +152,7 @@ def test_who_comes_back_begins_another_circle_even_if_it_is_in_the_present_one()
     one.circles.join()
     asked = [effect.to for effect in one.ctx.effects if isinstance(effect, Send) and isinstance(effect.message, Join)]
     assert asked == ["b", "e"]
-    assert not one.circles.heard("b", 7, Circle(7, (0, 1, 2, 3, 4)).mask)
+    assert not one.circles.heard("b", 7, GossipMembers(7, (0, 1, 2, 3, 4)).mask)
     circle = one.circles.circle
     assert circle is not None
     assert circle.members == (0, 1, 2, 3, 4)
@@ -162,8 +162,8 @@ def test_who_comes_back_begins_another_circle_even_if_it_is_in_the_present_one()
 def test_who_comes_back_enters_what_was_proposed_since() -> None:
     one = One(ballot=b"\x92\x07\xa0")
     one.circles.join()
-    assert one.circles.heard("b", 9, Circle(9, (0, 1, 2, 3)).mask)
-    assert one.circles.circle == Circle(9, (0, 1, 2, 3))
+    assert one.circles.heard("b", 9, GossipMembers(9, (0, 1, 2, 3)).mask)
+    assert one.circles.circle == GossipMembers(9, (0, 1, 2, 3))
 
 
 def test_where_nobody_has_a_circle_one_is_made_after_a_while() -> None:
@@ -183,7 +183,7 @@ def test_a_circle_that_cannot_get_on_is_replaced_by_one_above_it() -> None:
     one.circles.begin()
     one.members.stores["b"] = "new"
     one.ctx.now = 5.0
-    assert not one.circles.heard("b", 9, Circle(9, (0, 1, 2)).mask), "only a and c are intact"
+    assert not one.circles.heard("b", 9, GossipMembers(9, (0, 1, 2)).mask), "only a and c are intact"
     circle = one.circles.circle
     assert circle is not None
     assert circle.members == (0, 1, 2, 3, 4)
@@ -195,7 +195,7 @@ def test_two_stores_never_propose_the_same_epoch() -> None:
     for store in ("s-a", "other"):
         one = One()
         one.ctx.store_id = store
-        one.circles = Circles(one.ctx, one.members, document(), one.ledger, one)  # type: ignore[arg-type]
+        one.circles = GossipMembership(one.ctx, one.members, document(), one.ledger, one)  # type: ignore[arg-type]
         one.circles.begin()
         one.circles.renew()
         assert one.circles.circle is not None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.gossip.ticks import NEVER, Exchange, Frames, Position
+from p2pclust.peer.core.gossip.ticks import NEVER, Frames, Position, Ticks
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.transport.wire import MAX_FRAME_BYTES
 
@@ -19,7 +19,7 @@ class Side:
         self.me = me
         self.ctx = Context(me, preset("fast"), Limits(), np.random.default_rng(0), "s")
         self.told: list[tuple[str, Position, Frames]] = []
-        self.exchange = Exchange(self.ctx, lambda name, at, frames: self.told.append((name, at, frames)))
+        self.exchange = Ticks(self.ctx, lambda name, at, frames: self.told.append((name, at, frames)))
         self.exchange.enter(near, (0, 0))
 
     def take(self) -> list[tuple[str, Position, Frames, Position]]:

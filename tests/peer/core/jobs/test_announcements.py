@@ -6,8 +6,9 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.job_messages import Ended, PreVote
 from p2pclust.peer.core.jobs import announcements
-from p2pclust.peer.core.messages import Ended, FactDelta, FactDigest, PreVote
+from p2pclust.peer.core.messages import FactDelta, FactDigest
 from p2pclust.peer.core.spread import facts
 
 DAY_S = 40.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 
 import msgpack
 import numpy as np
@@ -11,18 +12,14 @@ from harness import Net, toy
 
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.core.events import Ref, Woken
-from p2pclust.peer.core.messages import (
-    Adopted,
-    FactDelta,
-    FactDigest,
-    Relay,
-    Synced,
-)  # fmt: skip
+from p2pclust.peer.core.events import Woken
+from p2pclust.peer.core.job_messages import Adopted, Synced
+from p2pclust.peer.core.messages import FactDelta, FactDigest, Relay
 from p2pclust.peer.core.spread import facts
 from p2pclust.peer.core.spread.blobs import digest_of
-from p2pclust.peer.work.tasks import perform
+from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute, DescribeState, NoResult, Ref, StateTask, Task
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.work.tasks import BlobAccess, perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 
@@ -105,19 +102,17 @@ def test_a_roster_of_peers_never_seen_is_refused() -> None:
 # -- the worker -------------------------------------------------------------------------------------------------------
 
 
-def done(**task: object) -> str:
+JOB = bytes(msgpack.packb(cluster_job("llf-cm", n_clusters=2).to_dict()))
+
+
+def reason(task: Task) -> str:
     """Why the real worker has no result."""
-    job = msgpack.packb(cluster_job("llf-cm", n_clusters=2).to_dict())
-    outcome = perform(
-        replace(Task("contribute", job, 3, me=0), **task),  # type: ignore[arg-type]
-        Local(np.zeros((5, 2))),
-        lambda digest: iter(()),
-    )
-    assert outcome.payload is None
-    return outcome.abstains
+    outcome = perform(task, Local(np.zeros((5, 2))), BlobAccess(lambda digest: iter(()), lambda *blob: None, Limits()))
+    assert isinstance(outcome, NoResult)
+    return outcome.reason
 
 
-@pytest.mark.parametrize("task", ["contribute", "describe", "combine"])
+@pytest.mark.parametrize("task", [partial(Contribute, me=0), DescribeState, partial(CombineRound, contributions=())])
 @pytest.mark.parametrize(
     "state",
     [
@@ -126,22 +121,21 @@ def done(**task: object) -> str:
         pytest.param(Ref(bytes(32), 300, None), id="dropped-meanwhile"),
     ],
 )
-def test_a_state_that_the_worker_cannot_read_stops_nobody(task: str, state: Ref) -> None:
+def test_a_state_that_the_worker_cannot_read_stops_nobody(task: Callable[..., StateTask], state: Ref) -> None:
     """A peer is sent nonsense as a state: it abstains, and lives on."""
-    assert done(kind=task, state=state).startswith("failed: ")
+    assert reason(task(JOB, 3, state)).startswith("failed: ")
 
 
 @pytest.mark.parametrize("job", [b"", b"\xc0", b"\xc1", b"\x80", b"\x91" * 5000, msgpack.packb({"stages": []})])
 def test_a_job_that_the_worker_cannot_read_stops_nobody(job: bytes) -> None:
     """A job of another version, or none at all: there is a reason instead of a result."""
-    assert done(kind="begin", job=job).startswith("failed: ")
+    assert reason(BeginJob(job, 3)).startswith("failed: ")
 
 
 def test_a_reason_is_short_enough_for_every_message_that_repeats_it() -> None:
     """An abstention for a reason of many words can still be sent."""
     job = msgpack.packb({"\U0001f30d" * 900: 1})
-    reason = done(kind="begin", job=job)
-    assert 0 < len(reason) <= 200
+    assert 0 < len(reason(BeginJob(job, 3))) <= 200
     decode(encode(Adopted("job", 1, 0, bytes(32), "s", "\U0001f30d" * 200, b"", 0, ())))
 
 

@@ -9,19 +9,8 @@ from harness import Net, toy
 
 from p2pclust.peer.core.effects import CheckRoster, Connect, Disconnect, Persist, Send, TakeRoster
 from p2pclust.peer.core.events import Expired, Submit
-from p2pclust.peer.core.messages import (
-    Adopted,
-    FactDigest,
-    Gossip,
-    Message,
-    Open,
-    Ping,
-    Relay,
-    RosterCopy,
-    RosterOffer,
-    RosterRequest,
-    VoteReply,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Open, VoteReply
+from p2pclust.peer.core.messages import FactDigest, Gossip, Message, Ping, Relay, RosterCopy, RosterOffer, RosterRequest
 from p2pclust.simulation.world.peer import paper_roster, read_paper
 
 FIRST = ("p1", "p2", "p3")

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from harness import Net, toy
 
-from p2pclust.peer.core.messages import Gossip, HeartbeatReply, PreVote, Reminder, StaleTerm, Update
+from p2pclust.peer.core.job_messages import HeartbeatReply, PreVote, Reminder, StaleTerm
+from p2pclust.peer.core.messages import Gossip, Update
 from p2pclust.peer.shell.store import Store
 from p2pclust.simulation.world.disk import Disk
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from harness import alone
 
-from p2pclust.peer.core.core import Core, Stored
+from p2pclust.peer.core.core import Core, StoreContents
 from p2pclust.peer.core.effects import CheckLink, Effect, Persist, Report, Send
 from p2pclust.peer.core.events import Arrived, Leave, LinkChecked, Woken
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
@@ -423,6 +423,6 @@ def test_news_is_passed_on_a_few_times_only() -> None:
 
 def test_a_life_begins_with_its_incarnation_on_disk() -> None:
     """The first effect of a life stores its incarnation. Reference: `p2pclust/simulation/checks/invariants.py`, S7."""
-    core = alone(stored=Stored("store-p1", incarnation=6))
+    core = alone(stored=StoreContents("store-p1", incarnation=6))
     effects = core.step(0.1, Arrived("p2", Ping(1, ())))
     assert sent(effects, Ack)[0].message.updates[0].incarnation == 7  # type: ignore[attr-defined]

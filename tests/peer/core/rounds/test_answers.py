@@ -8,12 +8,7 @@ import pytest
 from harness import Net
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
-from p2pclust.peer.core.messages import (
-    Adopted,
-    HeartbeatReply,
-    Open,
-    Synced,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
 from p2pclust.peer.core.spread.blobs import digest_of
 
 ROUNDS = (Open, Adopted)
@@ -90,7 +85,7 @@ def test_a_wiped_store_contributes_but_is_not_counted() -> None:
 
 
 def test_a_heartbeat_reply_tells_of_an_adoption() -> None:
-    """The register in the reply counts like an acknowledgement of the state. Reference: `p2pclust/peer/core/messages.py`."""
+    """The register in the reply counts like an acknowledgement of the state."""
     net, job = held(5, missing="drop", deadline_s=0.2)
     for name in ("p2", "p3"):
         net.arrive(name, "p1", HeartbeatReply(job, 1, 1, 0, f"store-{name}", False))

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
-from p2pclust.peer.core.effects import Compute, Report, Task
+from p2pclust.peer.core.effects import Compute, Report
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
+from p2pclust.peer.core.tasks import AnswerToken, CombineRound, Contribute, Ref, TermToken
+
+STATE = Ref(b"", 0, b"")
 
 
 def adopting(round_: int, job: str = "j", **more: str) -> Report:
     return Report("phase", {"phase": "adopting", "job": job, "round": round_, **more})
 
 
-def contributing(job: str = "j", kind: str = "contribute") -> Compute:
-    return Compute(("job", job, kind, "", ""), Task(kind, b"", 3))
+def contributing(job: str = "j") -> Compute:
+    return Compute(AnswerToken(job, "contribute", b"", -1), Contribute(b"", 3, STATE, 0))
+
+
+def combining(job: str = "j") -> Compute:
+    return Compute(TermToken(job, "combine", 1), CombineRound(b"", 3, STATE, ()))
 
 
 def told(use: FirstUse, *effects: Report | Compute) -> list[tuple[str, int, int]]:
@@ -25,9 +32,7 @@ def test_the_first_contribution_after_and_none_that_follow() -> None:
     use = FirstUse()
     assert told(use, adopting(3), contributing()) == []
     use.replaced(7)
-    assert told(use, contributing(kind="combine"), adopting(4), contributing(), adopting(5), contributing()) == [
-        ("j", 4, 7)
-    ]
+    assert told(use, combining(), adopting(4), contributing(), adopting(5), contributing()) == [("j", 4, 7)]
 
 
 def test_a_lower_round_that_is_opened_again_and_another_job() -> None:

@@ -6,8 +6,8 @@ import msgpack
 import pytest
 from harness import Net, Packet, is_of_job, toy
 
-from p2pclust.peer.core.effects import Persist, Send
-from p2pclust.peer.core.messages import (
+from p2pclust.peer.core.effects import Compute, Persist, Send
+from p2pclust.peer.core.job_messages import (
     Adopted,
     Heartbeat,
     HeartbeatReply,
@@ -19,13 +19,13 @@ from p2pclust.peer.core.messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.rounds.election import Role
-from p2pclust.peer.core.rounds.job import Job
+from p2pclust.peer.core.rounds.job import AggregatedJob
 
 FAR = 100  # a term that nobody has reached
 
 
 class Voter:
-    """Job messages are held back, so that one peer of three can be asked by hand. p1 is the peer under test."""
+    """AggregatedJob messages are held back, so that one peer of three can be asked by hand. p1 is the peer under test."""
 
     def __init__(self, n: int = 3, **job: object) -> None:
         self.net = Net(n, manual=is_of_job)
@@ -34,7 +34,7 @@ class Voter:
         self.net.drop()
 
     @property
-    def job(self) -> Job:
+    def job(self) -> AggregatedJob:
         return self.net.job("p1", self.id)
 
     def ask(self, source: str, term: int, register: tuple[int, int] = (0, 0)) -> list[VoteReply]:
@@ -234,7 +234,7 @@ def test_a_new_aggregator_first_opens_its_newest_state_again_in_its_own_term() -
     opens = [p.message for p in net.sent if p.source == new and isinstance(p.message, Open)]
     assert opens[0].term >= 2
     assert (opens[0].round, opens[0].digest) == (1, register.ref.digest)  # type: ignore[union-attr]
-    combined = [e for e in net.peers[new].effects if type(e).__name__ == "Compute" and e.token[2] == "combine"]  # type: ignore[attr-defined]
+    combined = [e for e in net.peers[new].effects if isinstance(e, Compute) and e.task.kind == "combine"]
     assert not combined, "nothing is combined before a majority adopted it in the new term"
 
 

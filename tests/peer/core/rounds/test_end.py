@@ -9,15 +9,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import Persist, Send
-from p2pclust.peer.core.messages import (
-    Adopted,
-    Close,
-    CloseReply,
-    Heartbeat,
-    Open,
-    PreVote,
-    RequestVote,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Close, CloseReply, Heartbeat, Open, PreVote, RequestVote
 
 ROUNDS = (Open, Adopted)
 
@@ -113,7 +105,7 @@ def test_a_peer_that_missed_the_end_learns_it_by_asking() -> None:
 
 
 def test_who_is_told_the_end_without_the_state_asks_for_it() -> None:
-    """Reference: `p2pclust/peer/core/messages.py`, Close and CloseReply."""
+    """Reference: `p2pclust/peer/core/job_messages.py`, Close and CloseReply."""
     net, job = held(3, toy(1))
     net.deliver()
     net.deliver()

@@ -6,10 +6,7 @@ import pytest
 from harness import Net, Packet, is_of_job, toy
 
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.messages import (
-    Adopted,
-    Open,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Open
 
 ROUNDS = (Open, Adopted)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.messages import Adopted, BlobRequest, Message, Open, Partial
+from p2pclust.peer.core.job_messages import Adopted, Open, Partial
+from p2pclust.peer.core.messages import BlobRequest, Message
 from p2pclust.peer.core.rounds.tree_sums import as_peers, bits, tree_of
 from p2pclust.peer.core.spread.blobs import digest_of
 

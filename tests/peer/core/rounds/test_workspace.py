@@ -11,19 +11,10 @@ from desks import CHILD, MODEL, DeskNet, Leaves, fetch, publishes, run
 from harness import Packet, toy
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.messages import (
-    Adopted,
-    BlobChunk,
-    BlobMissing,
-    BlobRequest,
-    Close,
-    FactDelta,
-    Heartbeat,
-    Message,
-    Open,
-)  # fmt: skip
-from p2pclust.peer.core.rounds.workspace import Wanted
+from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, Open
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, FactDelta, Message
 from p2pclust.peer.core.spread.facts import Fact
+from p2pclust.peer.core.tasks import Wanted, WantedJob
 from p2pclust.protocols.engine.workspace import digest_of
 
 # -- fetching ---------------------------------------------------------------------------------------------------------
@@ -151,8 +142,8 @@ class TestRun:
         assert set(made) == {"p1", "p3", "p4"}
         (child,) = set(made.values())
         results = {net.done(name, 1)[0].results for name in made}
-        (((name, mathematics, ref),),) = results
-        assert (name, mathematics) == ("g", CHILD)
+        (((wanted, ref),),) = results
+        assert (wanted.name, wanted.mathematics) == ("g", CHILD)
         assert ref.payload == b"s1[0,1,2]"
         assert net.done("p2", 1)[0].results == ()
         assert [(who, f["term"]) for who, f in net.verbs("elected") if f["job"] == child] == [("p3", 1)]
@@ -167,12 +158,12 @@ class TestRun:
 
     def test_two_jobs_at_once_have_aggregators_of_their_own(self) -> None:
         net = DeskNet(4)
-        runs = (("a", CHILD, (0, 1, 2), 0), ("b", CHILD, (1, 2, 3), 2))
-        net.wants[1] = lambda name: Wanted(runs=tuple(r for r in runs if int(name[1:]) - 1 in r[2]))
+        runs = (WantedJob("a", CHILD, (0, 1, 2), 0), WantedJob("b", CHILD, (1, 2, 3), 2))
+        net.wants[1] = lambda name: Wanted(jobs=tuple(job for job in runs if int(name[1:]) - 1 in job.roster))
         job = net.begin()
         net.finish(job)
-        assert [name for name, _, _ in net.done("p2", 1)[0].results] == ["a", "b"]
-        assert [name for name, _, _ in net.done("p4", 1)[0].results] == ["b"]
+        assert [wanted.name for wanted, _ in net.done("p2", 1)[0].results] == ["a", "b"]
+        assert [wanted.name for wanted, _ in net.done("p4", 1)[0].results] == ["b"]
         assert {who for who, f in net.verbs("elected") if f["job"] != job} == {"p1", "p3"}
 
     def test_words_about_a_job_that_is_not_known_yet_are_kept_until_it_is(self) -> None:
@@ -186,7 +177,7 @@ class TestRun:
         assert net.within("p3") == []
         (key,) = [key for key in net.core("p3").jobs._early._words if key[0] != job]
         assert isinstance(net.core("p3").jobs._early._words[key], Open | Heartbeat)
-        net.hold_work = lambda name, effect: effect.task.job == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
         before = net.now
         net.do_work()
         assert [j.ledger.register.term for j in net.within("p3")] == [1], "what came before it was known counts"
@@ -195,12 +186,12 @@ class TestRun:
         net.hold_work = lambda name, effect: False
         net.do_work()
         net.finish(job)
-        assert net.done("p3", 1)[0].results[0][2].payload == b"s1[0,1,2]"
+        assert net.done("p3", 1)[0].results[0][1].payload == b"s1[0,1,2]"
 
     def test_strangers_to_the_job_have_no_word_in_it(self) -> None:
         net = DeskNet(4)
         net.wants[1] = run(0, 1, 2)
-        net.hold_work = lambda name, effect: effect.task.job == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
         job = net.begin()
         net.until(lambda: all(net.within(name) for name in ("p1", "p2", "p3")))
         (child,) = net.within("p2")
@@ -223,7 +214,9 @@ class TestRun:
     def test_the_death_of_its_aggregator_is_the_affair_of_its_roster(self) -> None:
         net = DeskNet(5)
         net.wants[1] = run(1, 2, 3, aggregator=3, mathematics=toy(2))
-        net.hold_work = lambda name, effect: effect.task.job == toy(2) and effect.task.kind == "combine"
+        net.hold_work = lambda name, effect: (
+            getattr(effect.task, "job", b"") == toy(2) and effect.task.kind == "combine"
+        )
         job = net.begin(aggregator="p1")
         net.until(lambda: bool(net.tasks))
         net.do_work()
@@ -233,7 +226,7 @@ class TestRun:
         net.hold_work = lambda name, effect: False
         net.finish(job, ("p1", "p2", "p3", "p5"))
         for name in ("p2", "p3"):
-            assert net.done(name, 1)[-1].results[0][2].payload == b"s2[0,1]"
+            assert net.done(name, 1)[-1].results[0][1].payload == b"s2[0,1]"
         elected = [(name, f["term"] > 1) for name, f in net.verbs("elected") if f["job"] != job]
         assert elected[0] == ("p4", False)
         assert elected[1][1]
@@ -242,7 +235,7 @@ class TestRun:
     def test_without_its_majority_it_is_given_up_and_the_round_goes_on(self) -> None:
         net = DeskNet(5)
         net.wants[1] = run(1, 3, aggregator=3)
-        net.hold_work = lambda name, effect: effect.task.job == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: bool(net.within("p2")))
         net.crash("p4")
@@ -255,13 +248,15 @@ class TestRun:
         """Its peer answers every heartbeat; and yet nothing that it adopts ever counts."""
         net = DeskNet(5)
         net.wants[1] = run(*roster, aggregator=1)
-        net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job != CHILD
+        net.hold_work = lambda name, effect: (
+            effect.task.kind == "contribute" and getattr(effect.task, "job", b"") != CHILD
+        )
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: len(net.tasks) == 5)
         net.crash("p4", wiped=True)
         net.start("p4")
         net.until(lambda: len(net.tasks) == 6)
-        net.hold_work = lambda name, effect: effect.task.job == CHILD
+        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
         net.do_work()
         net.until(lambda: bool(net.within("p2")))
         if len(roster) == 3:
@@ -275,7 +270,9 @@ class TestRun:
     def test_of_its_three_stores_one_may_be_lost(self) -> None:
         net = DeskNet(5)
         net.wants[1] = run(1, 2, 3, aggregator=1)
-        net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job != CHILD
+        net.hold_work = lambda name, effect: (
+            effect.task.kind == "contribute" and getattr(effect.task, "job", b"") != CHILD
+        )
         job = net.begin(patience_s=600.0, aggregator="p1")
         net.until(lambda: len(net.tasks) == 5)
         net.crash("p4", wiped=True)
@@ -283,7 +280,7 @@ class TestRun:
         net.hold_work = lambda name, effect: False
         net.do_work()
         net.finish(job, limit_s=60.0)
-        assert {net.done(name, 1)[-1].results[0][2].payload for name in ("p2", "p3", "p4")} == {b"s1[0,1,2]"}
+        assert {net.done(name, 1)[-1].results[0][1].payload for name in ("p2", "p3", "p4")} == {b"s1[0,1,2]"}
 
     @pytest.mark.parametrize(
         ("roster", "aggregator", "padding"),
@@ -300,7 +297,7 @@ class TestRun:
     )
     def test_what_can_be_no_job_is_not_run(self, roster: tuple[int, ...], aggregator: int, padding: int) -> None:
         net = DeskNet()
-        net.wants[1] = lambda name: Wanted(runs=(("g", CHILD + bytes(padding), roster, aggregator),))
+        net.wants[1] = lambda name: Wanted(jobs=(WantedJob("g", CHILD + bytes(padding), roster, aggregator),))
         job = net.begin()
         net.finish(job)
         assert [fields for _, fields in net.verbs("job") if "within" in fields] == []
@@ -348,7 +345,7 @@ class TestKeep:
         found: list[tuple[str, bytes]] = []
         net.hold_work = lambda name, effect: (
             effect.task.kind == "contribute"
-            and effect.task.job == CHILD
+            and getattr(effect.task, "job", b"") == CHILD
             and bool(found.append((name, effect.task.note)))
         )
         net.finish(net.begin(rounds=4))
@@ -437,7 +434,7 @@ class TestKeep:
     def test_who_comes_back_after_the_end_drops_them_too(self) -> None:
         net = DeskNet()
         net.wants = {1: run(0, 1, 2, mathematics=toy(50))}
-        net.hold_work = lambda name, effect: effect.task.job == toy(50)
+        net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == toy(50)
         job = net.begin(rounds=2, aggregator="p1", patience_s=600.0)
         net.until(lambda: all(net.within(name) for name in net.names))
         net.crash("p3")
@@ -523,7 +520,7 @@ class TestAnotherTerm:
         assert net.done("p2", 2)
         net.crash("p1")
         net.lost = lambda packet: packet.source == "p2"  # or it would be elected, and go on
-        net.hold_work = lambda name, effect: effect.task.job == net.parent and effect.task.kind == "contribute"
+        net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job == net.parent
         net.until(lambda: net.aggregator(job) != "", limit_s=30)
         assert net.job(net.aggregator(job), job).ledger.register.round == 1
         net.lost, net.hold_work = lambda packet: False, lambda name, effect: False
@@ -532,7 +529,7 @@ class TestAnotherTerm:
         again = net.done("p2", 1)
         assert len(again) == 2
         assert [task.note for task in again] == [b"0", b"0"], "and not the one that it kept later"
-        assert [task.results[0][2].payload for task in again] == [b"s1[0,1,2]"] * 2
+        assert [task.results[0][1].payload for task in again] == [b"s1[0,1,2]"] * 2
         children = [fields["job"] for name, fields in net.verbs("job") if name == "p2" and "within" in fields]
         assert len(children) == 1, "what was run is not run again"
         assert [task.note for task in net.done("p2", 2)] == [b"1", b"1"]

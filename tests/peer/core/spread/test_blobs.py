@@ -7,10 +7,11 @@ import pytest
 from harness import Net, alone, toy
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.effects import Compute, DropBlob, Effect, Send, SendChunk, StoreChunk
 from p2pclust.peer.core.events import Arrived
-from p2pclust.peer.core.messages import Adopted, BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.core.job_messages import Adopted
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.core.spread.blobs import Blobs, digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits
 
@@ -300,7 +301,7 @@ def test_what_nobody_needs_is_dropped_and_no_longer_pulled() -> None:
 
 
 def test_who_has_it_gives_it_and_who_has_not_says_so() -> None:
-    core = alone(stored=Stored("s", 0, {}, {}))
+    core = alone(stored=StoreContents("s", 0, {}, {}))
     core.blobs.made(DIGEST)
     assert SendChunk("p2", DIGEST, 4) in core.step(1.0, Arrived("p2", BlobRequest(DIGEST, 4)))
     other = bytes(32)

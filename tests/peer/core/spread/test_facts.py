@@ -9,7 +9,7 @@ from harness import FACTS, Net, alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pclust.peer.core.core import Core, Stored
+from p2pclust.peer.core.core import Core, StoreContents
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Gossip, Message, Update
@@ -209,7 +209,7 @@ def test_news_goes_from_neighbour_to_neighbour_once_over_each_link(links: str) -
 
 def test_a_life_begins_above_the_versions_of_the_last() -> None:
     """Versions begin at the incarnation times two to the twenty. Reference: `p2pclust/peer/core/spread/facts.py`."""
-    first, second = (alone(stored=Stored("s", incarnation=i)) for i in (3, 4))
+    first, second = (alone(stored=StoreContents("s", incarnation=i)) for i in (3, 4))
     first.facts.publish("a", b"")
     second.facts.publish("a", b"")
     one, two = first.facts.get("p1", "a"), second.facts.get("p1", "a")

@@ -9,17 +9,10 @@ import pytest
 from harness import Net, alone, toy
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.core import Stored
+from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.effects import Compute, DropBlob, Send
-from p2pclust.peer.core.messages import (
-    Adopted,
-    BlobChunk,
-    BlobRequest,
-    Close,
-    Message,
-    Open,
-    StaleTerm,
-)  # fmt: skip
+from p2pclust.peer.core.job_messages import Adopted, Close, Open, StaleTerm
+from p2pclust.peer.core.messages import BlobChunk, BlobRequest, Message
 from p2pclust.peer.core.spread.blobs import Blobs, digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits
 
@@ -137,7 +130,7 @@ def test_a_size_that_no_blob_has_is_not_fetched(size: int) -> None:
 def test_what_was_never_hashed_is_hashed_after_a_restart() -> None:
     """A crash between the last chunk and its check: only what a register names is taken as whole."""
     disk: dict[bytes, tuple[int, tuple[int, ...]]] = {DIGEST: (2, (0, 1)), digest_of(b"other"): (2, (0, 1))}
-    core = alone(stored=Stored("store-p1", 1, {}, disk), limits=SMALL)
+    core = alone(stored=StoreContents("store-p1", 1, {}, disk), limits=SMALL)
     assert not core.blobs.has(DIGEST)
     context, _ = machine()
     blobs = Blobs(context, disk, frozenset([DIGEST]))

@@ -9,7 +9,8 @@ from harness import Net, toy
 
 from p2pclust.peer.core.effects import Persist, Report, Send
 from p2pclust.peer.core.events import Cancel, Woken
-from p2pclust.peer.core.messages import Adopted, FactDelta, Open
+from p2pclust.peer.core.job_messages import Adopted, Open
+from p2pclust.peer.core.messages import FactDelta
 
 
 def held(n: int = 3, **fields: Any) -> tuple[Net, str]:
@@ -129,7 +130,7 @@ def test_it_may_come_before_the_document() -> None:
     assert job not in net.core("p3").jobs.jobs
     net.lost = lambda packet: False
     net.until(lambda: job in net.core("p3").jobs.jobs)
-    assert net.core("p3").jobs.cancelled_by(job) == "admin"
+    assert net.core("p3").jobs.cancels.by(job) == "admin"
     let_go(net)
     ends_cancelled(net, job, 3)
 

@@ -20,13 +20,13 @@ from typing import Final, Protocol
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import CENSUS, Document, Turn
-from p2pclust.peer.core.effects import Reload, Task
-from p2pclust.peer.core.events import Ref
-from p2pclust.peer.core.jobs.elapsed import Elapsed
-from p2pclust.peer.core.jobs.tombstones import Tombstones
+from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
+from p2pclust.peer.core.spread.tombstones import Tombstones
+from p2pclust.peer.core.tasks import ContinueJob, Ref, Task
 
 __all__ = ["OVER", "PAUSES", "PREFIX", "Documents", "Series", "census_of"]
 
@@ -161,7 +161,8 @@ class Series:
         if before is None:
             return None
         ref, _ = self._documents.state_of(before.id)
-        return Task("continue", before.job, len(before.roster), state=ref)
+        assert ref is not None
+        return ContinueJob(before.job, len(before.roster), ref)
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None

@@ -12,8 +12,8 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.document import Document, Turn
 from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.jobs.series import census_of
-from p2pclust.peer.core.messages import Synced
+from p2pclust.peer.core.job_messages import Synced
+from p2pclust.peer.core.spread.series import census_of
 
 EVERY_S = 10.0
 
@@ -70,7 +70,7 @@ def test_rows_are_read_anew_for_every_turn() -> None:
 
 def test_rows_that_another_job_works_on_are_left() -> None:
     net = Net(3)
-    net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job == toy(7)
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute" and getattr(effect.task, "job", b"") == toy(7)
     net.meet()
     net.submit("p1", toy(7))
     net.until(lambda: bool(net.tasks))

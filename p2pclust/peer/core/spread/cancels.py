@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.protocols.engine.reasons import MAX_REASON
 
@@ -52,6 +53,12 @@ class Cancels:
     def by(self, job_id: str) -> str:
         """Who cancelled the job; empty if nobody did, as far as is known here."""
         return self._by.get(job_id, "")
+
+    def of(self, document: Document) -> str:
+        """Return who cancelled a job or its series; empty if neither is cancelled. A census decides about that itself."""
+        if document.census:
+            return ""
+        return self.by(document.id) or (self.by(document.turn.series) if document.turn is not None else "")
 
     def ask(self, job_id: str, by: str) -> None:
         """A person wants the job ended: keep that, then tell it."""

@@ -1,0 +1,253 @@
+"""The messages about one job: its document, election, rounds, and gossip rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p2pclust.peer.core.messages import Digest, Frame, Message, Name
+
+__all__ = [
+    "Adopted", "AskState", "Close", "CloseReply", "Ended", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "Mix",
+    "Open", "Partial", "PreVote", "PreVoteReply", "Reminder", "RequestVote", "StaleTerm", "Synced", "VoteReply",
+]  # fmt: skip
+
+
+# -- documents, election, rounds ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Synced(Message):
+    """The sender has the job's document on disk."""
+
+    kind = "synced"
+    job: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Message):
+    """That job has ended, and I have forgotten what came of it."""
+
+    kind = "ended"
+    job: Name
+
+
+@dataclass(frozen=True, slots=True)
+class PreVote(Message):
+    """Would you vote for me in `term`? Changes nothing at the receiver."""
+
+    kind = "pre-vote"
+    job: Name
+    term: int
+    register_term: int
+    register_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteReply(Message):
+    """The answer to a `PreVote` for `term`."""
+
+    kind = "pre-vote-reply"
+    job: Name
+    term: int
+    granted: bool
+    own_term: int
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestVote(Message):
+    """Vote for me in `term`."""
+
+    kind = "request-vote"
+    job: Name
+    term: int
+    register_term: int
+    register_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply(Message):
+    """The answer to a `RequestVote`; a granted vote is on disk."""
+
+    kind = "vote-reply"
+    job: Name
+    term: int
+    granted: bool
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaleTerm(Message):
+    """Your term is over; mine is `term`."""
+
+    kind = "stale-term"
+    job: Name
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Message):
+    """The aggregator of `term` opens `round` with a state: adopt it and contribute to it."""
+
+    kind = "open"
+    job: Name
+    term: int
+    round: int
+    digest: Digest
+    size_bytes: int
+    final: bool  # adopt only: nothing is to be contributed any more
+    proposer: int  # the roster index of the only peer that is asked; -1 where the draw decides
+    state: tuple[Frame, ...]  # empty where the state is a blob
+    # Where sums come together along a tree, peers of the tree hand this message on:
+    aggregator: int = -1  # its roster index; -1 where it sends this itself
+    parents: tuple[int, ...] = ()  # of each roster index, to whom it hands what it has; -1 for none
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted(Message):
+    """`round` of `term` is on my disk; here is my contribution, or why there is none."""
+
+    kind = "adopted"
+    job: Name
+    term: int
+    round: int
+    digest: Digest  # of the state that was adopted
+    store_id: str
+    abstains: str  # why there is no contribution; empty where there is one
+    contribution: Digest
+    size_bytes: int
+    payload: tuple[Frame, ...]  # empty where the contribution is a blob, or there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Message):
+    """What came together at one peer of a tree: `Adopted` of several peers in one, their contributions added up.
+
+    Sets of peers are little-endian numbers with a bit for each roster index. Whatever is in one such message of a peer is
+    in its later ones too.
+    """
+
+    kind = "partial"
+    job: Name
+    term: int
+    round: int
+    digest: Digest  # of the state that was adopted
+    answered: bytes  # all of whom this message brings word
+    adopted: bytes  # those with the store that they had at submission
+    summed: bytes  # whose contributions are in the sum
+    abstained: tuple[int, ...]
+    reasons: tuple[str, ...]
+    done: bool  # nothing more is expected to come this way
+    contribution: Digest  # of the sum
+    size_bytes: int
+    payload: tuple[Frame, ...]  # empty where the sum is a blob, or there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Message):
+    """I am the aggregator of `term`, at `round`."""
+
+    kind = "heartbeat"
+    job: Name
+    term: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply(Message):
+    """What is in my register, and whether I am busy computing for it."""
+
+    kind = "heartbeat-reply"
+    job: Name
+    term: int
+    register_term: int
+    register_round: int
+    store_id: str
+    busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reminder(Message):
+    """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
+
+    kind = "reminder"
+    job: Name
+    term: int
+    round: int
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close(Message):
+    """A majority adopted this final state: the job is finished."""
+
+    kind = "close"
+    job: Name
+    term: int
+    round: int
+    digest: Digest
+    size_bytes: int
+    state: tuple[Frame, ...]  # empty where the receiver is known to have it, or where it is a blob
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReply(Message):
+    """I am finished too; or, with `needs_state`, I should be and lack the state."""
+
+    kind = "close-reply"
+    job: Name
+    needs_state: bool
+
+
+# -- gossip rounds ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mix(Message):
+    """What the sender says in one tick of a round, to a neighbour; without frames only where it stands."""
+
+    kind = "mix"
+    job: Name
+    epoch: int  # of the circle of peers that take part
+    members: bytes  # of the circle, by roster index: a bit mask
+    entry_epoch: int  # the state with which the sender entered the circle: where it was adopted,
+    entry_round: int  # its round,
+    entry_digest: Digest  # and which it is
+    round: int
+    tick: int
+    heard_round: int  # the last that came of the receiver
+    heard_tick: int
+    word: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Message):
+    """The sender takes part in no circle, and wants to."""
+
+    kind = "join"
+    job: Name
+    epoch: int  # the highest that it has seen
+
+
+@dataclass(frozen=True, slots=True)
+class AskState(Message):
+    """Send me the state with which you entered the circle."""
+
+    kind = "ask-state"
+    job: Name
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState(Message):
+    """The answer to `AskState`; or, in a job with an aggregator, a newer register for a candidate that was refused."""
+
+    kind = "held-state"
+    job: Name
+    epoch: int
+    entry_epoch: int
+    entry_round: int
+    digest: Digest
+    size_bytes: int
+    state: tuple[Frame, ...]  # empty where it is a blob
+    final: bool = False  # in a job with an aggregator: it was opened as the state that ends the job

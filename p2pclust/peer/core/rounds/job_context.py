@@ -1,0 +1,52 @@
+"""What the machines of one job share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.spread.blobs import Blobs
+from p2pclust.peer.core.spread.cancels import Cancels
+from p2pclust.peer.core.spread.series import Series
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.rounds.job import AggregatedJob
+
+__all__ = ["Children", "JobContext"]
+
+
+class Children(Protocol):
+    """Runs child jobs: the jobs that a round of another job needs."""
+
+    def run(self, document: Document) -> AggregatedJob:
+        """Begin a child job, or return the one that runs."""
+
+    def drop(self, job_id: str) -> None:
+        """Forget a child job."""
+
+    def running(self, parent: str) -> list[AggregatedJob]:
+        """Return the child jobs of a job that were not dropped."""
+
+    def note_for(self, parent: str, round_: int) -> bytes:
+        """Return the note that the parent's contribution to that round starts from."""
+
+    def ended(self, job_id: str) -> None:
+        """Record that a job has finished here."""
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """One job at one peer: its document and register, and what it uses of the rest of the core."""
+
+    context: Context
+    membership: Membership
+    blobs: Blobs
+    document: Document
+    ledger: Ledger
+    cancels: Cancels
+    series: Series
+    children: Children

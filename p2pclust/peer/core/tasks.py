@@ -1,0 +1,368 @@
+"""The mathematics that a core asks a worker for: one class per task, one per outcome, and tokens that pair the two.
+
+A core holds states and contributions as bytes and never reads them. It puts a task into a `Compute` effect; the worker
+(:mod:`p2pclust.peer.work.tasks`) returns the outcome in a `Computed` event with the same token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.gossip.averaging import Answer
+from p2pclust.protocols.gossip.leaderless import Offer
+
+__all__ = [
+    "AddUp",
+    "AnswerToken",
+    "BeginJob",
+    "CancelJob",
+    "CloseGossipRound",
+    "CombineRound",
+    "ContinueJob",
+    "Continued",
+    "Contribute",
+    "Contributed",
+    "DescribeState",
+    "Given",
+    "GossipToken",
+    "JobToken",
+    "MakeOffer",
+    "NoResult",
+    "Offered",
+    "Outcome",
+    "Ref",
+    "StateInfo",
+    "StateMade",
+    "StateTask",
+    "SumToken",
+    "Summed",
+    "Task",
+    "TermToken",
+    "Token",
+    "Verified",
+    "VerifyBlob",
+    "VerifyToken",
+    "Wanted",
+    "WantedBlob",
+    "WantedJob",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A state or contribution: its digest and size, and its bytes unless it is a blob in the store."""
+
+    digest: bytes
+    size_bytes: int
+    payload: bytes | None
+
+
+#: The contribution of one peer, or the sum of several: their roster indices, and the bytes.
+Given = tuple[tuple[int, ...], Ref]
+
+
+# -- tasks --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Base of all tasks. `kind` is the name of the task in reports and traces."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyBlob(Task):
+    """Hash a blob of the store. Outcome: `Verified`."""
+
+    kind: ClassVar[str] = "verify"
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BeginJob(Task):
+    """Make the first state of a job. Outcome: `StateMade`."""
+
+    kind: ClassVar[str] = "begin"
+    job: bytes  # the job's mathematics, as the document holds it
+    n_peers: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateTask(Task):
+    """Base of the tasks that start from a state of a job."""
+
+    job: bytes
+    n_peers: int
+    state: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeState(StateTask):
+    """Say what the core may know about a state. Outcome: `StateMade`, with the same state."""
+
+    kind: ClassVar[str] = "describe"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob(StateTask):
+    """Make the final state of a cancelled job. Outcome: `StateMade`."""
+
+    kind: ClassVar[str] = "cancel"
+    by: str  # who cancelled it
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueJob(StateTask):
+    """Make the mathematics of the next job of a series from the final state of the last one. Outcome: `Continued`."""
+
+    kind: ClassVar[str] = "continue"
+
+
+@dataclass(frozen=True, slots=True)
+class Contribute(StateTask):
+    """Make this peer's contribution to a round. Outcome: `Contributed`, `Wanted` or `NoResult`."""
+
+    kind: ClassVar[str] = "contribute"
+    me: int  # this peer's index in the roster
+    proposer: int = -1  # the only peer that is asked, or -1
+    note: bytes = b""  # what this peer kept for itself
+    at_hand: tuple[bytes, ...] | None = None  # blobs in the workspace; None: say first what is wanted
+    results: tuple[tuple[WantedJob, Ref], ...] = ()  # the final states of the jobs that were wanted
+
+
+@dataclass(frozen=True, slots=True)
+class AddUp(StateTask):
+    """Add up contributions on their way to the aggregator. Outcome: `Summed`."""
+
+    kind: ClassVar[str] = "add"
+    contributions: tuple[Given, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CombineRound(StateTask):
+    """Make the next state from the contributions of a round. Outcome: `StateMade`."""
+
+    kind: ClassVar[str] = "combine"
+    contributions: tuple[Given, ...]
+    abstained: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeOffer(StateTask):
+    """Make what this peer brings into a gossip round. Outcome: `Offered`."""
+
+    kind: ClassVar[str] = "contribute"
+    me: int
+    members: tuple[int, ...]  # who takes part
+
+
+@dataclass(frozen=True, slots=True)
+class CloseGossipRound(StateTask):
+    """Make the next state after a gossip round. Outcome: `StateMade`, with the contributors."""
+
+    kind: ClassVar[str] = "combine"
+    answers: tuple[Answer, ...]
+    estimate: NDArray[np.float64] | None  # of a sum, where the stage adds up
+    tolerance: float  # infinity: this peer alone has the estimate
+
+
+# -- outcomes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Base of all outcomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoResult(Outcome):
+    """The task has no result: the peer abstains, or the input was unreadable (then the reason begins with ``failed:``)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified(Outcome):
+    """A blob was hashed: `good` says whether it is what its name says."""
+
+    good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateInfo:
+    """What the core may know about a state."""
+
+    final: bool
+    status: str = "running"
+    stage: int = 0
+    asked: tuple[int, ...] = ()  # roster indices: the participants, or all in the order in which one of them is asked
+    one: bool = False  # whether only one peer is asked
+    additive: bool = True  # whether contributions are added up
+    settles: bool = True  # whether a gossip round ends when all agree
+    news: Mapping[str, object] = field(default_factory=dict)  # what the round before brought, in plain values
+    abstained: Mapping[int, str] = field(default_factory=dict)  # from the round before: roster index -> reason
+    contributors: tuple[int, ...] = ()  # to the gossip round before
+
+    def to_dict(self, roster: tuple[str, ...]) -> dict[str, object]:
+        """Return plain values for a report, with names in place of roster indices."""
+        plain: dict[str, object] = {
+            "final": self.final, "status": self.status, "stage": self.stage, "asked": self.asked, "one": self.one,
+        }  # fmt: skip
+        if not self.final:
+            plain["additive"] = self.additive
+            if not self.settles:
+                plain["settles"] = False
+        plain |= self.news
+        if self.abstained:
+            plain["abstained"] = {roster[index]: reason for index, reason in self.abstained.items()}
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class StateMade(Outcome):
+    """A state, and what the core may know about it."""
+
+    ref: Ref
+    info: StateInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Contributed(Outcome):
+    """This peer's contribution to a round."""
+
+    ref: Ref
+    published: tuple[tuple[bytes, int], ...] = ()  # digest and size of blobs that it keeps for others
+    note: bytes | None = None  # what this peer keeps for itself
+
+
+@dataclass(frozen=True, slots=True)
+class WantedBlob:
+    """A blob that a contribution needs."""
+
+    digest: bytes
+    size_bytes: int
+    owners: tuple[int, ...]  # roster indices
+
+
+@dataclass(frozen=True, slots=True)
+class WantedJob:
+    """A child job that a contribution needs."""
+
+    name: str
+    mathematics: bytes
+    roster: tuple[int, ...]  # indices in the parent's roster
+    aggregator: int  # of term 1: index in the parent's roster
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Outcome):
+    """What a contribution needs before it can be made."""
+
+    blobs: tuple[WantedBlob, ...] = ()
+    jobs: tuple[WantedJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summed(Outcome):
+    """A sum, and whose contributions are in it; malformed ones are left out. None if nothing was left."""
+
+    ref: Ref | None
+    peers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered(Outcome):
+    """What this peer brings into a gossip round."""
+
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Continued(Outcome):
+    """The mathematics of the next job of a series."""
+
+    mathematics: bytes
+
+
+# -- tokens -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyToken(Token):
+    """A blob is verified."""
+
+    digest: bytes
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("blob", self.digest.hex())
+
+
+@dataclass(frozen=True, slots=True)
+class JobToken(Token):
+    """Base of the tokens of a job's tasks. `kind` is the task's."""
+
+    job: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermToken(JobToken):
+    """The aggregator of a term asked for it."""
+
+    term: int
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind, str(self.term))
+
+
+@dataclass(frozen=True, slots=True)
+class SumToken(JobToken):
+    """A peer in the tree of a round adds up."""
+
+    term: int
+    round: int
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind, f"{self.term}.{self.round}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerToken(JobToken):
+    """A follower makes its answer to a state."""
+
+    state: bytes  # its digest
+    proposer: int
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind, self.state.hex(), str(self.proposer))
+
+
+@dataclass(frozen=True, slots=True)
+class GossipToken(JobToken):
+    """A gossip job asked for it."""
+
+    state: bytes  # its digest; empty before the first state
+    within: str  # the outcome counts only within this epoch, or for these members; empty: always
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind, self.state.hex(), self.within)
