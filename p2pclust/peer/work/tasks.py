@@ -106,9 +106,18 @@ def perform(task: Task, local: Local, read: Read, memories: Memories | None = No
         outcome = _perform(task, local, read, Memories() if memories is None else memories)
     except (WireError, UsageError) as error:
         outcome = Outcome(None, f"failed: {error}")
+    except Exception as error:
+        if not _of_plugin(task):
+            raise
+        outcome = Outcome(None, f"failed: {type(error).__name__}: {error}")
     if len(outcome.abstains) > _MAX_REASON:
         outcome = replace(outcome, abstains=outcome.abstains[:_MAX_REASON])
     return outcome
+
+
+def _of_plugin(task: Task) -> bool:
+    """Whether another package brings a protocol of the job: its errors must not end the peer."""
+    return task.kind != "verify" and any(stage.package for stage in job_of(task.job).stages)
 
 
 def settle(token: tuple[str, ...], outcome: Outcome, limits: Limits, store_blob: StoreBlob) -> Computed:

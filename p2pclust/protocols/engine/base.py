@@ -51,6 +51,8 @@ class Protocol(ABC):
         Whether a round asks every peer, or one only: the first alive of the seed's permutation.
     works_on : tuple of str
         The arrays that its states have: what a state from elsewhere must hold.
+    own_arrays : mapping of str to Slot
+        Of a plug-in: the arrays of its states that no stage of p2pclust has, by name.
     draws : bool
         Whether participation applies: rounds of clustering draw peers, scaling asks everybody.
     by_columns : bool
@@ -76,6 +78,7 @@ class Protocol(ABC):
     asks: ClassVar[Literal["all", "one"]] = "all"
     draws: ClassVar[bool] = False
     works_on: ClassVar[tuple[str, ...]] = ()
+    own_arrays: ClassVar[Mapping[str, Slot]] = {}
     by_columns: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
     at_desk: ClassVar[bool] = False
@@ -252,6 +255,8 @@ class Labelling(Protocol):
         How its first centers may be made, the default first; empty where it has none.
     stops : str
         What its own stop rule means, in a few words for people.
+    reveals : str
+        Of a plug-in: what a peer reveals, in a few words for people; `p2pclust protocols` shows it.
     """
 
     before: ClassVar[tuple[str, ...]]
@@ -259,6 +264,7 @@ class Labelling(Protocol):
     side_by_side: ClassVar[bool] = False
     inits: ClassVar[tuple[str, ...]] = ()
     stops: ClassVar[str]
+    reveals: ClassVar[str] = ""
 
     @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:

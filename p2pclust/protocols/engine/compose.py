@@ -52,7 +52,7 @@ def cluster_job(
     Parameters
     ----------
     protocol : str
-        The id of a clustering protocol; see :data:`p2pclust.protocols.engine.registry.CLUSTERING`.
+        The id of a clustering protocol; see :func:`p2pclust.protocols.engine.registry.clusterings`.
     n_clusters : int, optional
         At least 1. Left out for a protocol that finds the number itself.
     scaling : {"none", "minmax", "zscore"}
@@ -129,7 +129,7 @@ def _number(kind: type[Labelling], n_clusters: int | None) -> int:
 
 
 def clustering_class(protocol: str) -> type[Labelling]:
-    """Return the class of a clustering protocol; raise UsageError for an id that is none."""
+    """Return the class of a clustering protocol; raise UsageError for an id that is not known."""
     kind = protocol_class(protocol, among=CLUSTERING)
     assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is none"
     return kind

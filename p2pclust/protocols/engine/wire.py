@@ -176,7 +176,7 @@ def decode_state(job: Job, data: bytes | Stored) -> JobState:
     state = JobState.decode_stored(data) if isinstance(data, Stored) else JobState.decode(data)
     if state.stage >= len(job.protocols):
         raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
-    _check_arrays(state.arrays)
+    _check_arrays(job, state.arrays)
     protocol = job.protocols[state.stage]
     if state.status == "failed":
         return state
@@ -201,9 +201,14 @@ def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))
 
 
-def _check_arrays(arrays: State) -> None:
+def _check_arrays(job: Job, arrays: State) -> None:
     lengths: dict[str, int] = {}
+    own = {name: slot for protocol in job.protocols for name, slot in protocol.own_arrays.items()}
     for name in arrays:
+        if name in own and name not in _SLOTS:
+            if arrays.dtype(name) != own[name].dtype or not matches(arrays.shape(name), own[name].shape):
+                raise WireError(f"job state: {name} is {arrays.dtype(name)}{list(arrays.shape(name))}")
+            continue
         if name not in _SLOTS:
             raise WireError(f"job state: unknown array {name!r}")
         letters = _SLOTS[name][1]
