@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import UsageError
 from p2pclust.estimators.base import FederatedEstimator
 from p2pclust.estimators.inputs import bounds_of_each
-from p2pclust.protocols.engine.base import Clustering
+from p2pclust.protocols.engine.base import ByColumns, Clustering
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.job import Job
 
@@ -79,7 +79,7 @@ class FederatedClustering(FederatedEstimator):
 
     def _job(self, seed: int, n_features: int) -> Job:
         kind = clustering_class(self.protocol)
-        if not issubclass(kind, Clustering) or kind.by_columns:
+        if not issubclass(kind, Clustering) or issubclass(kind, ByColumns):
             raise UsageError(
                 f"protocol = {self.protocol!r}: it does not end with the centers of rows: use its own class"
             )

@@ -10,10 +10,14 @@ from typing import Any
 
 _HOMES = {
     "Abstain": "engine.base",
+    "Additive": "engine.base",
+    "ByColumns": "engine.base",
     "Clustering": "engine.base",
     "Labelling": "engine.base",
     "Protocol": "engine.base",
+    "Remembering": "engine.base",
     "Slot": "engine.base",
+    "WithWorkspace": "engine.base",
     "Arrays": "engine.arrays",
     "Contribution": "engine.arrays",
     "State": "engine.arrays",

@@ -22,13 +22,13 @@ from p2pclust.peer.core.rounds.workspace import Wanted
 from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
-from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.base import Abstain, Additive, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 from p2pclust.protocols.engine.repeated import continued
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
-from p2pclust.protocols.engine.workspace import Desk, digest_of
+from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
 
 __all__ = ["Memories", "Outcome", "StoreBlob", "job_of", "perform", "settle"]
@@ -209,8 +209,8 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local, read: Read)
             return Outcome(None, NOT_ASKED)
     elif task.me not in engine.asked(job, state, task.n_peers):
         return Outcome(None, NOT_DRAWN)
-    if job.protocols[state.stage].at_desk:
-        return _contribute_at_desk(job, state, task, local, read)
+    if isinstance(job.protocols[state.stage], WithWorkspace):
+        return _contribute_with_workspace(job, state, task, local, read)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
@@ -220,26 +220,26 @@ def _contribute(job: Job, state: JobState, task: Task, local: Local, read: Read)
     return Outcome(engine.encode_contribution(contribution))
 
 
-def _contribute_at_desk(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
-    """Say what the contribution wants, or make it with what lies on the desk."""
+def _contribute_with_workspace(job: Job, state: JobState, task: Task, local: Local, read: Read) -> Outcome:
+    """Say what the contribution wants, or make it with what the workspace holds."""
     at_hand = frozenset(task.at_hand or ())
     note = Arrays.decode(task.note) if task.note else Arrays()
-    desk = Desk(task.me, note, lambda digest: b"".join(read(digest)) if digest in at_hand else None)
+    workspace = Workspace(task.me, note, lambda digest: b"".join(read(digest)) if digest in at_hand else None)
     if task.at_hand is None:
-        wants = engine.wants(job, state, desk, task.n_peers)
+        wants = engine.wants(job, state, workspace, task.n_peers)
         if wants.fetches or wants.runs:
             fetches = tuple((fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches)
             runs = tuple((r.name, bytes(msgpack.packb(r.job.to_dict())), r.roster, r.aggregator) for r in wants.runs)
             return Outcome(None, info={"wanted": Wanted(fetches, runs)})
     for name, mathematics, ref in task.results:
         child = job_of(mathematics)
-        desk.results = {**desk.results, name: engine.decode_state(child, _source(child, ref, read))}
+        workspace.results = {**workspace.results, name: engine.decode_state(child, _source(child, ref, read))}
     try:
-        contribution = engine.contribution(job, state, local, task.me, task.n_peers, desk)
+        contribution = engine.contribution(job, state, local, task.me, task.n_peers, workspace)
     except Abstain as abstention:
         return Outcome(None, abstention.reason)
-    info = {} if desk.kept is None else {"note": desk.kept.encode()}
-    return Outcome(engine.encode_contribution(contribution), info=info, published=tuple(desk.published))
+    info = {} if workspace.kept is None else {"note": workspace.kept.encode()}
+    return Outcome(engine.encode_contribution(contribution), info=info, published=tuple(workspace.published))
 
 
 def _combine(job: Job, state: JobState, task: Task, read: Read, memories: Memories) -> Outcome:
@@ -291,7 +291,7 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
     if not final:
         info["asked"] = engine.asked(job, state, n_peers)
         info["one"] = job.protocols[state.stage].asks == "one"
-        info["additive"] = job.protocols[state.stage].additive
+        info["additive"] = isinstance(job.protocols[state.stage], Additive)
         if leaderless.ticks_of(job, state, 1):
             info["settles"] = False
     if before is not None:

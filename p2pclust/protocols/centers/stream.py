@@ -42,7 +42,7 @@ from p2pclust.protocols.centers.drift import UNKNOWN, compared, is_first, rounds
 from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, OpeningStage, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Slot
 from p2pclust.protocols.engine.fixed_point import is_unit, power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -53,7 +53,7 @@ MAX_BATCHES = 10**6
 
 
 @dataclass(frozen=True)
-class StreamFuzzyCMeansProtocol(Iterated):
+class StreamFuzzyCMeansProtocol(Iterated, Additive):
     """Fuzzy c-means over batches, with forgetting.
 
     Parameters
@@ -86,7 +86,6 @@ class StreamFuzzyCMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "stream-fcm"
-    additive: ClassVar[bool] = True
     pooled_name: ClassVar[str] = "fuzzy c-means"
     stops: ClassVar[str] = "every batch was gone through"
     works_on: ClassVar[tuple[str, ...]] = (

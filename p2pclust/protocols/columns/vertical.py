@@ -51,7 +51,7 @@ from p2pclust.protocols.columns.columns import (
 )  # fmt: skip
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Clustering, Pool, Slot
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot
 from p2pclust.protocols.engine.local import Local
 
 __all__ = [
@@ -70,7 +70,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class VerticalClustering(Clustering):
+class VerticalClustering(Clustering, ByColumns, Remembering):
     """What both algorithms share (Algorithm 4).
 
     Parameters
@@ -98,8 +98,6 @@ class VerticalClustering(Clustering):
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
     inits: ClassVar[tuple[str, ...]] = ("k-means++", "rows", "random", "given")
     stops: ClassVar[str] = "the distances stand still"
-    by_columns: ClassVar[bool] = True
-    remembers: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
     #: What the state holds of the assignment of rows to clusters, in each round and, of the round before, in the last.
@@ -166,9 +164,6 @@ class VerticalClustering(Clustering):
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         return unsound(contributions, self.n_clusters)
-
-    def combine(self, state: State, contributions: Any) -> State:
-        return self.combine_remembering(state, contributions, None)[0]
 
     def combine_remembering(
         self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class
@@ -110,7 +110,7 @@ def cluster_job(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
             "the round before, so both need everybody: leave one of the two out"
         )
-    if kind.by_columns:
+    if issubclass(kind, ByColumns):
         _by_columns(request, participation)
         parameters["scaling"] = scaling
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
@@ -223,7 +223,7 @@ _AFTER: Mapping[str, Callable[[_Request, Stage], list[Stage]]] = {"objective": _
 
 def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, int]:
     """Return how many sets of first centers the stage before has to make, where it is more than one."""
-    if not kind.side_by_side or "n_init" not in parameters:
+    if not issubclass(kind, SideBySide) or "n_init" not in parameters:
         return {}
     n_init = checks.whole("n_init", parameters["n_init"], least=1, most=checks.MAX_STARTS)
     return {"n_init": n_init} if n_init > 1 else {}

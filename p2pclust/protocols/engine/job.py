@@ -115,12 +115,16 @@ class Job:
     @property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
-        return any(protocol.by_columns for protocol in self.protocols)
+        from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in `protocols`
+
+        return any(isinstance(protocol, ByColumns) for protocol in self.protocols)
 
     @property
-    def at_desk(self) -> bool:
-        """Whether peers keep notes of their own, which their part of the result is in."""
-        return any(protocol.at_desk for protocol in self.protocols)
+    def has_workspace(self) -> bool:
+        """Whether peers keep notes of their own, which contain their part of the result."""
+        from p2pclust.protocols.engine.base import WithWorkspace  # noqa: PLC0415 - as in `protocols`
+
+        return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as they stand in a job document."""

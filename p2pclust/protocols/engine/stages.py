@@ -12,7 +12,7 @@ from typing import Final
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import State
-from p2pclust.protocols.engine.base import Protocol
+from p2pclust.protocols.engine.base import ByColumns, Protocol
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT, MAX_REASON, NOT_DRAWN
 
@@ -66,7 +66,7 @@ def closed(
 
 def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     protocol = job.protocols[state.stage]
-    if protocol.by_columns:
+    if isinstance(protocol, ByColumns):
         gone = state.log[-1].abstained
         return replace(state, status="failed", reason=_nobody(protocol, gone, "every peer's columns are needed"))
     whole_stage = protocol.asks == "one"

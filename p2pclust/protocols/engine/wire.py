@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import fits, is_unit
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Stored
@@ -141,11 +142,11 @@ class ContributionReader:
 
     def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
         protocol = job.protocols[state.stage]
-        limbs = (protocol.limbs,) if protocol.additive else ()
-        self._additive = protocol.additive
+        self._additive = isinstance(protocol, Additive)
+        limbs = (protocol.limbs,) if isinstance(protocol, Additive) else ()
         self._n_peers = n_peers
         self._expected = {
-            name: (np.dtype("int64" if protocol.additive else slot.dtype), (*limbs, *slot.shape))
+            name: (np.dtype("int64" if self._additive else slot.dtype), (*limbs, *slot.shape))
             for name, slot in protocol.expects(state.arrays).items()
         }
         self._names = list(self._expected)

@@ -74,9 +74,10 @@ class JobSpec(OwnParameters, _JobKeys):
     @property
     def by_columns(self) -> bool:
         """Whether the protocol wants peers that hold different columns of the same rows."""
-        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415
 
-        return protocol_class(self.protocol).by_columns
+        return issubclass(protocol_class(self.protocol), ByColumns)
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
@@ -89,11 +90,11 @@ class JobSpec(OwnParameters, _JobKeys):
             problems.append(f"protocol {self.protocol!r} needs clusters")
         if "n_clusters" not in known and self.clusters is not None:
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
-        if kind.by_columns and "missing" not in self.model_fields_set:
+        if self.by_columns and "missing" not in self.model_fields_set:
             self.__dict__["missing"] = "all"  # the only way there is, so nobody has to write it
-        if kind.by_columns and self.missing != "all":
+        if self.by_columns and self.missing != "all":
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: expected missing = 'all'")
-        if kind.by_columns and self.participation != 1.0:
+        if self.by_columns and self.participation != 1.0:
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
         problems += self._gossip_problems()
         if self.patience_s is not None and self.missing == "drop":
