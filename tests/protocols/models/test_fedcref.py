@@ -664,12 +664,16 @@ class TestResting:
     def exchanged() -> list[Hand]:
         return [h for h in resting_run() if h.phase == "verdicts"]
 
+    @staticmethod
+    def models_of(h: Hand, peer: int) -> list[bytes]:
+        return [h.agreed.model(index) for index in h.agreed.clusters.of(peer)]
+
     def test_it_trains_once_more_and_then_serves_the_same_models(self) -> None:
-        own = [h.agreed.own_models(0) for h in self.exchanged()]
+        own = [self.models_of(h, 0) for h in self.exchanged()]
         assert len(own) == 4
         assert own[1] != own[0], "of its last partition"
         assert own[3] == own[2] == own[1]
-        others = [h.agreed.own_models(1) for h in self.exchanged()]
+        others = [self.models_of(h, 1) for h in self.exchanged()]
         assert len({tuple(models) for models in others}) > 1
 
     def test_its_partition_stays(self) -> None:
@@ -681,7 +685,7 @@ class TestResting:
 
     def test_its_models_are_there_for_all(self) -> None:
         for h in self.exchanged():
-            assert set(h.agreed.own_models(0)) <= set(h.workspaces.blobs)
+            assert set(self.models_of(h, 0)) <= set(h.workspaces.blobs)
 
     def test_it_goes_on_judging(self) -> None:
         assert all(h.agreed.told[0] for h in resting_run() if h.phase == "graph")
