@@ -165,7 +165,7 @@ class SplitMerge(Additive):
         cells, masses = _split(means, counts, widths, chosen)
         return state.replace(cells=cells, cell_masses=masses, splits=state["splits"] + np.int64(1))
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._ended(state, uniform(state, self.n_clusters, rng))
 
     def flaw(self, state: State, *, done: bool) -> str:

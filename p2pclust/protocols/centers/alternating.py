@@ -118,7 +118,7 @@ def _moved(
 ) -> NDArray[np.float64]:  # fmt: skip
     """Return total sums over total weights."""
     moved = np.array(centers)
-    # A cluster that nobody contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
+    # A cluster that no peer contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
     # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
     # pooled algorithm do the same.)
     heard = weights > 0

@@ -97,7 +97,7 @@ class GradientFuzzyCMeansProtocol(Iterated, Additive):
         return fuzzy_step(points, centers, self.fuzzifier)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over the first centers, and keep the ranges: whoever leaves them diverges."""
+        """Take over the first centers, and keep the ranges: a center that leaves them diverges."""
         opened = super().open(state, rng)
         return opened.replace(lo=state["lo"], hi=state["hi"])
 

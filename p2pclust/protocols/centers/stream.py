@@ -160,7 +160,7 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
         weights = self.forgetting * state["past_weights"] + told
         sums = self.forgetting * state["past_sums"] + contributions["sums"]
         centers = np.array(state["centers"])
-        heard = weights > 0  # a cluster that nobody ever contributed to keeps its center, as in LLF-FCM
+        heard = weights > 0  # a cluster that no peer ever contributed to keeps its center, as in LLF-FCM
         centers[heard] = sums[heard] / weights[heard, np.newaxis]
         stepped = self.stepped(state, centers).replace(
             rows=np.int64(contributions["rows"]), coarse=count_coarse(weights, self.limbs)
@@ -190,7 +190,7 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
             )
         return ""
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         """End with what was learned: no later batch is longer, so whoever has too few rows now has too few from now on."""
         return state if len(state["drift"]) else None
 

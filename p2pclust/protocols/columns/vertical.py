@@ -3,7 +3,7 @@
 J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering
 Algorithms for Horizontally and Vertically Partitioned Data. Section V, Algorithm 4; the comments give its line numbers.
 
-Nobody ever holds whole centers. A peer has its own columns of them; the state has what Algorithm 4 lets the aggregator
+No peer ever holds whole centers. A peer has its own columns of them; the state has what Algorithm 4 lets the aggregator
 send, memberships (Eq. 18) or labels and counts, and the aggregator adds up squared distances.
 
 Departures, and why
@@ -20,7 +20,7 @@ Departures, and why
   says that T bounds the horizontal version only; line 12 says otherwise, and so does this. ``t > T`` would allow one more
   update; here T updates are made at most, which are T + 1 rounds of distances (t = 0 to T).
 - D(t-1) is not in the state, for it would tell every peer how far each row is from each center. The aggregator remembers
-  it. After an election nobody does, and line 12 cannot fire in that round; its record in the log says so, and the round's
+  it. After an election no peer does, and line 12 cannot fire in that round; its record in the log says so, and the round's
   place in ``shifts`` holds -1.
 - The final state holds the memberships of the round before as well: the final centers are those that they give, after
   exactly as many updates as were asked for.
@@ -195,7 +195,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         """Return what takes the squared distances of all rows, block by block, and assigns them to clusters."""
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
-        """Tell whether the distances stand still (line 12)."""
+        """Return whether the distances stand still (line 12)."""
         return bool(state["shifts"].size and 0 <= state["shifts"][-1] < self.tol)
 
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:

@@ -114,7 +114,7 @@ class Rules(ABC):
         """Return why the job must fail after this step, whichever peers contributed, or an empty string."""
         return ""
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         """Return the state that ends the stage when every peer abstained, or None to fail the job."""
         return None
 
@@ -386,10 +386,10 @@ class OpeningStage(Protocol):
         return {}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        raise AssertionError(f"{self.id} asks nobody")
+        raise AssertionError(f"{self.id} asks no peer")
 
     def combine(self, state: State, contributions: Any) -> State:
-        raise AssertionError(f"{self.id} asks nobody")
+        raise AssertionError(f"{self.id} asks no peer")
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
-        raise AssertionError(f"{self.id} asks nobody")
+        raise AssertionError(f"{self.id} asks no peer")

@@ -1,4 +1,4 @@
-"""From what a person asks for to the stages of a job: the one place that every door uses.
+"""From a person's request to the stages of a job: estimators, scenarios and `submit` all use it.
 
 A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
 made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
@@ -76,7 +76,7 @@ def cluster_job(
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
         ``n_init`` of both, how many sets of first centers are worked on side by side.
-        Switching a privacy rule off also lets peers of one or two rows tell their ranges and sums for scaling.
+        Switching a privacy rule off also lets peers of one or two rows reveal their ranges and sums for scaling.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def cluster_job(
         checks.one_of("scaling", scaling, SCALINGS),
         None if bounds is None else _bounds(bounds),
         (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
-        # Who lets single rows be told in the clustering need not hide them before it.
+        # If the clustering may reveal single rows, the stages before it may too.
         {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
         _starts(kind, parameters),
     )

@@ -5,7 +5,7 @@ the same bits. The rules, once:
 
 - A round asks :func:`asked`. Where one peer is enough, exactly one is asked per round: the first of the list that is
   not dead. Who has abstained in this stage is not asked again.
-- A round without contributions is empty. It is no step: the arrays stay as they are, and no stop rule is met except
+- A round without contributions is empty. It is not a step: the arrays stay as they are, and no stop rule is met except
   the limit of rounds.
 - The job fails when every roster peer abstained by itself (in this stage where one is asked; in the present run of
   empty rounds otherwise), or after ten empty rounds in a row.
@@ -64,9 +64,9 @@ __all__ = [
 
 @dataclass
 class Memory:
-    """What an aggregator remembers of a job beside its state: told to nobody, and gone with its process.
+    """What an aggregator remembers of a job beside its state: sent to no peer, and gone with its process.
 
-    :func:`advance` reads and replaces the value. Whoever calls it keeps one such object per job, and only as long as it
+    :func:`advance` reads and replaces the value. The caller keeps one such object per job, and only as long as it
     closes every round itself.
     """
 
@@ -81,7 +81,7 @@ def begin(job: Job) -> JobState:
 
 
 def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
-    """Return who is asked in the coming round.
+    """Return the peers that are asked in the coming round.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     if protocol.asks == "one":
         order = random_streams.proposers(job.seed, n_peers)
         gone = stages.abstained_in(state, whole_stage=True)
-        # Who was silent once is asked again when nobody else is left.
+        # A peer that was silent once is asked again when no other peer is left.
         return tuple(p for p in order if p not in gone) or tuple(
             p for p in order if p not in stages.by_themselves(gone)
         )
@@ -108,7 +108,7 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
 
 
 def wants(job: Job, state: JobState, workspace: Workspace, n_peers: int) -> Wants:
-    """Return what a peer needs on its workspace before it can contribute to the coming round; nothing if it is not asked."""
+    """Return what a peer needs in its workspace before it can contribute to the coming round; nothing if it is not asked."""
     protocol = job.protocols[state.stage]
     if not isinstance(protocol, WithWorkspace) or workspace.peer not in asked(job, state, n_peers):
         return Wants()
@@ -130,7 +130,7 @@ def contribution(
     n_peers : int
         Size of the roster.
     workspace : Workspace, optional
-        With what :func:`wants` asked for, as far as it could be had. A protocol that works at none does not look at it.
+        With what :func:`wants` asked for, as far as it could be had. Ignored by a protocol without one.
 
     Returns
     -------
@@ -149,14 +149,14 @@ def contribution(
     if refusal:
         raise Abstain(refusal)
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
-    # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
+    # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         try:
             if isinstance(protocol, WithWorkspace):
                 raw = protocol.contribute_with(state.arrays, local, rng, workspace or Workspace(peer))
             else:
                 raw = protocol.contribute(state.arrays, local, rng)
-        except P2PClustError as error:  # The mathematics refuses these rows: said by name, and nobody else is stopped.
+        except P2PClustError as error:  # The mathematics refuses these rows: only this peer is stopped.
             raise Abstain(f"failed: {error}") from None
     _assert_expected(protocol, state.arrays, raw)
     if not isinstance(protocol, Additive):
@@ -202,7 +202,7 @@ def advance(
         Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
     """
     memory = Memory() if memory is None else memory
-    # What is not finite in the end fails the job, with a reason; a warning would help nobody.
+    # What is not finite in the end fails the job, with a reason; a warning would not help.
     with np.errstate(all="ignore"):
         after = _advance(job, state, contributions, abstained, n_peers, memory)
     if after.status != "running" or after.stage != state.stage:
@@ -223,12 +223,12 @@ def _advance(
     protocol = job.protocols[state.stage]
     forgot = isinstance(protocol, Remembering) and state.stage_round > 0 and memory.value is None
     arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
-    # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
+    # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
     return stages.closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
 
 
 def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
-    """Return the state that ends a job because somebody wants that; what it had come to stays in it.
+    """Return the final state of a cancelled job; keep the arrays so far.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def close(
     job, state : Job, JobState
         The state must be running, in an additive stage.
     total : Arrays
-        Floats, what the stage expects. Not looked at if nobody contributed.
+        Floats, what the stage expects. Ignored if no peer contributed.
     contributors : tuple of int
         Sorted.
     abstained : mapping of int to str
@@ -289,7 +289,7 @@ def close(
 def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | None = None) -> Arrays:
     """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit.
 
-    What works at a workspace concludes from its note, and from the blobs of :func:`results`.
+    A protocol with a workspace concludes from its note, and from the blobs of :func:`results`.
     """
     protocol = job.protocols[state.stage]
     if isinstance(protocol, WithWorkspace):
@@ -303,7 +303,7 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
 
 
 def news(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
-    """Return what whoever watches may know about a round that was closed, in plain values."""
+    """Return what logs and reports may show of a round that was closed, in plain values."""
     if not after.log or not after.log[-1].contributors:
         return {}
     return dict(job.protocols[before.stage].news(before.arrays, after.arrays))

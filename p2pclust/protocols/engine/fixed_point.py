@@ -207,7 +207,7 @@ def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
 
 
 def is_unit(values: NDArray[Any]) -> bool:
-    """Tell whether all values are positive powers of two."""
+    """Return whether all values are positive powers of two."""
     return _every(np.frexp(values)[0] == 0.5)  # neither NaN nor infinity has this mantissa
 
 

@@ -106,8 +106,8 @@ def _run(
 
         answers = dict(zip(asked, workspaces.map(answer, asked) if prepared else map(answer, asked), strict=True))
         workspaces.take(prepared)
-        given = [(peer, told) for peer, told in answers.items() if not isinstance(told, Abstain)]
-        abstained = {peer: told.reason for peer, told in answers.items() if isinstance(told, Abstain)}
+        given = [(peer, answer) for peer, answer in answers.items() if not isinstance(answer, Abstain)]
+        abstained = {peer: answer.reason for peer, answer in answers.items() if isinstance(answer, Abstain)}
         state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
         if on_round is not None:
             on_round(state)
@@ -198,7 +198,7 @@ def pooled_run(
 ) -> ClusteringResult:  # fmt: skip
     """Run the pooled algorithm from the job's first centers until it stops by itself.
 
-    With this a protocol that is not lossless is compared: on the rows of everybody who ever contributed to the
+    With this a protocol that is not lossless is compared: on the rows of every peer that contributed to the
     clustering, as they last were, and until the centers move by less than the protocol's ``tol`` (1e-4 where it
     has none, or has 0), at most 300 rounds. The first centers of a protocol that makes its own are those after its
     first round.

@@ -198,7 +198,7 @@ def decode_state(job: Job, data: bytes | Stored) -> JobState:
 
 
 def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    """Tell whether a shape is the expected one, None standing for any length."""
+    """Return whether a shape is the expected one, None standing for any length."""
     return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))
 
 

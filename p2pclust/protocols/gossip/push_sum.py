@@ -195,7 +195,7 @@ def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]
 
 
 def agrees(own: Floats, theirs: Floats, tolerance: float) -> bool:
-    """Tell whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
+    """Return whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
 
     Examples
     --------

@@ -136,7 +136,7 @@ class Objective(Additive):
             objectives=contributions["objectives"], masses=masses, winner=np.int64(winner)
         )
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._kept(state, 0)
 
     def flaw(self, state: State, *, done: bool) -> str:

@@ -71,7 +71,7 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
 
 
 def associations_stable(history: Sequence[tuple[int, int]], *, steps: int = STEPS, share: float = SHARE) -> bool:
-    """Tell whether the numbers of groups and of isolated clusters have come to rest.
+    """Return whether the numbers of groups and of isolated clusters have come to rest.
 
     Parameters
     ----------
