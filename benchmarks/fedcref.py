@@ -24,7 +24,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 
 DIRTINESS = 0.3
@@ -41,7 +41,11 @@ def measured(n_peers: int, mode: str, rows: int, seed: int) -> str:
     bounds = ([0.0] * n_features, [float(data.X.max())] * n_features)
     options = {"max_iterations": 1} if mode == "paper" else {}
     job = cluster_job("fedcref", scaling="minmax", bounds=bounds, seed=seed, mode=mode, initial="given", **options)
-    office, seconds, before = Office(len(os.sched_getaffinity(0))), defaultdict(float), [time.perf_counter(), "models"]
+    workspaces, seconds, before = (
+        Workspaces(len(os.sched_getaffinity(0))),
+        defaultdict(float),
+        [time.perf_counter(), "models"],
+    )
 
     def told(state: JobState) -> None:
         now = time.perf_counter()
@@ -49,10 +53,10 @@ def measured(n_peers: int, mode: str, rows: int, seed: int) -> str:
         before[:] = [now, Agreed.of(state.arrays).phase]
 
     began = time.perf_counter()
-    state = run_in_process(job, locals_, told, office)
+    state = run_in_process(job, locals_, told, workspaces)
     total = time.perf_counter() - began
     scores = [
-        accuracy(d.labels, engine.conclude(job, state, local, office.desk(peer))["labels"])
+        accuracy(d.labels, engine.conclude(job, state, local, workspaces.of(peer))["labels"])
         for peer, (d, local) in enumerate(zip(drawn, locals_, strict=True))
     ]
     phases = "  ".join(f"{seconds[name]:8.1f}" for name in ("models", "verdicts", "graph", "train", "refine"))

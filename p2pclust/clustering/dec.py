@@ -156,7 +156,7 @@ def deep_embedded_clustering(
     Raises
     ------
     DataError
-        If `X` is no matrix of finite real numbers with at least one row.
+        If `X` is not a matrix of finite real numbers with at least one row.
     UsageError
         If `n_clusters` is below 1, or torch or the device is missing.
 

@@ -197,7 +197,6 @@ class FlowTrainer:
                 torch.index_select(half, 0, plan[step].flatten(), out=out)
             z = self._flow.forward(views, halves)
             self._flow.backward(views, gradients, halves, z, shares[step])
-            self._adam.begin()
             self._adam.move_rest(len(weights))
         return self._layout.unpack(own, np.empty_like(weights))
 

@@ -171,7 +171,7 @@ def log_likelihoods(
     -------
     float32 array, shape (n, M)
         Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
-        model is nobody's best.
+        model is never the best.
 
     Raises
     ------

@@ -48,7 +48,7 @@ def principal_components(X: npt.ArrayLike, n_components: int = _COMPONENTS) -> F
     Raises
     ------
     DataError
-        If `X` is no matrix of finite real numbers with at least one row.
+        If `X` is not a matrix of finite real numbers with at least one row.
     UsageError
         If `n_components` is below 1.
 
@@ -102,7 +102,7 @@ def pca_kmeans(
     Raises
     ------
     DataError
-        If `X` is no matrix of finite real numbers with at least one row.
+        If `X` is not a matrix of finite real numbers with at least one row.
     UsageError
         If a number is below 1.
 
@@ -145,7 +145,7 @@ def pca_mixture(
     Raises
     ------
     DataError
-        If `X` is no matrix of finite real numbers with at least one row.
+        If `X` is not a matrix of finite real numbers with at least one row.
     UsageError
         If a number is below 1.
 
@@ -195,7 +195,7 @@ def number_of_clusters(
     Raises
     ------
     DataError
-        If `X` is no matrix of finite real numbers with at least one row.
+        If `X` is not a matrix of finite real numbers with at least one row.
 
     Examples
     --------

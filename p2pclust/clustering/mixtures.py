@@ -89,7 +89,7 @@ def fit_mixture(X: npt.ArrayLike, labels: Labels, *, ridge: float = 0.01) -> Mix
     Raises
     ------
     DataError
-        If `X` is no matrix of finite real numbers with at least one row.
+        If `X` is not a matrix of finite real numbers with at least one row.
     UsageError
         If the labels do not fit, or `ridge` is not positive.
 

@@ -71,7 +71,7 @@ class Points:
     Raises
     ------
     DataError
-        If `X` is no matrix of real, finite numbers with at least one row and one column, or holds numbers whose
+        If `X` is not a matrix of real, finite numbers with at least one row and one column, or holds numbers whose
         squares overflow.
     UsageError
         If `shift` has another number of columns, or is not finite.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.optim.adam import adam
 
 from p2pclust.clustering.autoencoders import Architecture
 from p2pclust.clustering.stack_layers import Layout, Network, Pass, Views
@@ -84,7 +85,10 @@ class Adam:
         self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
         self._steps = torch.zeros((), device=device)
         self._apart = {
-            (index, m): [rows.apart[index][m] for rows in (self.weights, self._first, self._second)]
+            (index, m): [
+                *(rows.apart[index][m] for rows in (self.weights, self._first, self._second)),
+                self._steps.clone(),
+            ]
             for index in layout.apart
             for m in range(n_models)
         }
@@ -94,16 +98,13 @@ class Adam:
         self._rate, self._decay = learning_rate, decay
         for rows in (self._first, self._second):
             rows.zero_()
-        self._steps.zero_()
-
-    def begin(self) -> None:
-        """Begin a step."""
-        self._steps += 1
+        for steps in (self._steps, *(parts[-1] for parts in self._apart.values())):
+            steps.zero_()
 
     def move_matrix(self, index: int, m: int, gradient: torch.Tensor) -> None:
         """Move what lies apart of one model's layer."""
-        weights, first, second = self._apart[index, m]
-        self._move(weights, gradient, first, second)
+        weights, first, second, steps = self._apart[index, m]
+        self._move(weights, gradient, first, second, steps)
 
     def move_rest(self, n_models: int) -> None:
         """Move the first `n_models` rows; the others have taken their last step."""
@@ -112,24 +113,22 @@ class Adam:
             self.gradients.flat[:n_models],
             self._first.flat[:n_models],
             self._second.flat[:n_models],
+            self._steps,
         )
 
-    def _move(self, weights: torch.Tensor, gradient: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> None:
-        torch._fused_adam_(
-            [weights],
-            [gradient],
-            [first],
-            [second],
-            [],
-            [self._steps],
-            lr=self._rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self._decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+    def _move(
+        self,
+        weights: torch.Tensor,
+        gradient: torch.Tensor,
+        first: torch.Tensor,
+        second: torch.Tensor,
+        steps: torch.Tensor,
+    ) -> None:
+        """Take a step, which torch counts in `steps`."""
+        adam(
+            [weights], [gradient], [first], [second], [], [steps], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+            lr=self._rate, weight_decay=self._decay, eps=1e-8, maximize=False,
+        )  # fmt: skip
 
 
 _kept = threading.local()
@@ -219,7 +218,6 @@ class Trainer:
             output = models.forward(X)
             # Twice the difference, times each row's scale.
             torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
-            adam.begin()
             models.backward(move)
             adam.move_rest(moving)
 

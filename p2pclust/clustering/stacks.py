@@ -154,7 +154,7 @@ def reconstruction_errors(stack: ModelStack, X: npt.ArrayLike, *, device: str = 
     -------
     float32 array, shape (n, M)
         In the square of X's units. Infinite where a model is broken (its weights or its reconstruction hold NaN or
-        infinite numbers), so that such a model is nobody's best.
+        infinite numbers), so that such a model is never the best.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from p2pclust.estimators.any_protocol import FederatedClustering
 from p2pclust.estimators.approximate import FFCM, ClusteredFuzzyCMeans, FederatedKMeans, GradientFuzzyCMeans, KFed
 from p2pclust.estimators.fedcref import FedCRef
 from p2pclust.estimators.lossless import LosslessCMeans, LosslessFuzzyCMeans
@@ -14,6 +15,7 @@ __all__ = [
     "UIFCA",
     "ClusteredFuzzyCMeans",
     "FedCRef",
+    "FederatedClustering",
     "FederatedKMeans",
     "GradientFuzzyCMeans",
     "KFed",

@@ -22,8 +22,8 @@ from p2pclust.protocols.engine.extras import require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.runner import one_thread, run_in_process
-from p2pclust.protocols.engine.workspace import Desk
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspace import Workspace
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
@@ -174,11 +174,11 @@ class FedCRef(LabellingEstimator):
         refuse_device(self.device)
         locals = self._locals(arrays, parts)
         self._refuse_beyond_sigmoid()
-        state, desks, blobs = self._run(job, locals)
+        state, spaces, blobs = self._run(job, locals)
         self._learn_rounds(job, state)
         n_communities = self._learn_communities(state)
         with one_thread():
-            own = [engine.conclude(job, state, local, desk) for local, desk in zip(locals, desks, strict=True)]
+            own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
         ends = without_gaps(n_communities, own)
         self._learn_models(job, state, ends, blobs, arrays)
         found = [np.array(end["labels"]) for end in ends]
@@ -285,20 +285,24 @@ class FedCRef(LabellingEstimator):
                 "(of rows in [0, 1] already, with bounds = (0, 1)), or output = 'linear'"
             )
 
-    def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Desk], Mapping[bytes, bytes]]:
-        """Return the last state, each peer's desk, and the models of groups by digest."""
+    def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
+        """Return the last state, each peer's workspace, and the models of groups by digest."""
         if self.fleet is None:
-            office = Office(n_cores())
-            state: JobState | None = run_in_process(job, locals, None, office)
-            desks, blobs = [office.desk(peer) for peer in range(len(locals))], dict(office.blobs)
+            workspaces = Workspaces(n_cores())
+            state: JobState | None = run_in_process(job, locals, None, workspaces)
+            spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], dict(workspaces.blobs)
         else:
             found = backend_of(self.fleet).result(job, locals)
-            state, desks, blobs = found.state, [found.desk(name) for name in found.roster], dict(found.blobs)
+            state, spaces, blobs = (
+                found.state,
+                [found.workspace(name) for name in found.roster],
+                dict(found.blobs),
+            )
         if state is None:
             raise FleetError("no peer finished the job")
         if state.status != "done":
             raise FleetError(state.reason or f"the job ended as {state.status!r}")
-        return state, desks, blobs
+        return state, spaces, blobs
 
     def _learn_communities(self, state: JobState) -> int:
         """Store the agreed communities and return their number."""

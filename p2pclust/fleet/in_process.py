@@ -12,7 +12,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.gossip.leaderless import run_leaderless
 from p2pclust.protocols.gossip.push_sum import Links, usual_mixing
 from p2pclust.tools.workers import n_cores
@@ -32,7 +32,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         told = _Teller(
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
-        office, mixed = Office(n_cores()), _Mixed(told)
+        workspaces, mixed = Workspaces(n_cores()), _Mixed(told)
         if request.collect == "gossip":
             links = links_between(names, spec.overlay, request.mixing or usual_mixing(request.ticks))
             rows = [peer.local() for peer in peers]
@@ -40,13 +40,12 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
                 request.job, rows, links, tolerance=request.tolerance, ticks=request.ticks, on_round=mixed
             )
         else:
-            state = run_in_process(request.job, [peer.local() for peer in peers], told, office)
+            state = run_in_process(request.job, [peer.local() for peer in peers], told, workspaces)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
-        notes = {names[index]: note for index, note in sorted(office.notes.items())}
-        protocol = request.job.protocols[state.stage]
-        own = [digest for note in notes.values() for digest in protocol.own_results(state.arrays, note)]
+        notes = {names[index]: note for index, note in sorted(workspaces.notes.items())}
+        own = [digest for note in notes.values() for digest in engine.own_results(request.job, state, note)]
         wanted = (*engine.results(request.job, state), *(own if state.status == "done" else ()))
-        blobs = {digest: office.blobs[digest] for digest in wanted}
+        blobs = {digest: workspaces.blobs[digest] for digest in wanted}
         results.append(
             JobResult(
                 job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, request.tolerance or None,

@@ -15,9 +15,10 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Damage, Fault
 from p2pclust.fleet.power import Battery, Rest
 from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.base import WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import Desk
+from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.gossip.leaderless import unfit
 from p2pclust.simulation.world.traffic import LinkTraffic
 from p2pclust.topology.traces import LinkChange
@@ -161,7 +162,7 @@ class FleetSpec:
         """
         for request in self.jobs if len(self.peers) > LARGE_FLEET else ():
             protocol = request.job.protocols[request.job.main]
-            if protocol.at_desk and not request.all_to_all:
+            if isinstance(protocol, WithWorkspace) and not request.all_to_all:
                 raise UsageError(
                     f"{protocol.id}: each of {len(self.peers)} peers would send its models to all others, which is "
                     f"meant for up to {LARGE_FLEET}: say all_to_all = true if that is what you want"
@@ -186,9 +187,9 @@ class JobResult:
     reached: float | None = None  # how far any peer's own estimate was from the one taken, at most
     ticks: tuple[int, ...] = ()  # of each round
 
-    def desk(self, name: str) -> Desk:
-        """Return a peer's desk as the job left it."""
-        return Desk(self.roster.index(name), self.notes.get(name, Arrays()), self.blobs.get)
+    def workspace(self, name: str) -> Workspace:
+        """Return a peer's workspace as the job left it."""
+        return Workspace(self.roster.index(name), self.notes.get(name, Arrays()), self.blobs.get)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from p2pclust.tools.lazy import lazy_names
 __getattr__, __dir__ = lazy_names(
     __name__,
     engine__arrays="Arrays Contribution State",
-    engine__base="Abstain Clustering Labelling Protocol Slot",
+    engine__base="Abstain Additive ByColumns Clustering Labelling Protocol Remembering Slot WithWorkspace",
     engine__compose="cluster_job",
     engine__job="Job JobState RoundRecord Stage",
     engine__local="Local",

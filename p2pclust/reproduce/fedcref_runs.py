@@ -24,7 +24,7 @@ from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import cached
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine.job import Job, JobState, Stage
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority
@@ -120,7 +120,7 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     watch = _Watch(locals_)
     began = time.perf_counter()
     # True labels are known in this process, and nowhere else.
-    state = peers.at_desks(job, locals_, watch, only_here=setting.method == "perfect")
+    state = peers.with_workspaces(job, locals_, watch, only_here=setting.method == "perfect")
     return watch.record(state, time.perf_counter() - began)
 
 
@@ -208,20 +208,20 @@ class _Watch:
         self._curves: dict[str, list[float]] = {}
         self._scores: list[float] = []
 
-    def __call__(self, state: JobState, office: Office) -> None:
+    def __call__(self, state: JobState, workspaces: Workspaces) -> None:
         if "cref_phase" not in state.arrays:
             return
         agreed = Agreed.of(state.arrays)
         if agreed.phase == "verdicts":
-            self._exchanged(agreed, office)
+            self._exchanged(agreed, workspaces)
         elif len(agreed.history) > len(self._curves["acc"]) - 1:
-            self._refined(agreed, office)
+            self._refined(agreed, workspaces)
 
-    def _exchanged(self, agreed: Agreed, office: Office) -> None:
+    def _exchanged(self, agreed: Agreed, workspaces: Workspaces) -> None:
         """Models were exchanged: the partitions of now are those that the association graph is about."""
         self._classes = np.concatenate(
             [
-                majority(truth, office.notes[peer]["entered"], agreed.counts[peer])
+                majority(truth, workspaces.notes[peer]["entered"], agreed.counts[peer])
                 for peer, truth in enumerate(self._truth)
                 if peer < agreed.clusters.n_peers and agreed.counts[peer]
             ]
@@ -229,19 +229,19 @@ class _Watch:
         if not self._curves:
             # Before any association all clusters are isolated, as in the paper's curves.
             alone, n_all = float(agreed.clusters.total), float(len(self._truth))
-            self._curves = {"acc": [self._score(office)], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
+            self._curves = {"acc": [self._score(workspaces)], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
             self._curves |= {"active": [n_all], "links": [0.0], "wrong pairs": [0.0]}
 
-    def _refined(self, agreed: Agreed, office: Office) -> None:
+    def _refined(self, agreed: Agreed, workspaces: Workspaces) -> None:
         wrong, pairs = links_and_pairs(agreed.association, self._classes)
         last = dict(zip(HISTORY, agreed.history[-1].tolist(), strict=True))
-        values = {"acc": self._score(office), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
+        values = {"acc": self._score(workspaces), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
         values |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
         for name, value in values.items():
             self._curves[name].append(float(value))
 
-    def _score(self, office: Office) -> float:
-        self._scores = [accuracy(truth, office.notes[peer]["labels"]) for peer, truth in enumerate(self._truth)]
+    def _score(self, workspaces: Workspaces) -> float:
+        self._scores = [accuracy(truth, workspaces.notes[peer]["labels"]) for peer, truth in enumerate(self._truth)]
         return float(np.mean(self._scores))
 
     def record(self, state: JobState, seconds: float) -> dict[str, Value]:

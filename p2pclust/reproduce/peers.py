@@ -14,7 +14,7 @@ from p2pclust.fleet import backend
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspaces import Workspaces
 
 __all__ = ["JobFailedError", "Peers", "seed_of", "stream"]
 
@@ -32,7 +32,7 @@ class Peers:
     ----------
     backend_name : {"in-process", "simulated", "processes"}
     threads : int
-        How many peers of one process compute at once, where a protocol works at desks.
+        How many peers of one process compute at once, where a protocol works with workspaces.
     keep : Path, optional
         Where an experiment may keep results that take long.
     """
@@ -78,10 +78,10 @@ class Peers:
                     raise FleetError("the fleet's result has other bits than the same job in one process")
         return _done(state)
 
-    def at_desks(
-        self, job: Job, locals: Sequence[Local], see: Callable[[JobState, Office], None], *, only_here: bool = False
+    def with_workspaces(
+        self, job: Job, locals: Sequence[Local], see: Callable[[JobState, Workspaces], None], *, only_here: bool = False
     ) -> JobState:
-        """Run a job whose peers keep notes; `see` is shown the state after every round, and the peers' office.
+        """Run a job whose peers keep notes; `see` is shown the state after every round, and the peers' workspaces.
 
         As with :meth:`run`, real peers do not report states between rounds, so the rounds are also run in this process, and
         the fleet must end with the same bits; unless the job can run `only_here`.
@@ -93,8 +93,8 @@ class Peers:
         FleetError
             If the fleet did, or has other bits than one process.
         """
-        office = Office(self._threads)
-        state = run_in_process(job, locals, lambda state: see(state, office), office)
+        workspaces = Workspaces(self._threads)
+        state = run_in_process(job, locals, lambda state: see(state, workspaces), workspaces)
         if self._backend.name != "in-process" and not only_here:
             found = self._backend.result(job, locals).state
             if found is None or found.arrays.encode() != state.arrays.encode():

@@ -50,7 +50,7 @@ def test_the_death_of_a_community_s_aggregator_changes_no_association(home: Path
     heirs = [event["peer"] for event in by_verb(result, "elected") if event.get("within") and event["term"] > 1]
     assert heirs, "another one was elected within the community"
     labels = {
-        name: engine.conclude(a_job(), job.state, PEERS[int(name[1])].local(), job.desk(name))["labels"]
+        name: engine.conclude(a_job(), job.state, PEERS[int(name[1])].local(), job.workspace(name))["labels"]
         for name in sorted(survivors)
     }
     truth = np.concatenate([PEERS[int(name[1])].truth for name in labels])

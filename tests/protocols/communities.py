@@ -22,8 +22,8 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import _run_child
-from p2pclust.protocols.engine.workspace import Desk
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspace import Workspace
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 
@@ -91,7 +91,7 @@ class Hand:
 
     job: Job
     locals: Sequence[Local]
-    office: Office = field(default_factory=lambda: Office(1))
+    workspaces: Workspaces = field(default_factory=lambda: Workspaces(1))
     state: JobState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,27 +111,29 @@ class Hand:
         assert isinstance(protocol, FedCRefProtocol)
         return protocol
 
-    def desks(self, peers: Sequence[int] | None = None) -> dict[int, Desk]:
-        """The desks of these peers, everything that they want on them."""
+    def prepared(self, peers: Sequence[int] | None = None) -> dict[int, Workspace]:
+        """The workspaces of these peers, with everything that they want."""
         everybody = range(len(self.locals)) if peers is None else peers
         run = partial(_run_child, locals=self.locals)
-        return self.office.desks(self.job, self.state, list(everybody), len(self.locals), run)
+        return self.workspaces.prepare(self.job, self.state, list(everybody), len(self.locals), run)
 
-    def answer(self, peer: int, desk: Desk | None = None, state: JobState | None = None) -> Contribution | Abstain:
-        """What a peer says, with everything on its desk if none is given."""
+    def answer(
+        self, peer: int, workspace: Workspace | None = None, state: JobState | None = None
+    ) -> Contribution | Abstain:
+        """What a peer says, with everything on its workspace if none is given."""
         at = state or self.state
-        desk = self.desks([peer]).get(peer) if desk is None else desk
+        workspace = self.prepared([peer]).get(peer) if workspace is None else workspace
         try:
-            return engine.contribution(self.job, at, self.locals[peer], peer, len(self.locals), desk)
+            return engine.contribution(self.job, at, self.locals[peer], peer, len(self.locals), workspace)
         except Abstain as answer:
             return answer
 
     def answers(self, peers: Sequence[int] | None = None) -> dict[int, Contribution | Abstain]:
         """What these peers say; what they publish and note is kept."""
         everybody = list(range(len(self.locals)) if peers is None else peers)
-        desks = self.desks(everybody)
-        told = {peer: self.answer(peer, desks.get(peer, Desk(peer))) for peer in everybody}
-        self.office.take(desks)
+        prepared = self.prepared(everybody)
+        told = {peer: self.answer(peer, prepared.get(peer, Workspace(peer))) for peer in everybody}
+        self.workspaces.take(prepared)
         return told
 
     def close(self, answers: Mapping[int, Contribution | Abstain]) -> JobState:
@@ -171,7 +173,7 @@ class Hand:
 
     def labels(self, peer: int) -> NDArray[np.int64]:
         """What the peer keeps of the job."""
-        return engine.conclude(self.job, self.state, self.locals[peer], self.office.desk(peer))["labels"]
+        return engine.conclude(self.job, self.state, self.locals[peer], self.workspaces.of(peer))["labels"]
 
     def changed(self, **changes: Any) -> JobState:
         """The present state with other agreed values."""

@@ -21,7 +21,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Workspace
 from p2pclust.protocols.models import affinity
 from p2pclust.protocols.models.fedcref_agreed import ARRAYS, MOST_CLUSTERS, PHASES
 
@@ -89,7 +89,7 @@ class TestOddRows:
         h = with_peer(Local(X, labels=np.arange(len(X)) % 2))
         assert h.end().status == "done"
         assert all(reason in record.abstained[1] for record in h.state.log)
-        assert 1 not in h.office.notes
+        assert 1 not in h.workspaces.notes
         others_found(h)
 
     def test_rows_beyond_a_sigmoid_are_refused_without_a_value_of_theirs(self) -> None:
@@ -207,7 +207,7 @@ class TestHostilePeer:
         h.round(liar=lambda peer, part: part.replace(models=digests(3, 7)) if peer == 1 else part)
         digest = bytes([7] * DIGEST_BYTES)
         if data is not None:
-            h.office.blobs[digest] = data * (1 if len(data) != 1 else 4 * 76)
+            h.workspaces.blobs[digest] = data * (1 if len(data) != 1 else 4 * 76)
         told = h.answers()
         for peer in (0, 2, 3):
             part = told[peer]
@@ -229,7 +229,7 @@ class TestHostilePeer:
         assert isinstance(first, Arrays)
         assert isinstance(last, Arrays)
         h.close({**answers, 3: last.replace(models=first["models"])})
-        wanted = engine.wants(h.job, h.state, Desk(1, h.office.notes[1]), 4)
+        wanted = engine.wants(h.job, h.state, Workspace(1, h.workspaces.notes[1]), 4)
         owners = {fetch.digest: fetch.owners for fetch in wanted.fetches}
         assert owners[h.agreed.model(0)] == (0, 3)
 
@@ -245,7 +245,7 @@ class TestHostilePeer:
         h.close(lies)
         assert h.agreed.group_model(2) == b"\x05" * DIGEST_BYTES
         h.round()
-        assert all((note["labels"] != 2).all() for note in h.office.notes.values())
+        assert all((note["labels"] != 2).all() for note in h.workspaces.notes.values())
         assert h.end().status == "done"
 
 
@@ -282,9 +282,9 @@ def test_a_state_is_refused_or_can_be_worked_with(mode: str) -> None:
     start = Hand(a_job(mode, **CHEAP), LOCALS).until("models")
     seen = []
     while start.state.status == "running":
-        seen.append((start.state, dict(start.office.notes)))
+        seen.append((start.state, dict(start.workspaces.notes)))
         start.round()
-    seen.append((start.state, dict(start.office.notes)))
+    seen.append((start.state, dict(start.workspaces.notes)))
     outcomes: Counter[str] = Counter()
 
     @settings(max_examples=150)
@@ -303,14 +303,14 @@ def test_a_state_is_refused_or_can_be_worked_with(mode: str) -> None:
         if h.state.status == "done":
             assert engine.results(h.job, h.state) is not None
             for peer in range(4):
-                engine.conclude(h.job, h.state, h.locals[peer], Desk(peer, notes[peer]))
+                engine.conclude(h.job, h.state, h.locals[peer], Workspace(peer, notes[peer]))
             return
         answers = {}
         for peer in (0, 3):
-            desk = Desk(peer, notes.get(peer, Arrays()))
-            wanted = engine.wants(h.job, h.state, desk, 4)
+            workspace = Workspace(peer, notes.get(peer, Arrays()))
+            wanted = engine.wants(h.job, h.state, workspace, 4)
             assert all(run.job.protocols for run in wanted.runs)
-            answers[peer] = h.answer(peer, desk)
+            answers[peer] = h.answer(peer, workspace)
         with suppress(P2PClustError):  # it is said, and left to another aggregator
             h.close(answers)
 

@@ -45,7 +45,7 @@ from p2pclust.protocols.models.association import Association, Clusters
 clusters, errors = Clusters((1, 1)), [[[1.0, 2.0]] * 3]
 mutual_test.associate(clusters, [mutual_test.verdicts(clusters, 0, errors), None]).digest
 affinity.associate(clusters, [affinity.verdicts(clusters, 0, errors, n_features=3), None]).digest
-refinement.refine_by_popularity([[1.0]], 1), stability.is_stable([0], [1])
+refinement.refine_by_popularity([[1.0]], 1), stability.agreement([0], [1])
 heavy = ("torch", "sklearn", "scipy", "networkx", "pydantic", "asyncio", "zmq")
 print(sorted(set(heavy) & set(sys.modules)))
 """

@@ -1,52 +1,233 @@
-"""The page on protocols of one's own tells the truth: its listing runs, with the same bits everywhere."""
+"""The page on protocols of one's own is right: its package is installed and runs everywhere, with the same bits."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from p2pclust import FederatedClustering
+from p2pclust.cli.app import app
+from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
-from p2pclust.protocols import Local, cluster_job, run_in_process
-from p2pclust.protocols.engine import registry
+from p2pclust.peer.core.effects import Task
+from p2pclust.peer.work.tasks import job_of, perform
+from p2pclust.protocols import Job, Local, Stage, cluster_job, run_in_process
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.plugins import plugins
+from p2pclust.protocols.engine.registry import clusterings
+from p2pclust.scenario.file.load import load_scenario, make_job
+from p2pclust.scenario.file.submission import request_from
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "processes"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "fleet"))
+
+import by_hand
+from runs import until
+
+pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-protocol.md").read_text(encoding="utf-8")
 PEERS = [
     np.random.default_rng(peer).normal(size=(30, 2)) + 4.0 * (np.arange(30) % 3)[:, np.newaxis] for peer in range(3)
 ]
+SCENARIO = """
+[data]
+source = "iris"
+scaling = "minmax"
+[fleet]
+peers = 3
+[[jobs]]
+protocol = "noisy-cm"
+clusters = 3
+{}
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's package, installed into a folder."""
+    home = tmp_path_factory.mktemp("own")
+    (home / "package").mkdir()
+    for language, name in (("toml", "pyproject.toml"), ("python", "noisy_cm.py")):
+        listing = re.search(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+        assert listing is not None
+        (home / "package" / name).write_text(listing[1], encoding="utf-8")
+    install = ["install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--no-compile", "--target"]
+    subprocess.run([sys.executable, "-m", "pip", *install, home / "site", home / "package"], check=True, timeout=100)
+    return home / "site"
 
 
 @pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    listing = re.search(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    lines = dict(re.findall(r'^(_CLASSES|CLUSTERING): +"noisy-cm": (.*),$', PAGE, re.MULTILINE))
-    assert listing is not None
-    (tmp_path / "noisy_cm.py").write_text(listing[1], encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    module, name = re.findall(r'"([^"]*)"', lines["_CLASSES"])
-    assert module == "p2pclust.protocols.noisy_cm"
-    monkeypatch.setitem(registry._CLASSES, "noisy-cm", ("noisy_cm", name))
-    monkeypatch.setitem(registry.CLUSTERING, "noisy-cm", lines["CLUSTERING"])
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", str(site))  # of processes that a fleet starts
     importlib.invalidate_caches()
+    return site
 
 
-@pytest.mark.usefixtures("listed")
-def test_the_listing_runs_on_arrays() -> None:
-    job = cluster_job("noisy-cm", n_clusters=3, noise=0.2, seed=1)
-    state = run_in_process(job, [Local(rows) for rows in PEERS])
-    simulated = backend("simulated").run(job, PEERS)
+def noisy(**parameters: Any) -> Job:
+    return cluster_job("noisy-cm", n_clusters=3, seed=1, **({"noise": 0.2} | parameters))
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_runs_on_arrays() -> None:
+    state = run_in_process(noisy(), [Local(rows) for rows in PEERS])
+    simulated = backend("simulated").run(noisy(), PEERS)
     assert state.arrays["centers"].tobytes() == simulated.arrays["centers"].tobytes()
-    quiet = run_in_process(cluster_job("noisy-cm", n_clusters=3, noise=0.0, seed=1), [Local(rows) for rows in PEERS])
+    quiet = run_in_process(noisy(noise=0), [Local(rows) for rows in PEERS])
     plain = run_in_process(cluster_job("llf-cm", n_clusters=3, seed=1), [Local(rows) for rows in PEERS])
     assert quiet.arrays["centers"].tobytes() == plain.arrays["centers"].tobytes()
     assert state.arrays["centers"].tobytes() != plain.arrays["centers"].tobytes()
+    model = FederatedClustering("noisy-cm", n_clusters=3, parameters={"noise": 0.2}, random_state=1).fit(PEERS)
+    assert model._centers.tobytes() == state.arrays["centers"].tobytes()
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_job_document_names_the_package() -> None:
+    document = noisy().to_dict()
+    assert [stage.get("package") for stage in document["stages"]][-2:] == ["p2pclust-noisy 1.0", None]
+    assert Job.from_dict(document) == noisy()
+    assert "package" not in str(cluster_job("llf-cm", n_clusters=3).to_dict())
+
+
+@pytest.mark.usefixtures("installed")
+def test_another_version_is_refused_by_name() -> None:
+    stages = [
+        replace(stage, package="p2pclust-noisy 2.0") if stage.protocol == "noisy-cm" else stage
+        for stage in noisy().stages
+    ]
+    message = (
+        "noisy-cm needs p2pclust-noisy 2.0, which is not what is installed here (p2pclust-noisy 1.0): "
+        "pip install 'p2pclust-noisy==2.0'"
+    )
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        Job(tuple(stages), 1)
+    with pytest.raises(UsageError, match=r"^llf-cm is a protocol of p2pclust's own, not of p2pclust-noisy 1.0$"):
+        Job((Stage("llf-cm", {"n_clusters": 3}, "p2pclust-noisy 1.0"),), 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('noise = "much"', '[jobs.0]: noise = "much": expected a number'),
+        ("noise = true", "[jobs.0]: noise = true: expected a number"),
+        ("nois = 0.1", "[jobs.0]: unknown key 'nois' (did you mean 'noise'?)"),
+        ("fuzzifier = 2.0", "[jobs.0]: protocol 'noisy-cm' has no fuzzifier"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_a_wrong_parameter_is_refused_in_one_line(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "noisy.toml"
+    file.write_text(SCENARIO.format(line), encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        load_scenario(file)
+    assert str(refused.value) == f"{file}: {message}"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_parameter_out_of_range_or_of_another_type_is_refused_everywhere() -> None:
+    with pytest.raises(UsageError, match=r"^noisy-cm: noise = -1: "):
+        noisy(noise=-1)
+    with pytest.raises(UsageError, match=r"^noisy-cm: noise = 'much': expected a number$"):
+        noisy(noise="much")
+    with pytest.raises(UsageError, match=r"^submit: noise = \"much\": expected a number$"):
+        request_from({"protocol": "noisy-cm", "clusters": 3, "noise": "much"})
+    request, _ = request_from({"protocol": "noisy-cm", "clusters": 3, "noise": 0.2, "seed": 1})
+    assert request.job == noisy()
+
+
+@pytest.mark.parametrize("where", ["in-process", "simulated", pytest.param("processes", marks=pytest.mark.processes)])
+@pytest.mark.usefixtures("installed")
+def test_it_runs_from_a_scenario(tmp_path: Path, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "noisy.toml"
+    file.write_text(SCENARIO.format("noise = 0.05"), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        app(["run", str(file), "--backend", where, "--out", str(tmp_path / "out"), "--json"])
+    assert not ended.value.code
+    (told,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (told["protocol"], told["parameters"]["noise"]) == ("noisy-cm", 0.05)
+    job = make_job(load_scenario(file), 0, 4)
+    assert job.stages[job.main].package == "p2pclust-noisy 1.0"
+    assert "noisy-cm" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app(["protocols", "--json"])
+    told = json.loads(capsys.readouterr().out)["protocols"][-1]
+    assert (told["id"], told["paper_name"], told["parameters"]["noise"]) == ("noisy-cm", "(p2pclust-noisy 1.0)", 0.1)
+    assert told["what"] == "K-means with noise added to each peer's sums."
+    assert clusterings()[-1] == "noisy-cm"
+
+
+def test_without_the_package_it_is_unknown() -> None:
+    assert "noisy-cm" not in plugins()
+    with pytest.raises(UsageError, match=r"^unknown protocol 'noisy-cm' \(known: llf-cm, "):
+        cluster_job("noisy-cm", n_clusters=3)
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_errors_do_not_end_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    import msgpack
+
+    data = msgpack.packb(noisy().to_dict())
+    job, local = job_of(data), Local(PEERS[0])
+    state = engine.begin(job)
+    while state.stage < job.main:
+        proposed = [(0, engine.contribution(job, state, local, 0, 1))]
+        state = engine.advance(job, state, proposed, {}, n_peers=1)
+
+    def broken(*_: object) -> None:
+        raise KeyError("sums")
+
+    monkeypatch.setattr(type(job.protocols[job.main]), "contribute", broken)
+    encoded = state.encode()
+    ref = by_hand_ref(encoded)
+    outcome = perform(Task("contribute", data, 1, state=ref, me=0), local, lambda digest: iter([encoded]))
+    assert (outcome.payload, outcome.abstains) == (None, "failed: KeyError: 'sums'")
+
+
+def by_hand_ref(data: bytes) -> Any:
+    from p2pclust.peer.core.events import Ref
+    from p2pclust.protocols.engine.workspace import digest_of
+
+    return Ref(digest_of(data), len(data), data)
+
+
+@pytest.mark.processes
+def test_a_peer_without_the_package_abstains_by_name(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with by_hand.Fleet(tmp_path, PEERS) as fleet:
+        monkeypatch.setattr(by_hand, "ENVIRONMENT", {**os.environ, "OMP_NUM_THREADS": "1"})
+        fleet.start("p00", "p01")
+        monkeypatch.delenv("PYTHONPATH")
+        monkeypatch.setattr(by_hand, "ENVIRONMENT", {**os.environ, "OMP_NUM_THREADS": "1"})
+        fleet.start("p02")
+        until(fleet.linked, 60.0, "not all peers have heard of the others")
+        job_id = fleet.submit(noisy())
+        until(lambda: len(fleet.finished()) == 3, 60.0, "not finished")
+        state = fleet.state(job_id)
+    assert state.status == "done"
+    assert {peer: why for record in state.log for peer, why in record.abstained.items()} == {
+        2: "failed: noisy-cm needs p2pclust-noisy 1.0, which is not installed here: pip install 'p2pclust-noisy==1.0'"
+    }
+    assert {record.contributors for record in state.log} == {(0, 1)}
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`([a-z_]+)\((?:state|previous|points)", PAGE))))
-def test_what_it_names_is_there(name: str) -> None:
+def test_what_the_page_names_is_there(name: str) -> None:
     from p2pclust.protocols.engine.base import Clustering
 
     assert callable(getattr(Clustering, name))

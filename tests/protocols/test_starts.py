@@ -10,7 +10,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols import Local, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.base import SideBySide
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import in_working_coordinates
 from p2pclust.protocols.engine.registry import EVALUATING, known, protocol_class
@@ -293,6 +293,6 @@ def test_the_stages_that_only_evaluate_are_known_by_their_names() -> None:
 def test_what_works_side_by_side_has_a_parameter_for_it_and_is_evaluated() -> None:
     for name in known():
         kind = protocol_class(name)
-        if issubclass(kind, Labelling) and kind.side_by_side:
+        if issubclass(kind, SideBySide):
             assert "objective" in kind.after
             assert kind(n_clusters=2, n_init=3).n_init == 3  # type: ignore[call-arg]

@@ -55,7 +55,7 @@ def found(result: FleetResult, name: str) -> np.ndarray:  # type: ignore[type-ar
     job = result.jobs[0]
     assert job.state is not None
     number = NAMES.index(name)
-    return engine.conclude(a_job("refined"), job.state, PEERS[number].local(), job.desk(name))["labels"]
+    return engine.conclude(a_job("refined"), job.state, PEERS[number].local(), job.workspace(name))["labels"]
 
 
 def assert_kept_promises(result: FleetResult, gone: tuple[str, ...] = (), *, unfired: bool = False) -> None:

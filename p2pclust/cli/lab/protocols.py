@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Annotated, Any
 
 import typer
 
 from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.errors import UsageError
 
 __all__ = ["PROTOCOLS", "ProtocolInfo", "protocols"]
 
@@ -123,25 +125,44 @@ def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
     Example:
       p2pclust protocols
     """
+    infos = {**PROTOCOLS, **_of_plugins()}
     if as_json:
-        put_json({"protocols": [_plain(name, info) for name, info in PROTOCOLS.items()]})
+        put_json({"protocols": [_plain(name, info) for name, info in infos.items()]})
         return
     from rich.table import Table  # noqa: PLC0415
 
     shown = Table(box=None, padding=(0, 3, 1, 0), pad_edge=False, header_style="dim", expand=True)
     for heading, ratio in (("id", None), ("paper's name", None), ("what a peer reveals", 3), ("it stops when", 2)):
         shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
-    for name, info in PROTOCOLS.items():
+    for name, info in infos.items():
         shown.add_row(name, info.paper_name, info.reveals, info.stops)
     stdout().print(shown)
+
+
+def _of_plugins() -> dict[str, ProtocolInfo]:
+    """Return what the classes of plug-ins say; of one that cannot be used, why."""
+    from p2pclust.protocols.engine.compose import clustering_class  # noqa: PLC0415 - imports NumPy
+    from p2pclust.protocols.engine.registry import clusterings, package_of  # noqa: PLC0415
+
+    infos = {}
+    for name in clusterings()[len(PROTOCOLS) :]:
+        try:
+            kind = clustering_class(name)
+            summary = (kind.__doc__ or "").strip().partition("\n")[0]
+            infos[name] = ProtocolInfo(f"({package_of(name)})", summary, kind.reveals or "not declared", kind.stops)
+        except UsageError as error:
+            infos[name] = ProtocolInfo(f"({package_of(name)})", "cannot be used", str(error), "")
+    return infos
 
 
 def _plain(name: str, info: ProtocolInfo) -> dict[str, Any]:
     from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - imports NumPy
 
-    kind: Any = protocol_class(name)
-    parameters = {
-        field.name: None if field.default is dataclasses.MISSING else field.default
-        for field in dataclasses.fields(kind)
-    }
+    parameters: dict[str, Any] = {}
+    with contextlib.suppress(UsageError):  # of a plug-in that cannot be used
+        kind: Any = protocol_class(name)
+        parameters = {
+            field.name: None if field.default is dataclasses.MISSING else field.default
+            for field in dataclasses.fields(kind)
+        }
     return {"id": name, **dataclasses.asdict(info), "parameters": parameters}

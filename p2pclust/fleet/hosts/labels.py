@@ -20,7 +20,7 @@ from p2pclust.fleet.hosts.submission import Finished, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
-from p2pclust.protocols.engine.workspace import Desk
+from p2pclust.protocols.engine.workspace import Workspace
 
 if TYPE_CHECKING:
     from p2pclust.data import DataSet
@@ -125,10 +125,10 @@ def labelled(found: Finished, local: Local, own: int = -1) -> tuple[NDArray[np.i
     job, state = found.job, found.state
     if problem := local.problem:
         raise DataError(problem)
-    if job.at_desk and own < 0:
+    if job.has_workspace and own < 0:
         return _by_models(found, local), None
-    desk = Desk(own, found.note, found.blobs.get) if job.at_desk else None
-    kept = engine.conclude(job, state, local, desk)
+    workspace = Workspace(own, found.note, found.blobs.get) if job.has_workspace else None
+    kept = engine.conclude(job, state, local, workspace)
     if "labels" not in kept:
         raise DataError(f"{found.job_id}: these rows have no labels in this job: are they those that it was done with?")
     fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)

@@ -166,8 +166,10 @@ def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
         job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
         state = engine.decode_state(job, fetch(door, job_id, "state", told["digest"]))
         blobs = {digest: fetch(door, job_id, "blob", digest) for digest in engine.results(job, state)}
-        note = Arrays.decode(fetch(door, job_id, "note") or Arrays().encode()) if own and job.at_desk else Arrays()
-        for digest in job.protocols[-1].own_results(state.arrays, note) if note else ():
+        note = (
+            Arrays.decode(fetch(door, job_id, "note") or Arrays().encode()) if own and job.has_workspace else Arrays()
+        )
+        for digest in engine.own_results(job, state, note) if note else ():
             with suppress(UsageError):  # its disk has it no more: the peer concludes without it, too
                 blobs[digest] = fetch(door, job_id, "blob", digest)
     except WireError as error:

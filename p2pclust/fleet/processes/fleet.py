@@ -277,14 +277,12 @@ class ProcessFleet:
         if not await self._until(lambda: (name, job.job_id) in self._states, _ANSWER_S):
             return f"{name} does not tell its final state"
         job.state = JobState.decode(self._states[name, job.job_id])
-        if mathematics is not None and mathematics.at_desk:
+        if mathematics is not None and mathematics.has_workspace:
             await self._collect_notes(job)
             await self._collect_blobs(job, engine.results(mathematics, job.state), sorted(job.digests))
             if job.state.status == "done":
                 for name, note in sorted(job.notes.items()):
-                    await self._collect_blobs(
-                        job, mathematics.protocols[-1].own_results(job.state.arrays, note), [name]
-                    )
+                    await self._collect_blobs(job, engine.own_results(mathematics, job.state, note), [name])
         return ""
 
     async def _collect_notes(self, job: JobRecord) -> None:

@@ -210,7 +210,7 @@ class _SimulatedFleet:
             job.blobs[digest] = next((data for data in found if data), b"")
         if job.state.status == "done":
             for name, kept in job.notes.items():
-                for digest in mathematics.protocols[-1].own_results(job.state.arrays, kept):
+                for digest in engine.own_results(mathematics, job.state, kept):
                     if data := b"".join(world.peers[name].disk.blob(digest)):
                         job.blobs[digest] = data
         return ""

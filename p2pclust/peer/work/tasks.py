@@ -46,13 +46,13 @@ from p2pclust.peer.core.tasks import (
 from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
-from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.base import Abstain, Additive, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 from p2pclust.protocols.engine.repeated import continued
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
-from p2pclust.protocols.engine.workspace import Desk, digest_of
+from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
 
 __all__ = ["BlobAccess", "Memories", "job_of", "perform"]
@@ -145,7 +145,16 @@ def perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories | No
         outcome = _perform(task, local, blobs, Memories() if memories is None else memories)
     except (WireError, UsageError) as error:
         outcome = NoResult(f"failed: {error}")
+    except Exception as error:
+        if not _of_plugin(task):
+            raise
+        outcome = NoResult(f"failed: {type(error).__name__}: {error}")
     return NoResult(outcome.reason[:_MAX_REASON]) if isinstance(outcome, NoResult) else outcome
+
+
+def _of_plugin(task: Task) -> bool:
+    """Return True if another package brings a protocol of the job: its errors must not end the peer."""
+    return isinstance(task, BeginJob | StateTask) and any(stage.package for stage in job_of(task.job).stages)
 
 
 def _perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories) -> Outcome:
@@ -210,7 +219,7 @@ def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs
             return NoResult(NOT_ASKED)
     elif task.me not in engine.asked(job, state, task.n_peers):
         return NoResult(NOT_DRAWN)
-    if job.protocols[state.stage].at_desk:
+    if isinstance(job.protocols[state.stage], WithWorkspace):
         return _contribute_in_workspace(job, state, task, local, blobs)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
@@ -224,9 +233,9 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
     """Say what the contribution needs, or make it with what is in the workspace."""
     at_hand = frozenset(task.at_hand or ())
     note = Arrays.decode(task.note) if task.note else Arrays()
-    desk = Desk(task.me, note, lambda digest: b"".join(blobs.read(digest)) if digest in at_hand else None)
+    workspace = Workspace(task.me, note, lambda digest: b"".join(blobs.read(digest)) if digest in at_hand else None)
     if task.at_hand is None:
-        wants = engine.wants(job, state, desk, task.n_peers)
+        wants = engine.wants(job, state, workspace, task.n_peers)
         if wants.fetches or wants.runs:
             return Wanted(
                 tuple(WantedBlob(fetch.digest, fetch.size_bytes, fetch.owners) for fetch in wants.fetches),
@@ -237,16 +246,16 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
             )
     for wanted, ref in task.results:
         child = job_of(wanted.mathematics)
-        desk.results = {**desk.results, wanted.name: engine.decode_state(child, blobs.source(child, ref))}
+        workspace.results = {**workspace.results, wanted.name: engine.decode_state(child, blobs.source(child, ref))}
     try:
-        contribution = engine.contribution(job, state, local, task.me, task.n_peers, desk)
+        contribution = engine.contribution(job, state, local, task.me, task.n_peers, workspace)
     except Abstain as abstention:
         return NoResult(abstention.reason)
     payload = engine.encode_contribution(contribution)
-    published = tuple((digest_of(data), len(data)) for data in desk.published)
-    for (digest, _), data in zip(published, desk.published, strict=True):
+    published = tuple((digest_of(data), len(data)) for data in workspace.published)
+    for (digest, _), data in zip(published, workspace.published, strict=True):
         blobs.store(digest, data, blobs.limits.chunk_bytes)
-    return Contributed(blobs.keep(payload), published, None if desk.kept is None else desk.kept.encode())
+    return Contributed(blobs.keep(payload), published, None if workspace.kept is None else workspace.kept.encode())
 
 
 def _combine(job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, memories: Memories) -> Outcome:
@@ -294,7 +303,7 @@ def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = Non
         stage=state.stage,
         asked=() if final else engine.asked(job, state, n_peers),
         one=not final and job.protocols[state.stage].asks == "one",
-        additive=final or job.protocols[state.stage].additive,
+        additive=final or isinstance(job.protocols[state.stage], Additive),
         settles=final or not leaderless.ticks_of(job, state, 1),
         news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
         abstained=dict(record.abstained) if record is not None else {},

@@ -96,7 +96,7 @@ class CarefulSeeding(Protocol):
         starts = [gathered(candidates, ones, spare, rng, n_init=_SEEDINGS) for _ in range(self.n_init)]
         return started(state.without("stream"), starts)
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return started(state.without("stream"), [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)])
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, OpeningStage, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Protocol, Slot
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 
@@ -166,7 +166,7 @@ class MinMaxScaling(OpeningStage):
 
 
 @dataclass(frozen=True)
-class ZScoreScaling(Protocol):
+class ZScoreScaling(Additive):
     """Mean 0 and standard deviation 1 per feature (dividing by N), in two rounds, up to rounding.
 
     The first round sums deviations from the middle of the range and gives the mean. The second sums squared deviations
@@ -183,7 +183,6 @@ class ZScoreScaling(Protocol):
     """
 
     id: ClassVar[str] = "zscore"
-    additive: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
 
     min_rows: int = 3

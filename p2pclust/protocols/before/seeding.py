@@ -24,7 +24,7 @@ there is no c-means over candidates, and clusters of which that peer holds no ro
 The paper leaves open whether a pick is one of its own neighbours; here it is. A peer with fewer than ten rows averages
 half of them, rounded down, and at least two; a pick whose nearest rows are those of an earlier one is replaced by a
 uniform draw. A peer with fewer rows than clusters, or fewer than three, abstains, and the next of the permutation is
-asked. If nobody can propose, the centers are drawn as under ``uniform``.
+asked. If no peer can propose, the centers are drawn as under ``uniform``.
 
 References
 ----------
@@ -133,7 +133,7 @@ class Seeding(Protocol):
     def combine(self, state: State, contributions: Any) -> State:
         return started(state, np.split(contributions[0]["centers"], self.n_init))
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return started(state, self._uniform(state, rng))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:

@@ -125,7 +125,7 @@ class SharedSeeding(Protocol):
                 pick = told
         return self._after(state, np.concatenate([state["picks"], pick[np.newaxis]]))
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         """Draw what is missing uniformly within the ranges."""
         missing = uniform(state, self.n_clusters - len(state["picks"]), rng)
         return self._after(state, np.concatenate([state["picks"], missing]))

@@ -37,7 +37,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Protocol, Slot
+from p2pclust.protocols.engine.base import Additive, Slot
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["SplitMerge"]
@@ -56,7 +56,7 @@ _AS_WIDE = 0.99
 
 
 @dataclass(frozen=True)
-class SplitMerge(Protocol):
+class SplitMerge(Additive):
     """First centers by splitting and merging.
 
     Parameters
@@ -83,7 +83,6 @@ class SplitMerge(Protocol):
     """
 
     id: ClassVar[str] = "split-merge"
-    additive: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = (
         "lo", "hi", "origin", "scale", "unit", "stream", "cells", "cell_masses", "splits",
     )  # fmt: skip
@@ -166,7 +165,7 @@ class SplitMerge(Protocol):
         cells, masses = _split(means, counts, widths, chosen)
         return state.replace(cells=cells, cell_masses=masses, splits=state["splits"] + np.int64(1))
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._ended(state, uniform(state, self.n_clusters, rng))
 
     def flaw(self, state: State, *, done: bool) -> str:

@@ -24,7 +24,7 @@ from p2pclust.clustering import nearest, objective
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
-from p2pclust.protocols.engine.base import Clustering, Slot
+from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
@@ -118,7 +118,7 @@ def _moved(
 ) -> NDArray[np.float64]:  # fmt: skip
     """Return total sums over total weights."""
     moved = np.array(centers)
-    # A cluster that nobody contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
+    # A cluster that no peer contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
     # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
     # pooled algorithm do the same.)
     heard = weights > 0
@@ -127,7 +127,7 @@ def _moved(
 
 
 @dataclass(frozen=True)
-class Alternating(Iterated):
+class Alternating(Iterated, Additive, SideBySide):
     """Rounds of additive local sums from given first centers, or from several sets of first centers side by side.
 
     Parameters
@@ -155,8 +155,6 @@ class Alternating(Iterated):
     .. [2] R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003.
     """
 
-    additive: ClassVar[bool] = True
-    side_by_side: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("objective",)
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
 

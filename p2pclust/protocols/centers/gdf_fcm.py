@@ -30,7 +30,7 @@ from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
 from p2pclust.protocols.centers.alternating import Iterated
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Additive, Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
@@ -44,7 +44,7 @@ _FAR_RANGES = 2.0
 
 
 @dataclass(frozen=True)
-class GradientFuzzyCMeansProtocol(Iterated):
+class GradientFuzzyCMeansProtocol(Iterated, Additive):
     """GDF-FCM.
 
     Parameters
@@ -68,7 +68,6 @@ class GradientFuzzyCMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "gdf-fcm"
-    additive: ClassVar[bool] = True
     inits: ClassVar[tuple[str, ...]] = (
         "uniform",
         "split-merge",
@@ -98,7 +97,7 @@ class GradientFuzzyCMeansProtocol(Iterated):
         return fuzzy_step(points, centers, self.fuzzifier)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over the first centers, and keep the ranges: whoever leaves them diverges."""
+        """Take over the first centers, and keep the ranges: a center that leaves them diverges."""
         opened = super().open(state, rng)
         return opened.replace(lo=state["lo"], hi=state["hi"])
 

@@ -12,9 +12,9 @@ Departures, and why
 - Lines 8-12 (a cluster of one local row is sent as zeros) break the equality with pooled c-means that the paper proves:
   its proof assumes every local count to be above one. So what is suppressed is counted, and
   ``suppress_singletons=False`` restores the equality, at the price of revealing such rows.
-- Line 14 sends sums and counts only; here a peer also tells how many clusters it suppressed, and its number of rows up
+- Line 14 sends sums and counts only; here a peer also sends how many clusters it suppressed, and its number of rows up
   to the number of clusters: a job with fewer rows than clusters fails and says so.
-- A cluster that nobody reports keeps its center; see ``Alternating.step``.
+- A cluster that no peer reports keeps its center; see ``Alternating.step``.
 - Each peer's sums are rounded once, to a grid, so that their total does not depend on the order; see ``fixed_point``.
 """
 

@@ -17,7 +17,7 @@ Departures, and why
 - Section 4.2's gate: a peer sends its sums only if it holds more than C (F + 1) / F rows; else the sums are at least as
   many equations as there are unknowns. The paper says that one "might decide" so; here it is the default, the peer
   abstains and says why, but not how many rows it has, and ``privacy_gate=False`` turns it off.
-- Line 6 sends weights and sums only; here a peer also tells its number of rows, up to the number of clusters: a job
+- Line 6 sends weights and sums only; here a peer also sends its number of rows, up to the number of clusters: a job
   with fewer rows than clusters fails and says so.
 - Each peer's weights and sums are rounded once, to a grid, so that their total does not depend on the order; see
   ``fixed_point``. A cluster whose total weight is zero on this grid keeps its center (see ``Alternating.step``), and

@@ -113,7 +113,7 @@ def unseeded(stage: str, state: State, n_clusters: int, rng: np.random.Generator
 
 
 def bad_centers(contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "") -> dict[int, str]:
-    """Name the peers whose centers nobody can compute with: too many, too far, or with impossible weights.
+    """Return the peers whose centers cannot be used: too many, too far, or with impossible weights.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ from p2pclust.protocols.centers.drift import UNKNOWN, compared, is_first, rounds
 from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, OpeningStage, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Slot
 from p2pclust.protocols.engine.fixed_point import is_unit, power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -53,7 +53,7 @@ MAX_BATCHES = 10**6
 
 
 @dataclass(frozen=True)
-class StreamFuzzyCMeansProtocol(Iterated):
+class StreamFuzzyCMeansProtocol(Iterated, Additive):
     """Fuzzy c-means over batches, with forgetting.
 
     Parameters
@@ -86,7 +86,6 @@ class StreamFuzzyCMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "stream-fcm"
-    additive: ClassVar[bool] = True
     pooled_name: ClassVar[str] = "fuzzy c-means"
     stops: ClassVar[str] = "every batch was gone through"
     works_on: ClassVar[tuple[str, ...]] = (
@@ -161,7 +160,7 @@ class StreamFuzzyCMeansProtocol(Iterated):
         weights = self.forgetting * state["past_weights"] + told
         sums = self.forgetting * state["past_sums"] + contributions["sums"]
         centers = np.array(state["centers"])
-        heard = weights > 0  # a cluster that nobody ever contributed to keeps its center, as in LLF-FCM
+        heard = weights > 0  # a cluster that no peer ever contributed to keeps its center, as in LLF-FCM
         centers[heard] = sums[heard] / weights[heard, np.newaxis]
         stepped = self.stepped(state, centers).replace(
             rows=np.int64(contributions["rows"]), coarse=count_coarse(weights, self.limbs)
@@ -191,7 +190,7 @@ class StreamFuzzyCMeansProtocol(Iterated):
             )
         return ""
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         """End with what was learned: no later batch is longer, so whoever has too few rows now has too few from now on."""
         return state if len(state["drift"]) else None
 

@@ -41,7 +41,7 @@ def rows_per_block(n_clusters: int) -> int:
 class Columns:
     """A peer's columns in working coordinates ``(x - origin) / scale``.
 
-    A peer holds its columns wholly, so it scales them by itself, and nobody else learns origin or scale. Without scaling
+    A peer holds its columns wholly, so it scales them by itself, and no other peer learns origin or scale. Without scaling
     the origin is the middle of the range, so that no digits are lost far from zero.
 
     Parameters

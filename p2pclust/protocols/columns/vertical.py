@@ -3,7 +3,7 @@
 J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means Clustering
 Algorithms for Horizontally and Vertically Partitioned Data. Section V, Algorithm 4; the comments give its line numbers.
 
-Nobody ever holds whole centers. A peer has its own columns of them; the state has what Algorithm 4 lets the aggregator
+No peer ever holds whole centers. A peer has its own columns of them; the state has what Algorithm 4 lets the aggregator
 send, memberships (Eq. 18) or labels and counts, and the aggregator adds up squared distances.
 
 Departures, and why
@@ -20,7 +20,7 @@ Departures, and why
   says that T bounds the horizontal version only; line 12 says otherwise, and so does this. ``t > T`` would allow one more
   update; here T updates are made at most, which are T + 1 rounds of distances (t = 0 to T).
 - D(t-1) is not in the state, for it would tell every peer how far each row is from each center. The aggregator remembers
-  it. After an election nobody does, and line 12 cannot fire in that round; its record in the log says so, and the round's
+  it. After an election no peer does, and line 12 cannot fire in that round; its record in the log says so, and the round's
   place in ``shifts`` holds -1.
 - The final state holds the memberships of the round before as well: the final centers are those that they give, after
   exactly as many updates as were asked for.
@@ -51,7 +51,7 @@ from p2pclust.protocols.columns.columns import (
 )  # fmt: skip
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Clustering, Pool, Slot
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot
 from p2pclust.protocols.engine.local import Local
 
 __all__ = [
@@ -70,7 +70,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class VerticalClustering(Clustering):
+class VerticalClustering(Clustering, ByColumns, Remembering):
     """What both algorithms share (Algorithm 4).
 
     Parameters
@@ -98,8 +98,6 @@ class VerticalClustering(Clustering):
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
     inits: ClassVar[tuple[str, ...]] = ("k-means++", "rows", "random", "given")
     stops: ClassVar[str] = "the distances stand still"
-    by_columns: ClassVar[bool] = True
-    remembers: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
     #: What the state holds of the assignment of rows to clusters, in each round and, of the round before, in the last.
@@ -167,9 +165,6 @@ class VerticalClustering(Clustering):
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         return unsound(contributions, self.n_clusters)
 
-    def combine(self, state: State, contributions: Any) -> State:
-        return self.combine_remembering(state, contributions, None)[0]
-
     def combine_remembering(
         self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
     ) -> tuple[State, NDArray[Any]]:
@@ -200,7 +195,7 @@ class VerticalClustering(Clustering):
         """Return what takes the squared distances of all rows, block by block, and assigns them to clusters."""
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
-        """Tell whether the distances stand still (line 12)."""
+        """Return whether the distances stand still (line 12)."""
         return bool(state["shifts"].size and 0 <= state["shifts"][-1] < self.tol)
 
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:

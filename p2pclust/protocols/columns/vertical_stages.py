@@ -47,7 +47,7 @@ from p2pclust.protocols.columns.columns import (
 )
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Slot
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["INITS", "Align", "VerticalSeeding", "warnings_of"]
@@ -57,11 +57,10 @@ _SALT_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Align(Protocol):
+class Align(ByColumns):
     """Whether all peers hold the same rows in the same order."""
 
     id: ClassVar[str] = "align"
-    by_columns: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("salt",)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -102,7 +101,7 @@ class Align(Protocol):
 
 
 @dataclass(frozen=True)
-class VerticalSeeding(Protocol):
+class VerticalSeeding(ByColumns):
     """First centers; see the module's text.
 
     Parameters
@@ -114,7 +113,6 @@ class VerticalSeeding(Protocol):
     """
 
     id: ClassVar[str] = "vertical-seeding"
-    by_columns: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "first_rows")
 
     n_clusters: int

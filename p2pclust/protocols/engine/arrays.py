@@ -1,4 +1,4 @@
-"""Named arrays that nobody can change: what a state is, what a contribution is, and how both become bytes.
+"""Named arrays that cannot be changed: what a state is, what a contribution is, and how both become bytes.
 
 One class serves for both because both are the same thing on the wire: a short list of named arrays. Equality is by
 bits, so "all who finish hold the same bits" is ``==``. The bytes are canonical: equal arrays give equal bytes, and
@@ -52,7 +52,7 @@ class Arrays(Mapping[str, NDArray[Any]]):
     ----------
     arrays : mapping of str to array_like, optional
         Names are lower-case words; dtypes are float64, float32, int64, uint8 or bool. Every array is copied, unless it
-        is C-contiguous, owns its numbers and is read-only: whoever made it so hands it over.
+        is C-contiguous, owns its numbers and is read-only.
     **more : array_like
         The same, as keywords.
 
@@ -92,7 +92,7 @@ class Arrays(Mapping[str, NDArray[Any]]):
         return name in self._arrays
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether names, their order, dtypes, shapes and every bit are equal."""
+        """Return whether names, their order, dtypes, shapes and every bit are equal."""
         if not isinstance(other, Arrays):
             return NotImplemented
         return list(self) == list(other) and all(
@@ -137,7 +137,7 @@ class Arrays(Mapping[str, NDArray[Any]]):
                 yield array
 
     def sound(self) -> bool:
-        """Tell whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
+        """Return whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
         return all(all_finite(array) for array in self.in_memory())
 
     def moved(self, name: str, new_name: str) -> Arrays:
@@ -256,7 +256,7 @@ def unpack_canonical(data: bytes, *, max_items: int) -> Any:
 
 
 def is_canonical(packed: object, data: bytes) -> bool:
-    """Tell whether ``data``, from which ``packed`` was unpacked, is the one way to write it.
+    """Return whether ``data``, from which ``packed`` was unpacked, is the one way to write it.
 
     The checks of :meth:`Arrays.unpack` leave one plain value per array, so writing the plain values again is as strict
     as making the arrays' bytes again, and much cheaper.
@@ -265,7 +265,7 @@ def is_canonical(packed: object, data: bytes) -> bool:
 
 
 def all_finite(values: NDArray[Any]) -> bool:
-    """Tell whether no value is NaN or infinite.
+    """Return whether no value is NaN or infinite.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def _locked(name: str, value: ArrayLike | StoredArray) -> NDArray[Any] | StoredA
 
 
 def _is_handed_over(array: NDArray[Any]) -> bool:
-    """Whether nobody can write to the array's numbers any more, as far as that can be seen."""
+    """Return whether the array's numbers are read-only for all that can be seen here."""
     base = array if array.base is None else array.base
     return (
         not array.flags.writeable
@@ -334,7 +334,7 @@ def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple
         raise WireError(f"arrays: {name}: {len(raw)} bytes do not fill the declared shape")
     if code == "b1" and raw.strip(b"\x00\x01"):
         raise WireError(f"arrays: {name}: a bool is neither 0 nor 1")
-    # A view of bytes that nobody can change: no copy, and no way to unlock it.
+    # A view of immutable bytes: no copy, and no way to unlock it.
     array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else _empty(dtype)
     if _SWAPPED:
         array = array.astype(dtype.newbyteorder("="))

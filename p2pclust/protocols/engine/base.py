@@ -1,7 +1,9 @@
 """What a protocol is: pure functions of a state, one peer's data and a random stream.
 
-No network, clock, thread or failure is in sight: the engine owns every branch about who is missing, and the same
-functions run in one process, in the simulator and in a fleet.
+There is no network, clock, thread or failure here: the engine handles every missing peer, and the same functions run in one
+process, in the simulator and in a fleet. :class:`Protocol` is what every author writes. Its sub-classes add what some
+protocols need: :class:`Additive` sums, contributions :class:`ByColumns`, a memory (:class:`Remembering`), a workspace
+(:class:`WithWorkspace`), several starts (:class:`SideBySide`).
 """
 
 from __future__ import annotations
@@ -17,9 +19,23 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import Desk, Wants
+from p2pclust.protocols.engine.workspace import Wants, Workspace
 
-__all__ = ["Abstain", "AtDesk", "Clustering", "Labelling", "OpeningStage", "Pool", "Protocol", "Slot"]
+__all__ = [
+    "Abstain",
+    "Additive",
+    "ByColumns",
+    "Clustering",
+    "Labelling",
+    "OpeningStage",
+    "Pool",
+    "Protocol",
+    "Remembering",
+    "Rules",
+    "SideBySide",
+    "Slot",
+    "WithWorkspace",
+]
 
 
 class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
@@ -38,165 +54,87 @@ class Slot:
     dtype: str = "float64"
 
 
-class Protocol(ABC):
-    """One stage of a job: a frozen dataclass whose fields are its parameters, checked in ``__post_init__``.
+class Rules(ABC):
+    """The engine's other questions to a protocol. Each has a default; override the few that matter to yours.
 
     Attributes
     ----------
     id : str
         The name in job documents.
-    additive : bool
-        Whether :meth:`combine` needs only the sum; then it is handed the total, summed on a fixed grid.
     asks : {"all", "one"}
         Whether a round asks every peer, or one only: the first alive of the seed's permutation.
     works_on : tuple of str
-        The arrays that its states have: what a state from elsewhere must hold.
+        The arrays that its states have: a state from another peer must hold them.
+    own_arrays : mapping of str to Slot
+        Of a plug-in: the arrays of its states that no stage of p2pclust has, by name.
     draws : bool
-        Whether participation applies: rounds of clustering draw peers, scaling asks everybody.
-    by_columns : bool
-        Whether peers hold different columns of the same rows. Then every peer is indispensable: a round without one
-        fails the job. States and contributions grow with the rows, so what is large is left in its blob, and
-        :meth:`combine` reads it in blocks with ``Arrays.blocks``.
-    remembers : bool
-        Whether :meth:`combine_remembering` is called in place of :meth:`combine`.
-    at_desk : bool
-        Whether a contribution may need blobs, other jobs, and the peer's own note: then :meth:`wants` is asked first,
-        :meth:`contribute_at` is called in place of :meth:`contribute`, and :meth:`conclude_at` in place of
-        :meth:`conclude`; see :mod:`p2pclust.protocols.engine.workspace`.
-    by_peer : bool
-        Whether :meth:`combine` is handed pairs of a roster index and that peer's contribution; not additive only.
+        Whether participation applies: rounds of clustering draw peers, scaling asks all.
     evaluates : bool
-        Whether the stage only evaluates what the stages before made: ``converged`` of the job stays what it was.
+        Whether the stage only evaluates the result of the stages before it: ``converged`` of the job is left unchanged.
     imports : tuple of str
-        Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all of its peers.
+        Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
     """
 
     id: ClassVar[str]
-    additive: ClassVar[bool] = False
     asks: ClassVar[Literal["all", "one"]] = "all"
     draws: ClassVar[bool] = False
     works_on: ClassVar[tuple[str, ...]] = ()
-    by_columns: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
-    at_desk: ClassVar[bool] = False
-    by_peer: ClassVar[bool] = False
+    own_arrays: ClassVar[Mapping[str, Slot]] = {}
     evaluates: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
 
-    def open(self, state: State, rng: np.random.Generator) -> State:
-        """Return the first state of this stage, from the last one of the stage before.
-
-        ``rng`` comes from the job's seed and is the same on every peer. Raise UsageError where the stage cannot start
-        from such a state.
-        """
-        return state
-
     def needs_rounds(self, state: State) -> bool:
-        """Tell whether the stage, just opened, needs any round at all."""
+        """Return whether the stage, just opened, needs any round at all."""
         return True
 
     def takes_weights(self) -> bool:
-        """Tell whether contributions count a row as many times as ``Local.weights`` says, or need no row at all."""
+        """Return whether contributions count a row as often as ``Local.weights`` says, or use no rows."""
         return False
 
     @property
     def round_limit(self) -> int | None:
-        """After how many rounds, empty ones included, the stage ends whatever happened."""
+        """The number of rounds, empty ones included, after which the stage ends in any case."""
         return None
 
-    @abstractmethod
-    def expects(self, state: State) -> Mapping[str, Slot]:
-        """Return what a contribution consists of, in order."""
-
-    @abstractmethod
-    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        """Return all that this peer reveals; may raise :class:`Abstain`."""
-
-    def wants(self, state: State, desk: Desk) -> Wants:
-        """Return what shall lie on the desk before this peer contributes; only its index and its note do so far."""
-        return Wants()
-
-    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
-        """Return all that this peer reveals, with what lies on the desk; may publish, keep, and raise :class:`Abstain`.
-
-        Called again for the same state, with the same desk, it returns the same.
-        """
-        raise AssertionError(f"{self.id} works at no desk")
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        """Return the size of "one" per array (powers of two, broadcastable); additive protocols only."""
-        raise AssertionError(f"{self.id} is not additive: nobody asks for its units")
-
-    @property
-    def limbs(self) -> int:
-        """How many limbs a value of an additive contribution has: two make a grid of 2**-72 of the unit."""
-        return 2
-
-    @abstractmethod
-    def combine(self, state: State, contributions: Any) -> State:
-        """Return the next state.
-
-        ``contributions`` is the total, as :class:`Arrays` of floats, if the protocol is additive, else the list of
-        contributions in roster order, or of pairs (peer, contribution) if it is combined by peer.
-        """
-
-    def combine_remembering(
-        self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
-    ) -> tuple[State, NDArray[Any]]:
-        """Return the next state, and what the aggregator is to remember of this round besides.
-
-        The memory is in no state and told to nobody. It is None in the first round of the stage, and whenever another
-        aggregator, or another life of this one, closed the round before; the log then says so for a replay. It may be
-        changed in place.
-        """
-        raise AssertionError(f"{self.id} remembers nothing")
-
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Name the peers whose contributions cannot be combined with the others', and why; not additive only.
+        """Return the peers whose contributions cannot be combined with the others, with reasons; not if additive.
 
-        They count as having abstained. The answer may depend on the contributions but on no order of arrival.
+        They count as having abstained. The answer may depend on the contributions but not on their order of arrival.
         """
         return {}
 
     def objection(self, state: State) -> str:
-        """Say why the job must fail after a round that every roster peer answered, or return an empty string.
+        """Return why the job must fail after a round that every roster peer answered, or an empty string.
 
-        Not asked after a round in which a privacy gate held somebody.
+        Not asked after a round in which a privacy gate held a peer.
         """
         return ""
 
     def hopeless(self, previous: State, state: State) -> str:
-        """Say why the job must fail after this step, whoever contributed, or return an empty string."""
+        """Return why the job must fail after this step, whichever peers contributed, or an empty string."""
         return ""
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
-        """Return what to do when every peer abstained: a state that ends the stage, or None to fail the job."""
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
+        """Return the state that ends the stage when every peer abstained, or None to fail the job."""
         return None
 
-    @abstractmethod
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        """Tell whether the stage ends by its own rule.
-
-        ``rounds`` counts the rounds of this stage that made a step, including this one.
-        """
-
     def settles(self, state: State, rounds: int) -> bool:
-        """Tell whether what comes of the coming round must be the same at all peers, where nobody aggregates.
+        """Return whether the result of the coming round must be the same at all peers, in a job without an aggregator.
 
-        If not, and the job takes a fixed number of ticks per round, each goes on from what it has of the sum by then. Only
-        for stages whose :meth:`finished` looks at no number but ``rounds``, which here does not count the coming one.
+        If not, and the job takes a fixed number of ticks per round, each peer continues from its estimate at that time. Only
+        for stages whose :meth:`Protocol.finished` depends on ``rounds`` alone, which here does not count the coming one.
         """
         return True
 
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
-        """Return what whoever watches may know about a step, in plain values: it goes into logs and reports."""
+        """Return what logs and reports may show of a step, in plain values."""
         return {}
 
     def flaw(self, state: State, *, done: bool) -> str:
-        """Say why arrays that arrived from elsewhere cannot be this stage's, or return an empty string.
+        """Return why arrays that arrived from another peer cannot be of this stage, or an empty string.
 
-        Asked of arrays that have what ``works_on`` names, each with the dtype and shape that its name tells. What is let
-        pass here is computed with, so no exception may come of it but those of this library.
+        The arrays have what ``works_on`` names, each with the right dtype and number of dimensions. Accepted arrays are used
+        in computation, which may raise only this library's errors.
 
         Parameters
         ----------
@@ -207,14 +145,115 @@ class Protocol(ABC):
         return ""
 
     def suits(self, state: State, local: Local) -> bool:
-        """Tell whether :meth:`conclude` can be asked about these rows."""
+        """Return whether :meth:`Protocol.conclude` can be called for these rows."""
         return "origin" in state and state["origin"].shape == (local.n_features,)
+
+
+class Protocol(Rules):
+    """One stage of a job: a frozen dataclass whose fields are its parameters, checked in ``__post_init__``.
+
+    The five functions are :meth:`open`, :meth:`contribute`, :meth:`combine`, :meth:`finished` and :meth:`conclude`;
+    :meth:`expects` declares what a contribution looks like.
+    """
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Return the first state of this stage, from the last one of the stage before.
+
+        ``rng`` comes from the job's seed and is the same on every peer. Raise UsageError where the stage cannot start
+        from such a state.
+        """
+        return state
+
+    @abstractmethod
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        """Return the arrays of a contribution, in order."""
+
+    @abstractmethod
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return all that this peer reveals; may raise :class:`Abstain`."""
+
+    @abstractmethod
+    def combine(self, state: State, contributions: Any) -> State:
+        """Return the next state.
+
+        ``contributions`` is the list of contributions in roster order; an :class:`Additive` protocol is given their total.
+        """
+
+    @abstractmethod
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        """Return whether the stage ends by its own rule.
+
+        ``rounds`` counts the rounds of this stage that made a step, including this one.
+        """
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Return what the peer keeps of the job, for example its rows' labels."""
         return Arrays()
 
-    def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
+
+class Additive(Protocol):
+    """A protocol that needs only the sum: :meth:`combine` is given the total, Arrays of floats, summed on a fixed grid."""
+
+    @abstractmethod
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        """Return the size of "one" of each array (powers of two, broadcastable)."""
+
+    @property
+    def limbs(self) -> int:
+        """The number of limbs of each value of a contribution: two make a grid of 2**-72 of the unit."""
+        return 2
+
+
+class ByColumns(Protocol):
+    """A protocol whose peers hold different columns of the same rows.
+
+    A round needs every peer: the job fails after a round without one. States and contributions grow with the rows, so large
+    arrays are left in their blobs, and :meth:`combine` reads them in blocks with ``Arrays.blocks``.
+    """
+
+
+class Remembering(Protocol):
+    """A protocol whose aggregator remembers something from round to round, beside the state."""
+
+    @abstractmethod
+    def combine_remembering(
+        self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
+    ) -> tuple[State, NDArray[Any]]:
+        """Return the next state, and what the aggregator is to remember of this round.
+
+        The memory is not in the state and is sent to no peer. It is None in the first round of the stage, and whenever
+        another aggregator, or this one before a restart, closed the round before; the log then says so for a replay. It may
+        be changed in place.
+        """
+
+    def combine(self, state: State, contributions: Any) -> State:
+        return self.combine_remembering(state, contributions, None)[0]
+
+
+class WithWorkspace(Protocol):
+    """A protocol whose contributions need blobs, other jobs or the peer's own note.
+
+    :meth:`wants` is asked first; see :mod:`p2pclust.protocols.engine.workspace`. :meth:`combine` is given pairs of a roster
+    index and that peer's contribution.
+    """
+
+    def wants(self, state: State, workspace: Workspace) -> Wants:
+        """Return what the workspace must hold before this peer contributes; it has only its index and its note so far."""
+        return Wants()
+
+    @abstractmethod
+    def contribute_with(
+        self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace
+    ) -> Contribution:
+        """Return all that this peer reveals; may publish, keep a note, and raise :class:`Abstain`.
+
+        Called again for the same state, with the same workspace, it returns the same.
+        """
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        raise AssertionError(f"{self.id} contributes with a workspace only")
+
+    def conclude_with(self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace) -> Arrays:
         """Return what the peer keeps of the job, from its note and the blobs of :meth:`results` and :meth:`own_results`."""
         return Arrays()
 
@@ -223,22 +262,12 @@ class Protocol(ABC):
         return ()
 
     def own_results(self, state: State, note: Arrays) -> tuple[bytes, ...]:
-        """Return the digests of the blobs that the peer with this note concludes with and that no other peer has."""
+        """Return the digests of the blobs that the peer with this note needs to conclude and that no other peer has."""
         return ()
 
 
-class AtDesk(Protocol):
-    """A protocol that works at a desk: it never contributes without one."""
-
-    at_desk: ClassVar[bool] = True
-    by_peer: ClassVar[bool] = True
-
-    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        raise AssertionError(f"{self.id} contributes at a desk only")
-
-
 class Labelling(Protocol):
-    """A protocol that a person asks for by its id: it ends with a label for every row, by :meth:`conclude`.
+    """A protocol that a person asks for by its id: :meth:`conclude` returns a label for every row.
 
     Attributes
     ----------
@@ -246,19 +275,19 @@ class Labelling(Protocol):
         The kinds of stages that a job puts before it, in order; see :mod:`p2pclust.protocols.engine.compose`.
     after : tuple of str
         The kinds of stages that a job puts after it.
-    side_by_side : bool
-        Whether it has a parameter ``n_init`` and can work on so many sets of first centers in the same rounds.
     inits : tuple of str
         How its first centers may be made, the default first; empty where it has none.
     stops : str
         What its own stop rule means, in a few words for people.
+    reveals : str
+        Of a plug-in: what a peer reveals, in a few words for people; `p2pclust protocols` shows it.
     """
 
     before: ClassVar[tuple[str, ...]]
     after: ClassVar[tuple[str, ...]] = ()
-    side_by_side: ClassVar[bool] = False
     inits: ClassVar[tuple[str, ...]] = ()
     stops: ClassVar[str]
+    reveals: ClassVar[str] = ""
 
     @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,8 +295,14 @@ class Labelling(Protocol):
         return {}
 
 
+class SideBySide(Labelling):
+    """A protocol that can work on several sets of first centers in the same rounds: ``n_init`` of them."""
+
+    n_init: int
+
+
 class Clustering(Labelling):
-    """One that ends with centers, shape (n_clusters, F).
+    """A protocol that ends with centers, shape (n_clusters, F).
 
     Attributes
     ----------
@@ -351,10 +386,10 @@ class OpeningStage(Protocol):
         return {}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        raise AssertionError(f"{self.id} asks nobody")
+        raise AssertionError(f"{self.id} asks no peer")
 
     def combine(self, state: State, contributions: Any) -> State:
-        raise AssertionError(f"{self.id} asks nobody")
+        raise AssertionError(f"{self.id} asks no peer")
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
-        raise AssertionError(f"{self.id} asks nobody")
+        raise AssertionError(f"{self.id} asks no peer")

@@ -1,4 +1,4 @@
-"""From what a person asks for to the stages of a job: the one place that every door uses.
+"""From a person's request to the stages of a job: estimators, scenarios and `submit` all use it.
 
 A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
 made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class
@@ -52,7 +52,7 @@ def cluster_job(
     Parameters
     ----------
     protocol : str
-        The id of a clustering protocol; see :data:`p2pclust.protocols.engine.registry.CLUSTERING`.
+        The id of a clustering protocol; see :func:`p2pclust.protocols.engine.registry.clusterings`.
     n_clusters : int, optional
         At least 1. Left out for a protocol that finds the number itself.
     scaling : {"none", "minmax", "zscore"}
@@ -76,7 +76,7 @@ def cluster_job(
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
         ``n_init`` of both, how many sets of first centers are worked on side by side.
-        Switching a privacy rule off also lets peers of one or two rows tell their ranges and sums for scaling.
+        Switching a privacy rule off also lets peers of one or two rows reveal their ranges and sums for scaling.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def cluster_job(
         checks.one_of("scaling", scaling, SCALINGS),
         None if bounds is None else _bounds(bounds),
         (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
-        # Who lets single rows be told in the clustering need not hide them before it.
+        # If the clustering may reveal single rows, the stages before it may too.
         {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
         _starts(kind, parameters),
     )
@@ -110,7 +110,7 @@ def cluster_job(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
             "the round before, so both need everybody: leave one of the two out"
         )
-    if kind.by_columns:
+    if issubclass(kind, ByColumns):
         _by_columns(request, participation)
         parameters["scaling"] = scaling
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
@@ -129,7 +129,7 @@ def _number(kind: type[Labelling], n_clusters: int | None) -> int:
 
 
 def clustering_class(protocol: str) -> type[Labelling]:
-    """Return the class of a clustering protocol; raise UsageError for an id that is none."""
+    """Return the class of a clustering protocol; raise UsageError for an id that is not known."""
     kind = protocol_class(protocol, among=CLUSTERING)
     assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is none"
     return kind
@@ -223,7 +223,7 @@ _AFTER: Mapping[str, Callable[[_Request, Stage], list[Stage]]] = {"objective": _
 
 def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, int]:
     """Return how many sets of first centers the stage before has to make, where it is more than one."""
-    if not kind.side_by_side or "n_init" not in parameters:
+    if not issubclass(kind, SideBySide) or "n_init" not in parameters:
         return {}
     n_init = checks.whole("n_init", parameters["n_init"], least=1, most=checks.MAX_STARTS)
     return {"n_init": n_init} if n_init > 1 else {}

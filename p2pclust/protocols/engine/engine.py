@@ -5,7 +5,7 @@ the same bits. The rules, once:
 
 - A round asks :func:`asked`. Where one peer is enough, exactly one is asked per round: the first of the list that is
   not dead. Who has abstained in this stage is not asked again.
-- A round without contributions is empty. It is no step: the arrays stay as they are, and no stop rule is met except
+- A round without contributions is empty. It is not a step: the arrays stay as they are, and no stop rule is met except
   the limit of rounds.
 - The job fails when every roster peer abstained by itself (in this stage where one is asked; in the present run of
   empty rounds otherwise), or after ten empty rounds in a row.
@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from p2pclust.errors import P2PClustError
 from p2pclust.protocols.engine import random_streams, stages, summaries
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State, all_finite
-from p2pclust.protocols.engine.base import Abstain, Protocol
-from p2pclust.protocols.engine.fixed_point import GridError, dequantise_all, quantise_all
+from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.fixed_point import GridError, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.sums import Peers, added_up, terms
 from p2pclust.protocols.engine.wire import (
     ContributionReader,
     decode_contribution,
@@ -36,11 +37,12 @@ from p2pclust.protocols.engine.wire import (
     encode_contribution,
     matches,
 )
-from p2pclust.protocols.engine.workspace import Desk, Wants
+from p2pclust.protocols.engine.workspace import Wants, Workspace
 
 __all__ = [
     "ContributionReader",
     "Memory",
+    "Peers",
     "added_up",
     "advance",
     "asked",
@@ -53,21 +55,18 @@ __all__ = [
     "decode_state",
     "encode_contribution",
     "news",
+    "own_results",
     "results",
     "shift",
-    "terms",
     "wants",
 ]
-
-#: A roster index, or several where their contributions were added up.
-Peers = int | tuple[int, ...]
 
 
 @dataclass
 class Memory:
-    """What an aggregator remembers of a job beside its state: told to nobody, and gone with its process.
+    """What an aggregator remembers of a job beside its state: sent to no peer, and gone with its process.
 
-    :func:`advance` reads and replaces the value. Whoever calls it keeps one such object per job, and only as long as it
+    :func:`advance` reads and replaces the value. The caller keeps one such object per job, and only as long as it
     closes every round itself.
     """
 
@@ -82,7 +81,7 @@ def begin(job: Job) -> JobState:
 
 
 def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
-    """Return who is asked in the coming round.
+    """Return the peers that are asked in the coming round.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     if protocol.asks == "one":
         order = random_streams.proposers(job.seed, n_peers)
         gone = stages.abstained_in(state, whole_stage=True)
-        # Who was silent once is asked again when nobody else is left.
+        # A peer that was silent once is asked again when no other peer is left.
         return tuple(p for p in order if p not in gone) or tuple(
             p for p in order if p not in stages.by_themselves(gone)
         )
@@ -108,16 +107,16 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     return random_streams.participants(job.seed, state.round, n_peers, share)
 
 
-def wants(job: Job, state: JobState, desk: Desk, n_peers: int) -> Wants:
-    """Return what a peer needs on its desk before it can contribute to the coming round; nothing if it is not asked."""
+def wants(job: Job, state: JobState, workspace: Workspace, n_peers: int) -> Wants:
+    """Return what a peer needs in its workspace before it can contribute to the coming round; nothing if it is not asked."""
     protocol = job.protocols[state.stage]
-    if not protocol.at_desk or desk.peer not in asked(job, state, n_peers):
+    if not isinstance(protocol, WithWorkspace) or workspace.peer not in asked(job, state, n_peers):
         return Wants()
-    return protocol.wants(state.arrays, desk)
+    return protocol.wants(state.arrays, workspace)
 
 
 def contribution(
-    job: Job, state: JobState, local: Local, peer: int, n_peers: int, desk: Desk | None = None
+    job: Job, state: JobState, local: Local, peer: int, n_peers: int, workspace: Workspace | None = None
 ) -> Contribution:
     """Return what a peer contributes to the coming round: a pure function of its arguments.
 
@@ -130,8 +129,8 @@ def contribution(
         Its index in the roster.
     n_peers : int
         Size of the roster.
-    desk : Desk, optional
-        With what :func:`wants` asked for, as far as it could be had. A protocol that works at none does not look at it.
+    workspace : Workspace, optional
+        With what :func:`wants` asked for, as far as it could be had. Ignored by a protocol without one.
 
     Returns
     -------
@@ -150,17 +149,17 @@ def contribution(
     if refusal:
         raise Abstain(refusal)
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
-    # A value that overflows is caught below, by name, where it would leave the peer; a warning would help nobody.
+    # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         try:
-            if protocol.at_desk:
-                raw = protocol.contribute_at(state.arrays, local, rng, Desk(peer) if desk is None else desk)
+            if isinstance(protocol, WithWorkspace):
+                raw = protocol.contribute_with(state.arrays, local, rng, workspace or Workspace(peer))
             else:
                 raw = protocol.contribute(state.arrays, local, rng)
-        except P2PClustError as error:  # The mathematics refuses these rows: said by name, and nobody else is stopped.
+        except P2PClustError as error:  # The mathematics refuses these rows: only this peer is stopped.
             raise Abstain(f"failed: {error}") from None
     _assert_expected(protocol, state.arrays, raw)
-    if not protocol.additive:
+    if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
         return raw
     units = protocol.units(state.arrays)
@@ -169,40 +168,6 @@ def contribution(
     except GridError as error:
         _refuse_infinite(raw)
         raise Abstain(f"failed: {error}") from None
-
-
-def added_up(
-    contributions: Iterable[tuple[Peers, Contribution]], n_peers: int
-) -> tuple[Contribution | None, tuple[int, ...]]:
-    """Add up contributions of an additive stage, read one by one.
-
-    Parameters
-    ----------
-    contributions : iterable of (peer, contribution)
-        Of different peers, in any order; a tuple of peers where it is a sum itself.
-    n_peers : int
-        Size of the roster.
-
-    Returns
-    -------
-    total : Arrays or None
-        The same bits in whatever order, and through whatever sums; None without any contribution.
-    peers : tuple of int
-        Whose contributions are in it, in roster order.
-    """
-    total: dict[str, NDArray[np.int64]] = {}
-    peers: dict[int, None] = {}
-    for given, term in contributions:
-        of = given if isinstance(given, tuple) else (given,)
-        if any(peer in peers or not 0 <= peer < n_peers for peer in of):
-            raise ValueError(f"contribution of peers {of} after {list(peers)}: one counts twice, or is of no peer")
-        peers.update(dict.fromkeys(of))
-        if not total:
-            total = {name: np.array(limbs) for name, limbs in term.items()}
-            continue
-        for name, limbs in total.items():
-            np.add(limbs, term[name], out=limbs)
-    return (Arrays(total) if total else None), tuple(sorted(peers))
 
 
 def advance(
@@ -237,7 +202,7 @@ def advance(
         Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
     """
     memory = Memory() if memory is None else memory
-    # What is not finite in the end fails the job, with a reason; a warning would help nobody.
+    # What is not finite in the end fails the job, with a reason; a warning would not help.
     with np.errstate(all="ignore"):
         after = _advance(job, state, contributions, abstained, n_peers, memory)
     if after.status != "running" or after.stage != state.stage:
@@ -256,14 +221,14 @@ def _advance(
     if state.status != "running":
         raise ValueError(f"the job is {state.status}: it has no further round")
     protocol = job.protocols[state.stage]
-    forgot = protocol.remembers and state.stage_round > 0 and memory.value is None
+    forgot = isinstance(protocol, Remembering) and state.stage_round > 0 and memory.value is None
     arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
-    # Only now: whoever reads the contributions lazily may have found a malformed one, and named its peer.
+    # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
     return stages.closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
 
 
 def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
-    """Return the state that ends a job because somebody wants that; what it had come to stays in it.
+    """Return the final state of a cancelled job; keep the arrays so far.
 
     Parameters
     ----------
@@ -285,13 +250,6 @@ def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
     return replace(state, status="failed", reason=reason, arrays=Arrays() if alone else state.arrays)
 
 
-def terms(job: Job, state: JobState, contribution: Contribution) -> Arrays:
-    """Return a contribution to an additive stage as floats: what its limbs stand for."""
-    protocol = job.protocols[state.stage]
-    limbs = {name: np.array(own) for name, own in contribution.items()}
-    return Arrays(dequantise_all(limbs, protocol.units(state.arrays)))
-
-
 def close(
     job: Job,
     state: JobState,
@@ -308,7 +266,7 @@ def close(
     job, state : Job, JobState
         The state must be running, in an additive stage.
     total : Arrays
-        Floats, what the stage expects. Not looked at if nobody contributed.
+        Floats, what the stage expects. Ignored if no peer contributed.
     contributors : tuple of int
         Sorted.
     abstained : mapping of int to str
@@ -320,23 +278,24 @@ def close(
     JobState
         As :func:`advance` would give it.
     """
-    if state.status != "running" or not job.protocols[state.stage].additive:
+    protocol = job.protocols[state.stage]
+    if state.status != "running" or not isinstance(protocol, Additive):
         raise ValueError(f"the job is {state.status} in stage {state.stage}: expected a running, additive one")
     with np.errstate(all="ignore"):
-        arrays = job.protocols[state.stage].combine(state.arrays, total) if contributors else None
+        arrays = protocol.combine(state.arrays, total) if contributors else None
         return stages.closed(job, state, arrays, contributors, abstained, n_peers)
 
 
-def conclude(job: Job, state: JobState, local: Local, desk: Desk | None = None) -> Arrays:
+def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | None = None) -> Arrays:
     """Return what a peer keeps of a finished job: ``labels`` (n,) of its rows, or nothing if they do not fit.
 
-    What works at a desk concludes from its note, and from the blobs of :func:`results`.
+    A protocol with a workspace concludes from its note, and from the blobs of :func:`results`.
     """
     protocol = job.protocols[state.stage]
-    if protocol.at_desk:
-        assert desk is not None
-        rng = random_streams.lazily(random_streams.peer_round, job.seed, desk.peer, state.round)
-        return protocol.conclude_at(state.arrays, local, rng, desk)
+    if isinstance(protocol, WithWorkspace):
+        assert workspace is not None
+        rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
+        return protocol.conclude_with(state.arrays, local, rng, workspace)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
         with np.errstate(all="ignore"):
             return protocol.conclude(state.arrays, local)
@@ -344,7 +303,7 @@ def conclude(job: Job, state: JobState, local: Local, desk: Desk | None = None) 
 
 
 def news(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
-    """Return what whoever watches may know about a round that was closed, in plain values."""
+    """Return what logs and reports may show of a round that was closed, in plain values."""
     if not after.log or not after.log[-1].contributors:
         return {}
     return dict(job.protocols[before.stage].news(before.arrays, after.arrays))
@@ -367,7 +326,14 @@ def shift(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
 
 def results(job: Job, state: JobState) -> tuple[bytes, ...]:
     """Return the digests of the blobs that belong to the result of a finished job."""
-    return job.protocols[state.stage].results(state.arrays) if state.status == "done" else ()
+    protocol = job.protocols[state.stage]
+    return protocol.results(state.arrays) if isinstance(protocol, WithWorkspace) and state.status == "done" else ()
+
+
+def own_results(job: Job, state: JobState, note: Arrays) -> tuple[bytes, ...]:
+    """Return the digests of the blobs that the peer with this note needs to conclude and that no other peer has."""
+    protocol = job.protocols[state.stage]
+    return protocol.own_results(state.arrays, note) if isinstance(protocol, WithWorkspace) else ()
 
 
 def _combined(
@@ -379,11 +345,11 @@ def _combined(
     memory: Memory,
 ) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
     """Return the arrays of the next state (None after an empty round), who contributed, and who was left out."""
-    if protocol.additive:
+    if isinstance(protocol, Additive):
         total, peers = added_up(contributions, n_peers)
         if total is None:
             return None, (), {}
-        return protocol.combine(state.arrays, Arrays(dequantise_all(total, protocol.units(state.arrays)))), peers, {}
+        return protocol.combine(state.arrays, terms(protocol, state.arrays, total)), peers, {}
     given: list[tuple[int, Contribution]] = []
     for peer, term in contributions:
         if isinstance(peer, tuple) or not (given[-1][0] if given else -1) < peer < n_peers:
@@ -396,16 +362,16 @@ def _combined(
         given = [min(given, key=lambda item: order.index(item[0]))]
     left_out = protocol.leaves_out(state.arrays, given) if given else {}
     kept = [(peer, term) for peer, term in given if peer not in left_out]
-    if not kept or (protocol.by_columns and len(kept) < n_peers):
+    if not kept or (isinstance(protocol, ByColumns) and len(kept) < n_peers):
         return None, tuple(peer for peer, _ in kept), left_out
-    if protocol.remembers:
+    if isinstance(protocol, Remembering):
         # Gone if the step fails half way, for it may be changed in place.
         known, memory.value = memory.value if state.stage_round > 0 else None, None
         remembered_terms = [term for _, term in kept]
         arrays, memory.value = protocol.combine_remembering(state.arrays, remembered_terms, known)
         return arrays, tuple(peer for peer, _ in kept), left_out
-    terms = kept if protocol.by_peer else [term for _, term in kept]
-    return protocol.combine(state.arrays, terms), tuple(peer for peer, _ in kept), left_out
+    given_terms = kept if isinstance(protocol, WithWorkspace) else [term for _, term in kept]
+    return protocol.combine(state.arrays, given_terms), tuple(peer for peer, _ in kept), left_out
 
 
 def _refuse_infinite(raw: Contribution) -> None:
@@ -419,4 +385,6 @@ def _assert_expected(protocol: Protocol, state: State, raw: Contribution) -> Non
     assert list(raw) == list(expected), f"{protocol.id} contributed {raw}, not {list(expected)}"
     for name, slot in expected.items():
         assert matches(raw[name].shape, slot.shape), f"{protocol.id}: {name} has shape {raw[name].shape}"
-        assert protocol.additive or raw[name].dtype == slot.dtype, f"{protocol.id}: {name} is {raw[name].dtype}"
+        assert isinstance(protocol, Additive) or raw[name].dtype == slot.dtype, (
+            f"{protocol.id}: {name} is {raw[name].dtype}"
+        )

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "MAX_PEERS", "GridError", "dequantise", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
-    "quantise", "quantise_all",
+    "MAX_PEERS", "GridError", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
+    "quantise_all",
 ]  # fmt: skip
 
 MAX_PEERS = 4096
@@ -52,55 +52,21 @@ def grid(limbs: int = 2) -> float:
     return float(2.0 ** -(_FIRST_BITS + _LIMB_BITS * (limbs - 1)))
 
 
-def quantise(values: ArrayLike, unit: ArrayLike, *, n_peers: int, limbs: int = 2) -> NDArray[np.int64]:
-    """Round to the grid and return the limbs.
-
-    Parameters
-    ----------
-    values : array_like of shape S
-        Finite numbers.
-    unit : array_like
-        The size of "one": positive powers of two, broadcastable to S.
-    n_peers : int
-        How many such contributions may be added.
-    limbs : int
-        At least 2.
-
-    Returns
-    -------
-    ndarray of int64, shape (limbs, *S)
-
-    Raises
-    ------
-    GridError
-        If a value is not finite, or not below ``2**38 / n_peers`` units.
-
-    Examples
-    --------
-    >>> quantise(-1.5, 1.0, n_peers=2).tolist()
-    [-25165824, 0]
-    >>> total = quantise(0.1, 1.0, n_peers=2) + quantise(0.2, 1.0, n_peers=2)
-    >>> float(dequantise(total, 1.0))
-    0.30000000000000004
-    """
-    x = np.asarray(values, dtype=np.float64)
-    if np.broadcast_shapes(np.shape(unit), x.shape) != x.shape:
-        raise ValueError(f"a unit of shape {np.shape(unit)} does not broadcast to {x.shape}")
-    return quantise_all({"": x}, {"": unit}, n_peers=n_peers, limbs=limbs)[""]
-
-
 def quantise_all(
     values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int, limbs: int
 ) -> dict[str, NDArray[np.int64]]:
-    """Round several arrays as :func:`quantise` does each, in one pass: a contribution's arrays are small.
+    """Round several arrays to the grid and return their limbs, in one pass: a contribution's arrays are small.
 
     Parameters
     ----------
     values : mapping of str to ndarray of float64
+        Finite numbers.
     units : mapping of str to array_like
-        For every name, as in :func:`quantise`.
-    n_peers, limbs : int
-        As in :func:`quantise`.
+        For every name, the size of "one": positive powers of two, broadcastable to the array.
+    n_peers : int
+        How many such contributions may be added.
+    limbs : int
+        At least 2.
 
     Returns
     -------
@@ -110,7 +76,7 @@ def quantise_all(
     Raises
     ------
     GridError
-        As :func:`quantise`, for any of them.
+        If a value is not finite, or not below ``2**38 / n_peers`` units.
 
     Examples
     --------
@@ -147,26 +113,10 @@ def quantise_all(
     return parts
 
 
-def dequantise(total: NDArray[np.int64], unit: ArrayLike) -> NDArray[np.float64]:
-    """Return the number that (sums of) limbs stand for, the same bits for the same total.
-
-    Parameters
-    ----------
-    total : ndarray of int64, shape (limbs, *S)
-    unit : array_like
-        As in :func:`quantise`.
-
-    Returns
-    -------
-    ndarray of float64, shape S
-    """
-    return dequantise_all({"": total}, {"": unit})[""]
-
-
 def dequantise_all(
     totals: Mapping[str, NDArray[np.int64]], units: Mapping[str, ArrayLike]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the numbers of several arrays, as :func:`dequantise` does each, in one pass.
+    """Return the numbers that (sums of) the limbs of several arrays stand for, the same bits for the same totals.
 
     Parameters
     ----------
@@ -205,7 +155,7 @@ def dequantise_all(
 
 
 def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
-    """Tell whether limbs from elsewhere are what :func:`quantise` can make, or the sum of ``summed`` such.
+    """Return whether limbs from another peer can come from :func:`quantise_all`, or be the sum of ``summed`` such.
 
     Only then can the sum over all peers not overflow, whatever a hostile peer sends.
     """
@@ -257,7 +207,7 @@ def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
 
 
 def is_unit(values: NDArray[Any]) -> bool:
-    """Tell whether all values are positive powers of two."""
+    """Return whether all values are positive powers of two."""
     return _every(np.frexp(values)[0] == 0.5)  # neither NaN nor infinity has this mantissa
 
 

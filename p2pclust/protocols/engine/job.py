@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +33,7 @@ _MAX_STAGES = 64
 _MAX_ITEMS = 2 * MAX_PEERS  # of one list on the wire: a reason for every peer
 _MAX_COUNT = 2**53
 _MAX_TEXT = 1000
+_MAX_PACKAGE = 100
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,14 @@ class Stage:
         The protocol's id, for example ``"llf-fcm"``.
     parameters : dict
         Plain values (numbers, strings, booleans, None, lists of these); arrays as nested lists.
+    package : str
+        Of a protocol that another package brings: that package's name and version, such as ``"p2pclust-noisy 1.0"``. By
+        default, and in a job, that of the package installed here; empty for p2pclust's own.
     """
 
     protocol: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    package: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Job:
     participation: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "stages", tuple(_with_package(stage) for stage in self.stages))
         if not 1 <= len(self.stages) <= _MAX_STAGES:
             raise UsageError(f"job: {len(self.stages)} stages: expected 1 to {_MAX_STAGES}")
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_SEED:
@@ -98,7 +103,7 @@ class Job:
         # Imported here because the protocols themselves build on this module's neighbours.
         from p2pclust.protocols.engine.registry import build  # noqa: PLC0415
 
-        return tuple(build(stage.protocol, stage.parameters) for stage in self.stages)
+        return tuple(build(stage.protocol, stage.parameters, stage.package) for stage in self.stages)
 
     @cached_property
     def main(self) -> int:
@@ -110,17 +115,25 @@ class Job:
     @property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
-        return any(protocol.by_columns for protocol in self.protocols)
+        from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in `protocols`
+
+        return any(isinstance(protocol, ByColumns) for protocol in self.protocols)
 
     @property
-    def at_desk(self) -> bool:
-        """Whether peers keep notes of their own, which their part of the result is in."""
-        return any(protocol.at_desk for protocol in self.protocols)
+    def has_workspace(self) -> bool:
+        """Whether peers keep notes of their own, which contain their part of the result."""
+        from p2pclust.protocols.engine.base import WithWorkspace  # noqa: PLC0415 - as in `protocols`
+
+        return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as they stand in a job document."""
         return {
-            "stages": [{"protocol": stage.protocol, "parameters": dict(stage.parameters)} for stage in self.stages],
+            "stages": [
+                {"protocol": stage.protocol, "parameters": dict(stage.parameters)}
+                | ({"package": stage.package} if stage.package else {})
+                for stage in self.stages
+            ],
             "seed": self.seed,
             "participation": self.participation,
         }
@@ -140,12 +153,22 @@ class Job:
             raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
         made = []
         for number, item in enumerate(stages):
-            stage = _keys(item, f"job: stage {number}", required=("protocol",), optional=("parameters",))
-            parameters = stage.get("parameters", {})
+            stage = _keys(item, f"job: stage {number}", required=("protocol",), optional=("parameters", "package"))
+            parameters, package = stage.get("parameters", {}), stage.get("package", "")
             if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
                 raise UsageError(f"job: stage {number}: parameters: expected names with values")
-            made.append(Stage(stage["protocol"], dict(parameters)))
+            if not isinstance(package, str) or len(package) > _MAX_PACKAGE:
+                raise UsageError(f"job: stage {number}: package: expected a name and a version")
+            made.append(Stage(stage["protocol"], dict(parameters), package))
         return cls(tuple(made), given["seed"], given.get("participation", 1.0))
+
+
+def _with_package(stage: Stage) -> Stage:
+    """Name the package installed here that brings the stage's protocol, where the document does not name it."""
+    from p2pclust.protocols.engine.registry import package_of  # noqa: PLC0415 - as in `Job.protocols`
+
+    package = "" if stage.package else package_of(stage.protocol)
+    return replace(stage, package=package) if package else stage
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ class Local:
     Parameters
     ----------
     X : array_like of shape (n, F)
-        Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and nobody else is stopped.
+        Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and the others go on.
     ids : array_like of shape (n,), optional
         What each row is called, as whole numbers or text. Only peers that hold different columns of the same rows
         compare them; by default rows are called by their numbers.
     centers : array_like of shape (C, F), optional
-        This peer's columns of given first centers, in the units of `X`, where nobody shall hold them whole.
+        This peer's columns of given first centers, in the units of `X`, where no peer may hold them whole.
     labels : array_like of int, shape (n,), optional
         A partition of the rows to start from, for protocols that start from one.
     n_clusters : int, optional
@@ -73,7 +73,7 @@ class Local:
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self.labels = None if labels is None else np.asarray(labels)
         self.n_clusters = n_clusters
-        self.feature_names: tuple[str, ...] = ()  # where somebody told them; nothing is computed with them
+        self.feature_names: tuple[str, ...] = ()  # if known; nothing is computed with them
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -162,7 +162,7 @@ def first_bad_value(X: Floats) -> str:
     flat = X.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
         # One pass without a temporary. Rounding never makes a sum of squares less than one of them, and NaN is not <=.
-        # Not a product: BLAS would start all its threads, before anybody told it how many there may be.
+        # Not a product: BLAS would start all its threads, before their number is limited.
         if np.einsum("i,i->", flat, flat) <= LARGEST**2:
             return ""
     bad = ~(np.abs(X) <= LARGEST)
@@ -170,7 +170,7 @@ def first_bad_value(X: Floats) -> str:
         return ""
     row, column = (int(i) for i in np.argwhere(bad)[0])
     value = float(X[row, column])
-    # A finite value is not told: what a peer says of its rows goes to the whole roster.
+    # Never a finite value: the reason goes to the whole roster.
     return f"row {row}, column {column} is {'too large' if np.isfinite(value) else format(value)}"
 
 

@@ -12,9 +12,9 @@ from p2pclust.protocols.engine.reasons import HELD
 __all__ = ["LEAST_ROWS", "NEIGHBOURS", "blurred", "hold_small_clusters", "propose_gate", "size_gate"]
 
 NEIGHBOURS = 5
-"""Of how many nearest rows a pick is told as the mean (careful seeding: the average of its 5 nearest neighbours)."""
+"""A pick is revealed as the mean of so many nearest rows (careful seeding: the average of its 5 nearest neighbours)."""
 LEAST_ROWS = 3
-"""Who holds fewer rows proposes nothing: a mean of two is nearly a row."""
+"""A peer with fewer rows proposes nothing: a mean of two is nearly a row."""
 
 
 def propose_gate(local: Local) -> None:

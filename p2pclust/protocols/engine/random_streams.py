@@ -60,7 +60,7 @@ def proposers(seed: int, n_peers: int) -> tuple[int, ...]:
 
 
 def aggregating(drawn: int, step: int) -> np.random.Generator:
-    """Return the stream of whoever adds up in a step of a stage, the same for every aggregator.
+    """Return the stream of the aggregator in a step of a stage, the same for every aggregator.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class _Lazy:
 
 
 def of_column(salt: bytes, values: NDArray[np.float64]) -> np.random.Generator:
-    """Return the stream of one peer's column: nobody who lacks the column can draw from it.
+    """Return the stream of one peer's column: a peer without the column cannot draw from it.
 
     Parameters
     ----------
@@ -143,5 +143,5 @@ def pooled_start(seed: int, start: int) -> np.random.Generator:
 
 
 def fresh_seed() -> int:
-    """Return a seed that nobody chose, for ``random_state=None``."""
+    """Return a random seed, for ``random_state=None``."""
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) & MAX_SEED

@@ -22,5 +22,5 @@ LEFT_OUT: Final = "left out"
 NO_DATA: Final = "no data"
 #: Of a peer with too few rows in this stage; it may contribute to a later one.
 HELD: Final = "privacy gate"
-#: Of a job that somebody ended, and the answer of a peer that knows it where nobody aggregates.
+#: Of a cancelled job; and, in a job without an aggregator, the answer of a peer that knows of the cancel.
 CANCELLED: Final = "cancelled by "

@@ -1,4 +1,4 @@
-"""From a protocol's id to its class, imported when it is needed."""
+"""From a protocol's id to its class, imported when it is needed: one of p2pclust's own, or of a plug-in."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine.base import Protocol
+from p2pclust.protocols.engine.base import Labelling, Protocol
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["CLUSTERING", "EVALUATING", "build", "known", "main_stage", "nearest_protocol", "protocol_class"]
+__all__ = [
+    "CLUSTERING",
+    "EVALUATING",
+    "build",
+    "clusterings",
+    "known",
+    "main_stage",
+    "nearest_protocol",
+    "package_of",
+    "protocol_class",
+]
 
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.centers.llf_cm", "LosslessCMeansProtocol"),
@@ -45,21 +55,28 @@ _CLASSES = {
     "vertical-fcm": ("p2pclust.protocols.columns.vertical", "VerticalFuzzyCMeansProtocol"),
 }
 
-CLUSTERING: Mapping[str, str] = {
-    "llf-cm": "lossless c-means (k-means) over peers with different rows",
-    "llf-fcm": "lossless fuzzy c-means over peers with different rows",
-    "ffcm": "fuzzy c-means by averaging or clustering the centers that each peer finds",
-    "c2f-fcm": "fuzzy c-means at each peer, k-means of the centers found, from careful seeding",
-    "gdf-fcm": "fuzzy c-means by gradient descent: one step on all peers' gradients per round",
-    "fkm": "k-means of the means that each peer finds, for peers with different clusters",
-    "k-fed": "k-means of the means that each peer finds, in one round",
-    "fedcref": "an autoencoder per cluster; peers find out which of their clusters are the same, and train together",
-    "uifca": "one normalizing flow per cluster, trained over all peers; each row belongs to the likeliest",
-    "stream-fcm": "fuzzy c-means of rows that keep coming, batch after batch, with forgetting and a report of drift",
-    "vertical-cm": "lossless c-means (k-means) over peers with different columns of the same rows",
-    "vertical-fcm": "lossless fuzzy c-means over peers with different columns of the same rows",
-}
-"""The protocols that a person asks for, and one line about each; the others are stages around them."""
+CLUSTERING = (
+    "llf-cm", "llf-fcm", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm", "vertical-cm",
+    "vertical-fcm",
+)  # fmt: skip
+"""The protocols of p2pclust that a person asks for; the others are stages around them."""
+
+
+def clusterings() -> tuple[str, ...]:
+    """Return the ids of the protocols that a person can ask for here, plug-ins included."""
+    from p2pclust.protocols.engine.plugins import plugins  # noqa: PLC0415 - reads the metadata of all packages
+
+    return (*CLUSTERING, *(name for name in sorted(plugins()) if name not in _CLASSES))
+
+
+def package_of(protocol: object) -> str:
+    """Return the name and version of the package that brings a protocol; empty for p2pclust's own, and if unknown."""
+    if protocol in _CLASSES:
+        return ""
+    from p2pclust.protocols.engine.plugins import plugins  # noqa: PLC0415
+
+    plugin = plugins().get(str(protocol))
+    return "" if plugin is None else plugin.package
 
 
 EVALUATING = ("measure", "objective")
@@ -83,7 +100,7 @@ def main_stage(protocols: Sequence[str]) -> int:
 
 
 def known() -> tuple[str, ...]:
-    """Return the ids of all stages."""
+    """Return the ids of p2pclust's own stages."""
     return tuple(_CLASSES)
 
 
@@ -110,19 +127,19 @@ def nearest_protocol(name: str, ids: Iterable[str], cutoff: float = 0.6) -> str:
     return near[0] if near else ""
 
 
-def protocol_class(protocol: object, *, among: Mapping[str, object] | None = None) -> type[Protocol]:
+def protocol_class(protocol: object, *, among: Sequence[str] | None = None) -> type[Protocol]:
     """Return the class of a protocol.
 
     Parameters
     ----------
     protocol : str
-    among : mapping, optional
-        The ids that are acceptable here, for example :data:`CLUSTERING`; default all.
+    among : sequence of str, optional
+        The ids of p2pclust's own that are acceptable here, for example :data:`CLUSTERING`; default all. Plug-ins always are.
 
     Raises
     ------
     UsageError
-        For an unknown id; the nearest known one is named.
+        For an unknown id, with the nearest known one, and for a plug-in that cannot be used.
 
     Examples
     --------
@@ -130,9 +147,13 @@ def protocol_class(protocol: object, *, among: Mapping[str, object] | None = Non
     Traceback (most recent call last):
     p2pclust.errors.UsageError: unknown protocol 'llf-fcn' (did you mean 'llf-fcm'?)
     """
-    ids = _CLASSES if among is None else among
+    ids: Iterable[str] = _CLASSES if among is None else among
     if not isinstance(protocol, str) or protocol not in ids:
-        shown = str(protocol)[:60]
+        from p2pclust.protocols.engine.plugins import plugins  # noqa: PLC0415
+
+        if protocol not in _CLASSES and str(protocol) in plugins():
+            return plugins()[str(protocol)].load()
+        shown, ids = str(protocol)[:60], [*ids, *plugins()]
         near = nearest_protocol(shown, ids)
         hint = f"did you mean {near!r}?" if near else f"known: {', '.join(ids)}"
         raise UsageError(f"unknown protocol {shown!r} ({hint})")
@@ -141,13 +162,21 @@ def protocol_class(protocol: object, *, among: Mapping[str, object] | None = Non
     return found
 
 
-def build(protocol: object, parameters: Mapping[str, Any]) -> Protocol:
+def build(protocol: object, parameters: Mapping[str, Any], package: str = "") -> Protocol:
     """Return a protocol with these parameters, checked.
+
+    Parameters
+    ----------
+    protocol : str
+    parameters : mapping
+        By name, as in a job document.
+    package : str
+        Of a plug-in: the name and version of the package that brings it, which must be installed here.
 
     Raises
     ------
     UsageError
-        For an unknown or missing parameter, or a value out of range.
+        For an unknown or missing parameter, a value of another type or out of range, and a package that is not here.
 
     Examples
     --------
@@ -155,6 +184,8 @@ def build(protocol: object, parameters: Mapping[str, Any]) -> Protocol:
     Traceback (most recent call last):
     p2pclust.errors.UsageError: llf-fcm: unknown parameter 'fuzzifer' (did you mean 'fuzzifier'?)
     """
+    if package:
+        _refuse_other_package(protocol, package)
     kind = protocol_class(protocol)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     names = [field.name for field in fields]
@@ -164,6 +195,30 @@ def build(protocol: object, parameters: Mapping[str, Any]) -> Protocol:
             hint = did_you_mean(shown, names, f" (it has {', '.join(names) or 'none'})")
             raise UsageError(f"{kind.id}: unknown parameter {shown!r}{hint}")
     for field in fields:
-        if field.name not in parameters and field.default is dataclasses.MISSING:
+        if field.name not in parameters and field.default is field.default_factory is dataclasses.MISSING:
             raise UsageError(f"{kind.id}: parameter {field.name!r} is missing")
-    return kind(**parameters)
+    return _built_from_plugin(kind, parameters) if package else kind(**parameters)
+
+
+def _refuse_other_package(protocol: object, package: str) -> None:
+    from p2pclust.protocols.engine.plugins import not_here  # noqa: PLC0415
+
+    if protocol in _CLASSES:
+        raise UsageError(f"{protocol} is a protocol of p2pclust's own, not of {package}")
+    if flaw := not_here(str(protocol), package):
+        raise UsageError(flaw)
+
+
+def _built_from_plugin(kind: type[Protocol], parameters: Mapping[str, Any]) -> Protocol:
+    """Return a protocol whose author may have checked nothing."""
+    from p2pclust.protocols.engine.plugins import parameter_types, type_flaw  # noqa: PLC0415
+
+    assert issubclass(kind, Labelling)
+    types = parameter_types(kind)
+    for name, value in parameters.items():
+        if flaw := type_flaw(types[name], value):
+            raise UsageError(f"{kind.id}: {name} = {value!r}: {flaw}")
+    try:
+        return kind(**parameters)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{kind.id}: {error}") from error

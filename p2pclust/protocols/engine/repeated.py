@@ -7,7 +7,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.base import SideBySide
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.registry import protocol_class
 
@@ -53,7 +53,7 @@ def continued(job: Job, state: JobState) -> Job:
 def _of_one_start(stage: Stage) -> Stage:
     """Return the stage with the one start that given centers are, if it had several."""
     kind = protocol_class(stage.protocol)
-    several = stage.protocol == "objective" or (issubclass(kind, Labelling) and kind.side_by_side)
+    several = stage.protocol == "objective" or issubclass(kind, SideBySide)
     return (
         Stage(stage.protocol, {**stage.parameters, "n_init": 1}) if several and "n_init" in stage.parameters else stage
     )

@@ -19,12 +19,12 @@ from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Clustering, Labelling
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import Desk, Run
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspace import Run, Workspace
+from p2pclust.protocols.engine.workspaces import Workspaces
 
 __all__ = [
     "Later",
@@ -47,7 +47,7 @@ def run_in_process(
     job: Job,
     locals: Sequence[Local],
     on_round: Callable[[JobState], None] | None = None,
-    office: Office | None = None,
+    workspaces: Workspaces | None = None,
 ) -> JobState:
     """Run a job over these peers in this process.
 
@@ -58,8 +58,8 @@ def run_in_process(
         One per roster peer, in roster order.
     on_round : callable, optional
         Called with the state after every round.
-    office : Office, optional
-        What the peers keep beside the state: their notes, and what they published. It outlives the job there.
+    workspaces : Workspaces, optional
+        What the peers keep beside the state: their notes, and what they published. It can be read after the job.
 
     Returns
     -------
@@ -81,11 +81,11 @@ def run_in_process(
         if unable:
             raise UsageError(f"{unable} cannot count rows by their weights: leave the weights out")
     with one_thread():
-        return _run(job, locals, on_round, Office() if office is None else office)
+        return _run(job, locals, on_round, Workspaces() if workspaces is None else workspaces)
 
 
 def _run(
-    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, office: Office
+    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces
 ) -> JobState:  # fmt: skip
     n_peers = len(locals)
     state = engine.begin(job)
@@ -94,29 +94,29 @@ def _run(
         asked = engine.asked(job, state, n_peers)
         if job.protocols[state.stage].asks == "one":
             asked = asked[:1]
-        desks = office.desks(job, state, asked, n_peers, partial(_run_child, locals=locals))
+        prepared = workspaces.prepare(job, state, asked, n_peers, partial(_run_child, locals=locals))
 
         def answer(
-            peer: int, state: JobState = state, desks: Mapping[int, Desk] = desks
+            peer: int, state: JobState = state, prepared: Mapping[int, Workspace] = prepared
         ) -> Contribution | Abstain:  # fmt: skip
             try:
-                return engine.contribution(job, state, locals[peer], peer, n_peers, desks.get(peer))
+                return engine.contribution(job, state, locals[peer], peer, n_peers, prepared.get(peer))
             except Abstain as abstention:
                 return abstention
 
-        answers = dict(zip(asked, office.map(answer, asked) if desks else map(answer, asked), strict=True))
-        office.take(desks)
-        given = [(peer, told) for peer, told in answers.items() if not isinstance(told, Abstain)]
-        abstained = {peer: told.reason for peer, told in answers.items() if isinstance(told, Abstain)}
+        answers = dict(zip(asked, workspaces.map(answer, asked) if prepared else map(answer, asked), strict=True))
+        workspaces.take(prepared)
+        given = [(peer, answer) for peer, answer in answers.items() if not isinstance(answer, Abstain)]
+        abstained = {peer: answer.reason for peer, answer in answers.items() if isinstance(answer, Abstain)}
         state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
         if on_round is not None:
             on_round(state)
     return state
 
 
-def _run_child(run: Run, office: Office, locals: Sequence[Local]) -> JobState:
+def _run_child(run: Run, workspaces: Workspaces, locals: Sequence[Local]) -> JobState:
     """Run a job that a round of another one wants, among some of its peers."""
-    return _run(run.job, [locals[peer] for peer in run.roster], None, office)
+    return _run(run.job, [locals[peer] for peer in run.roster], None, workspaces)
 
 
 def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
@@ -174,7 +174,7 @@ def pooled(
         raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
     first, steps = _kept_start(job, locals, log, stage, later)
     records = [(number, record) for number, record in enumerate(log) if record.stage == stage and record.contributors]
-    if protocol.by_columns:
+    if isinstance(protocol, ByColumns):
         records = records[1:]  # the first round measures the distances to the first centers, and moves none
     records = records[:steps]
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
@@ -198,7 +198,7 @@ def pooled_run(
 ) -> ClusteringResult:  # fmt: skip
     """Run the pooled algorithm from the job's first centers until it stops by itself.
 
-    With this a protocol that is not lossless is compared: on the rows of everybody who ever contributed to the
+    With this a protocol that is not lossless is compared: on the rows of every peer that contributed to the
     clustering, as they last were, and until the centers move by less than the protocol's ``tol`` (1e-4 where it
     has none, or has 0), at most 300 rounds. The first centers of a protocol that makes its own are those after its
     first round.

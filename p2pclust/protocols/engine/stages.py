@@ -12,7 +12,7 @@ from typing import Final
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import State
-from p2pclust.protocols.engine.base import Protocol
+from p2pclust.protocols.engine.base import ByColumns, Protocol
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT, MAX_REASON, NOT_DRAWN
 
@@ -20,8 +20,8 @@ __all__ = ["MAX_EMPTY_ROUNDS", "abstained_in", "by_themselves", "closed", "opene
 
 #: So many rounds in a row without any contribution fail the job.
 MAX_EMPTY_ROUNDS: Final = 10
-_REASONS_TOLD: Final = 4
-_PEERS_TOLD: Final = 3
+_MOST_REASONS: Final = 4
+_MOST_PEERS: Final = 3
 
 
 def closed(
@@ -54,7 +54,7 @@ def closed(
     stepped = replace(after, arrays=arrays)
     if hopeless := protocol.hopeless(state.arrays, arrays):
         return replace(stepped, status="failed", reason=hopeless)
-    # Of peers that a privacy gate holds in this stage nothing is known yet: they may contribute to a later one.
+    # Peers that a privacy gate holds in this stage may contribute to a later one.
     held = any(reason.startswith(HELD) for reason in reasons.values())
     if len(contributors) + len(reasons) == n_peers and not held and (objection := protocol.objection(arrays)):
         return replace(stepped, status="failed", reason=objection)
@@ -66,21 +66,23 @@ def closed(
 
 def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     protocol = job.protocols[state.stage]
-    if protocol.by_columns:
+    if isinstance(protocol, ByColumns):
         gone = state.log[-1].abstained
-        return replace(state, status="failed", reason=_nobody(protocol, gone, "every peer's columns are needed"))
+        return replace(
+            state, status="failed", reason=_none_contributed(protocol, gone, "every peer's columns are needed")
+        )
     whole_stage = protocol.asks == "one"
     gone = abstained_in(state, whole_stage=whole_stage)
     if len(by_themselves(gone)) == n_peers:
-        instead = protocol.nobody(state.arrays, random_streams.opening(job.seed, state.stage))
+        instead = protocol.all_abstained(state.arrays, random_streams.opening(job.seed, state.stage))
         if instead is not None:
             return opened(job, replace(state, arrays=instead), state.stage + 1)
-        return replace(state, status="failed", reason=_nobody(protocol, gone, "nobody can contribute"))
-    # Where one is asked per round, a round in which another peer bowed out came closer to whoever can propose.
+        return replace(state, status="failed", reason=_none_contributed(protocol, gone, "nobody can contribute"))
+    # Where one is asked per round, a round in which another peer abstained came closer to a peer that can propose.
     came_closer = whole_stage and bool(by_themselves(state.log[-1].abstained))
     if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
         story = f"nobody contributed for {state.empty_rounds} rounds in a row"
-        return replace(state, status="failed", reason=_nobody(protocol, gone, story))
+        return replace(state, status="failed", reason=_none_contributed(protocol, gone, story))
     return _within_limit(job, state)
 
 
@@ -125,26 +127,26 @@ def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
     return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
 
 
-def _nobody(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
-    """Say which reasons there are, the most common first, and of whom."""
+def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
+    """Return the story with the reasons, the most common first, and the peers that gave each."""
     by_reason: dict[str, list[int]] = {}
     for peer, reason in sorted(gone.items()):
         by_reason.setdefault(reason, []).append(peer)
     ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
-    told = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_REASONS_TOLD]]
-    if more := sum(len(peers) for _, peers in ranked[_REASONS_TOLD:]):
-        told.append(f"and {more} more")
-    return f"{protocol.id}: {story}" + (f" ({'; '.join(told)})" if told else "")
+    reasons = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_MOST_REASONS]]
+    if more := sum(len(peers) for _, peers in ranked[_MOST_REASONS:]):
+        reasons.append(f"and {more} more")
+    return f"{protocol.id}: {story}" + (f" ({'; '.join(reasons)})" if reasons else "")
 
 
 def _named(peers: Sequence[int]) -> str:
-    """Name peers, as :func:`readings.with_names` finds them.
+    """Name peers, as :func:`summaries.with_names` finds them.
 
     Examples
     --------
     >>> _named([4]), _named([0, 1, 3]), _named(range(7))
     ('peer 4', 'peer 0, peer 1, peer 3', 'peer 0, peer 1, peer 2 and 4 more')
     """
-    shown = len(peers) if len(peers) <= _PEERS_TOLD + 1 else _PEERS_TOLD  # "and 1 more" is no shorter than a name
-    told = ", ".join(f"peer {peer}" for peer in peers[:shown])
-    return told + (f" and {len(peers) - shown} more" if len(peers) > shown else "")
+    shown = len(peers) if len(peers) <= _MOST_PEERS + 1 else _MOST_PEERS  # "and 1 more" is no shorter than a name
+    names = ", ".join(f"peer {peer}" for peer in peers[:shown])
+    return names + (f" and {len(peers) - shown} more" if len(peers) > shown else "")

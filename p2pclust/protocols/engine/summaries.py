@@ -26,8 +26,8 @@ def raw_centers(state: JobState) -> NDArray[np.float64]:
 
 def shifts(state: JobState) -> list[float | None]:
     """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know."""
-    told = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
-    return [shift if shift >= 0 else None for shift in told]
+    found = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
+    return [shift if shift >= 0 else None for shift in found]
 
 
 def last_shift(state: JobState) -> float | None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import fits, is_unit
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Stored
@@ -141,11 +142,11 @@ class ContributionReader:
 
     def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
         protocol = job.protocols[state.stage]
-        limbs = (protocol.limbs,) if protocol.additive else ()
-        self._additive = protocol.additive
+        self._additive = isinstance(protocol, Additive)
+        limbs = (protocol.limbs,) if isinstance(protocol, Additive) else ()
         self._n_peers = n_peers
         self._expected = {
-            name: (np.dtype("int64" if protocol.additive else slot.dtype), (*limbs, *slot.shape))
+            name: (np.dtype("int64" if self._additive else slot.dtype), (*limbs, *slot.shape))
             for name, slot in protocol.expects(state.arrays).items()
         }
         self._names = list(self._expected)
@@ -176,7 +177,7 @@ def decode_state(job: Job, data: bytes | Stored) -> JobState:
     state = JobState.decode_stored(data) if isinstance(data, Stored) else JobState.decode(data)
     if state.stage >= len(job.protocols):
         raise WireError(f"job state: stage {state.stage} of a job of {len(job.protocols)}")
-    _check_arrays(state.arrays)
+    _check_arrays(job, state.arrays)
     protocol = job.protocols[state.stage]
     if state.status == "failed":
         return state
@@ -197,13 +198,18 @@ def decode_state(job: Job, data: bytes | Stored) -> JobState:
 
 
 def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    """Tell whether a shape is the expected one, None standing for any length."""
+    """Return whether a shape is the expected one, None standing for any length."""
     return len(shape) == len(expected) and all(e is None or s == e for s, e in zip(shape, expected, strict=True))
 
 
-def _check_arrays(arrays: State) -> None:
+def _check_arrays(job: Job, arrays: State) -> None:
     lengths: dict[str, int] = {}
+    own = {name: slot for protocol in job.protocols for name, slot in protocol.own_arrays.items()}
     for name in arrays:
+        if name in own and name not in _SLOTS:
+            if arrays.dtype(name) != own[name].dtype or not matches(arrays.shape(name), own[name].shape):
+                raise WireError(f"job state: {name} is {arrays.dtype(name)}{list(arrays.shape(name))}")
+            continue
         if name not in _SLOTS:
             raise WireError(f"job state: unknown array {name!r}")
         letters = _SLOTS[name][1]

@@ -1,21 +1,21 @@
 """What a peer does for a round beside its own mathematics: fetch what others published, run jobs with some of them.
 
 Most contributions are a pure function of the state and of the peer's rows. FedCRef's need more: the models of others,
-and federated training among some peers. Such a protocol works *at a desk* (``Protocol.at_desk``). Before it
-contributes it is asked what it wants; whoever runs the protocol puts that on the desk, or as much of it as can be had,
-and then asks for the contribution. The verbs:
+and federated training among some peers. Such a protocol is a ``WithWorkspace``. Before it
+contributes it is asked what it wants; the caller puts that into the workspace, or as much of it as can be had, and then
+asks for the contribution. The verbs:
 
 ===========  ==============================================================================================
-fetch        :class:`Fetch` in :class:`Wants`; read with :meth:`Desk.read`
-run a job    :class:`Run` in :class:`Wants`; read with :meth:`Desk.result`
-publish      :meth:`Desk.publish`: the bytes lie here for whoever fetches them; the contribution names them
-keep         :meth:`Desk.keep`: the peer's own note, told to nobody, on its disk before the contribution leaves
+fetch        :class:`Fetch` in :class:`Wants`; read with :meth:`Workspace.read`
+run a job    :class:`Run` in :class:`Wants`; read with :meth:`Workspace.result`
+publish      :meth:`Workspace.publish`: the bytes stay here for other peers to fetch; the contribution names them
+keep         :meth:`Workspace.keep`: the peer's own note, sent to no peer, on its disk before the contribution leaves
 agree        the round itself: what ``combine`` makes of the contributions is the same at every peer
 compute      the contribution itself
 ===========  ==============================================================================================
 
 The agreed state is the only program counter: a peer that restarts finds in its register where the job is and in its
-note what it had done itself. What could not be had is simply not on the desk. A protocol says in its contribution what
+note what it had done itself. What could not be had is not in the workspace. A protocol says in its contribution what
 it could do without it, and so nothing ever waits for good.
 """
 
@@ -31,7 +31,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 if TYPE_CHECKING:
     from p2pclust.protocols.engine.job import Job, JobState
 
-__all__ = ["DIGEST_BYTES", "Desk", "Fetch", "Run", "Wants", "digest_of"]
+__all__ = ["DIGEST_BYTES", "Fetch", "Run", "Wants", "Workspace", "digest_of"]
 
 DIGEST_BYTES: Final = 32
 
@@ -43,7 +43,7 @@ def digest_of(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A blob that shall lie on the desk.
+    """A blob that shall lie on the workspace.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _nothing(digest: bytes) -> bytes | None:
 
 
 @dataclass
-class Desk:
+class Workspace:
     """What lies before one peer while it contributes to one round, and what it leaves there.
 
     Parameters
@@ -117,8 +117,8 @@ class Desk:
 
     Examples
     --------
-    >>> desk = Desk(0)
-    >>> desk.publish(b"model") == digest_of(b"model"), desk.published, desk.read(b"unknown") is None
+    >>> workspace = Workspace(0)
+    >>> workspace.publish(b"model") == digest_of(b"model"), workspace.published, workspace.read(b"unknown") is None
     (True, [b'model'], True)
     """
 
@@ -140,7 +140,7 @@ class Desk:
         return state if state is not None and state.status == "done" else None
 
     def publish(self, data: bytes) -> bytes:
-        """Lay bytes out for whoever fetches them, and return their digest."""
+        """Keep bytes for other peers to fetch, and return their digest."""
         self.published.append(data)
         return digest_of(data)
 

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
-from p2pclust.protocols.engine.base import Abstain, Protocol
+from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
 from p2pclust.protocols.engine.runner import one_thread
+from p2pclust.protocols.engine.sums import terms
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import Links, first_mass, total_of
 
@@ -67,9 +68,9 @@ def unfit(job: Job) -> str:
 
 def needs_aggregator(kind: type[Protocol]) -> str:
     """Say what a protocol works on that no peer could combine by itself; an empty string if any can do what it does."""
-    if kind.by_columns or kind.remembers:
+    if issubclass(kind, ByColumns | Remembering):
         return "columns"
-    return "models" if kind.at_desk else ""
+    return "models" if issubclass(kind, WithWorkspace) else ""
 
 
 def proposer_of(job: Job, state: JobState, members: Sequence[int], n_peers: int) -> int:
@@ -98,16 +99,16 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     try:
         if flaw := unfit(job):
             raise Abstain(f"failed: {flaw}")
-        size = _size(job, state) if protocol.additive else 0
+        size = _size(job, state) if isinstance(protocol, Additive) else 0
         if 16 * size > MOST_BYTES:
             raise Abstain(f"failed: {size} numbers are more than a message carries to neighbours")
-        if protocol.additive:
+        if isinstance(protocol, Additive):
             mass = np.zeros(2 * size)
         if protocol.asks == "one" and peer != proposer:
             raise Abstain(NOT_ASKED)
         contribution = engine.contribution(job, state, local, peer, n_peers)
-        if protocol.additive:
-            return _adding(job, state, contribution, peer)
+        if isinstance(protocol, Additive):
+            return _adding(protocol, state, contribution, peer)
         payload = engine.encode_contribution(contribution)
         if len(payload) * (1 if protocol.asks == "one" else n_peers) > MOST_BYTES:
             raise Abstain(f"failed: {len(payload)} bytes are more than a message carries to neighbours")
@@ -116,8 +117,8 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     return Offer(Answer(peer, payload=payload), None)
 
 
-def _adding(job: Job, state: JobState, contribution: Contribution, peer: int) -> Offer:
-    floats = list(engine.terms(job, state, contribution).values())
+def _adding(protocol: Additive, state: JobState, contribution: Contribution, peer: int) -> Offer:
+    floats = list(terms(protocol, state.arrays, contribution).values())
     whole = sum(1 << number for number, values in enumerate(floats) if (np.rint(values) == values).all())
     return Offer(Answer(peer, whole=whole), first_mass(np.concatenate([values.ravel() for values in floats])))
 
@@ -158,7 +159,7 @@ def next_state(
         wanted = wanted[: wanted.index(first)] if first >= 0 else wanted
     abstained |= {peer: f"{LEFT_OUT}: out of reach" for peer in wanted if peer not in answers}
     given = [(peer, answer) for peer, answer in sorted(answers.items()) if not answer.abstains]
-    if protocol.additive:
+    if isinstance(protocol, Additive):
         total = (
             Arrays()
             if estimate is None

@@ -34,7 +34,7 @@ from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.models.fedavg import architecture_of, refuse_beyond
 
@@ -42,7 +42,7 @@ __all__ = ["ModelAverageProtocol"]
 
 
 @dataclass(frozen=True)
-class ModelAverageProtocol(Protocol):
+class ModelAverageProtocol(Additive):
     """FedAvg of one autoencoder.
 
     Parameters
@@ -64,7 +64,6 @@ class ModelAverageProtocol(Protocol):
     """
 
     id: ClassVar[str] = "model-average"
-    additive: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "model")
     imports: ClassVar[tuple[str, ...]] = ("torch",)
 

@@ -27,7 +27,6 @@ Departures, and why
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
@@ -39,7 +38,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 
 __all__ = [
-    "MIXINGS", "Links", "agrees", "apart", "first_mass", "mixed", "mixing_matrix", "predicted_ticks", "second_eigenvalue",
+    "MIXINGS", "Links", "agrees", "apart", "first_mass", "mixed", "mixing_matrix", "second_eigenvalue",
     "total_of", "usual_mixing",
 ]  # fmt: skip
 
@@ -196,7 +195,7 @@ def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]
 
 
 def agrees(own: Floats, theirs: Floats, tolerance: float) -> bool:
-    """Tell whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
+    """Return whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
 
     Examples
     --------
@@ -289,22 +288,3 @@ def second_eigenvalue(links: Links) -> float:
         matrix = matrix * root[np.newaxis, :] / root[:, np.newaxis]
     moduli = np.sort(np.abs(np.linalg.eigvalsh((matrix + matrix.T) / 2)))
     return float(moduli[-2])
-
-
-def predicted_ticks(links: Links, tolerance: float) -> int:
-    """Return how many ticks a round is expected to take.
-
-    A difference shrinks by the second eigenvalue per tick, until it is `tolerance` over the number of hops; then it
-    takes one tick more than hops until somebody knows that it is so everywhere, and hops ticks until all know that.
-
-    Examples
-    --------
-    >>> ring = [[(i - 1) % 12, (i + 1) % 12] for i in range(12)]
-    >>> predicted_ticks(Links(ring), 1e-9)
-    254
-    """
-    modulus, hops = second_eigenvalue(links), links.hops
-    fading = 1.0
-    if modulus > 1e-12:
-        fading = max(1.0, math.log(max(hops, 1) / tolerance) / -math.log(modulus))
-    return math.ceil(fading) + 2 * hops + 1

@@ -41,7 +41,7 @@ from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
@@ -54,7 +54,7 @@ _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
 
 @dataclass(frozen=True)
-class Measure(Protocol):
+class Measure(Additive):
     """Measure the centers that the stage before left; one round that asks every peer.
 
     Parameters
@@ -75,7 +75,6 @@ class Measure(Protocol):
     """
 
     id: ClassVar[str] = "measure"
-    additive: ClassVar[bool] = True
     evaluates: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
 

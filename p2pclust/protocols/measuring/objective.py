@@ -27,7 +27,7 @@ from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -38,7 +38,7 @@ _LEAST_LIMBS = 3
 
 
 @dataclass(frozen=True)
-class Objective(Protocol):
+class Objective(Additive):
     """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
 
     Parameters
@@ -65,7 +65,6 @@ class Objective(Protocol):
     """
 
     id: ClassVar[str] = "objective"
-    additive: ClassVar[bool] = True
     evaluates: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
 
@@ -137,7 +136,7 @@ class Objective(Protocol):
             objectives=contributions["objectives"], masses=masses, winner=np.int64(winner)
         )
 
-    def nobody(self, state: State, rng: np.random.Generator) -> State | None:
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._kept(state, 0)
 
     def flaw(self, state: State, *, done: bool) -> str:

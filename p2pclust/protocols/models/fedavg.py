@@ -36,10 +36,10 @@ from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, AtDesk, Slot
+from p2pclust.protocols.engine.base import Abstain, Slot, WithWorkspace
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk, Fetch, Wants
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Wants, Workspace
 
 __all__ = ["ENCODINGS", "FedAvgProtocol", "architecture_of", "refuse_beyond"]
 
@@ -70,7 +70,7 @@ def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
 
 
 @dataclass(frozen=True)
-class FedAvgProtocol(AtDesk):
+class FedAvgProtocol(WithWorkspace):
     """FedAvg of one autoencoder.
 
     Parameters
@@ -154,31 +154,33 @@ class FedAvgProtocol(AtDesk):
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"weights": Slot((self.model_bytes,), "uint8"), "rows": Slot((), "int64")}
 
-    def wants(self, state: State, desk: Desk) -> Wants:
+    def wants(self, state: State, workspace: Workspace) -> Wants:
         if state["weights"].size or not self.start:
             return Wants()
         return Wants((Fetch(bytes.fromhex(self.start), self.model_bytes, tuple(range(len(self.clusters)))),))
 
-    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
-        note = desk.note
-        own = np.isin(note["labels"], self.clusters[desk.peer]) if "labels" in note else np.zeros(0, np.bool_)
+    def contribute_with(
+        self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace
+    ) -> Contribution:
+        note = workspace.note
+        own = np.isin(note["labels"], self.clusters[workspace.peer]) if "labels" in note else np.zeros(0, np.bool_)
         rows = local.points(note).X[own] if own.size == local.n_samples and own.any() else np.empty((0, 0))
         if len(rows) == 0:
             raise Abstain("no rows in this community")
         refuse_beyond(rows, self.output)
         trained = train(
-            self._first(state, desk), [rows], rngs=[rng], epochs=self.epochs, batch=self.batch,
+            self._first(state, workspace), [rows], rngs=[rng], epochs=self.epochs, batch=self.batch,
             learning_rate=self.learning_rate, device=self.device,
         )  # fmt: skip
         # All that this peer reveals.
         weights = np.frombuffer(trained.encode(self.encoding)[0], np.uint8)
         return Arrays(weights=weights, rows=np.int64(len(rows)))
 
-    def _first(self, state: State, desk: Desk) -> ModelStack:
+    def _first(self, state: State, workspace: Workspace) -> ModelStack:
         """Return the model of the round: the state's, or before the first round what the job starts from."""
         data: bytes | None = state["weights"].tobytes()
         if not data and self.start:
-            data = desk.read(bytes.fromhex(self.start))
+            data = workspace.read(bytes.fromhex(self.start))
             if not data:
                 raise Abstain("failed: the model to start from could not be had")
         if data:

@@ -48,11 +48,11 @@ from p2pclust.clustering.autoencoders import Architecture
 from p2pclust.clustering.encodings import encoded_size
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import AtDesk, Labelling, Slot
+from p2pclust.protocols.engine.base import Labelling, Slot, WithWorkspace
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk, Fetch, Run, Wants
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Run, Wants, Workspace
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association, first_aggregators
 from p2pclust.protocols.models.fedavg import architecture_of
@@ -67,7 +67,7 @@ __all__ = ["INITIALS", "MODES", "FedCRefProtocol"]
 
 
 @dataclass(frozen=True)
-class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
+class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     """FedCRef; its parameters are those of :class:`FedCRefParameters`."""
 
     id: ClassVar[str] = "fedcref"
@@ -154,17 +154,17 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
     def _width(self, agreed: Agreed) -> int:
         return -(-agreed.clusters.total // 8) if self.mode == "paper" else agreed.clusters.total
 
-    def wants(self, state: State, desk: Desk) -> Wants:
+    def wants(self, state: State, workspace: Workspace) -> Wants:
         agreed = Agreed.of(state)
         size = encoded_size(self.architecture(state).n_parameters, self.encoding)
-        own = [Fetch(digest, size, (desk.peer,)) for digest in kept_models(desk.note)]
+        own = [Fetch(digest, size, (workspace.peer,)) for digest in kept_models(workspace.note)]
         match agreed.phase:
             case "verdicts":
                 return Wants((*own, *self._models(agreed, size)))
             case "graph" if self.mode == "refined":
                 return Wants((*own, *self._models(agreed, size)))  # they are needed once more
             case "train":
-                runs = tuple(run for _, run in self._own_runs(state, agreed, desk))
+                runs = tuple(run for _, run in self._own_runs(state, agreed, workspace))
                 return Wants((*own, *self._group_models(agreed, size)), runs)
             case "refine":
                 first = self._models(agreed, size) if self.mode == "refined" and agreed.refinement == 0 else []
@@ -180,17 +180,19 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
             owners.setdefault(agreed.model(index), []).append(owner)
         return [Fetch(digest, size, tuple(who)) for digest, who in owners.items()]
 
-    def _own_runs(self, state: State, agreed: Agreed, desk: Desk) -> list[tuple[int, Run]]:
-        return [(group, run) for group, run in self.runs(state, agreed) if desk.peer in run.roster]
+    def _own_runs(self, state: State, agreed: Agreed, workspace: Workspace) -> list[tuple[int, Run]]:
+        return [(group, run) for group, run in self.runs(state, agreed) if workspace.peer in run.roster]
 
     @staticmethod
     def _group_models(agreed: Agreed, size: int) -> list[Fetch]:
         have = [(agreed.group_model(group), agreed.holders_of(group)) for group in range(agreed.n_groups)]
         return [Fetch(digest, size, holders) for digest, holders in have if digest]
 
-    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+    def contribute_with(
+        self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace
+    ) -> Contribution:
         agreed = Agreed.of(state)
-        work = AtWork(self, self.architecture(state), state, agreed, local, desk)
+        work = AtWork(self, self.architecture(state), state, agreed, local, workspace)
         match agreed.phase:
             case "models":
                 return work.train_clusters(rng)
@@ -200,7 +202,7 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
                 digest = self.associate(agreed).digest
                 return Arrays(digest=np.frombuffer(digest, np.uint8))
             case "train":
-                return work.hand_in(self._own_runs(state, agreed, desk), rng)
+                return work.hand_in(self._own_runs(state, agreed, workspace), rng)
             case "refine":
                 return work.refine(rng)
 
@@ -344,6 +346,6 @@ class FedCRefProtocol(FedCRefParameters, AtDesk, Labelling):
             return tuple(kept_models(note))
         return tuple(digest for own in own_clusters(agreed, note) for digest in own.models)
 
-    def conclude_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Arrays:
+    def conclude_with(self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace) -> Arrays:
         """Return ``labels`` (n,) of the peer's rows, and what its own clusters are; see :func:`fedcref_end.concluded`."""
-        return AtWork(self, self.architecture(state), state, Agreed.of(state), local, desk).conclude(rng)
+        return AtWork(self, self.architecture(state), state, Agreed.of(state), local, workspace).conclude(rng)

@@ -151,11 +151,6 @@ class Agreed:
         """The digest of a cluster's model."""
         return bytes(self.models[index].tobytes())
 
-    def own_models(self, peer: int) -> list[bytes]:
-        """The digests of a peer's own models, in the order of its clusters."""
-        own = self.clusters.of(peer) if peer < len(self.counts) else range(0)
-        return [self.model(index) for index in own]
-
     def group_model(self, group: int) -> bytes:
         """The digest of a group's model, or empty bytes if it has none."""
         digest = self.group_models[group]

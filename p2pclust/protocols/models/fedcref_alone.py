@@ -54,7 +54,7 @@ def packed(halves: Halves, n_clusters: int) -> NDArray[np.uint8]:
 
 def _sides(work: AtWork) -> NDArray[np.int64]:
     """Return for each row of the peer which half it is in, the same in all rounds of a job."""
-    return random_streams.halving(work.agreed.stream, work.desk.peer).permutation(work.local.n_samples) % 2
+    return random_streams.halving(work.agreed.stream, work.workspace.peer).permutation(work.local.n_samples) % 2
 
 
 def train_halves(
@@ -77,7 +77,7 @@ def train_halves(
     mapping of int to pair of bytes
         Clusters whose training diverged are not among them.
     """
-    known, names = halves_of(work.desk.note), [(q, half) for q in sorted(rows) for half in (0, 1)]
+    known, names = halves_of(work.workspace.note), [(q, half) for q in sorted(rows) for half in (0, 1)]
     if not names:
         return {}
     rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(names))]
@@ -94,7 +94,7 @@ def train_halves(
     for number, q in enumerate(sorted(rows)):
         pair = trained[[2 * number, 2 * number + 1]]
         if pair.finite.all():
-            one, other = (work.desk.publish(data) for data in pair.encode(work.job.encoding))
+            one, other = (work.workspace.publish(data) for data in pair.encode(work.job.encoding))
             found[q] = (one, other)
     return found
 

@@ -1,4 +1,4 @@
-"""What FedCRef's rounds tell whoever watches: what a phase came to, and how many bytes of models it moved.
+"""What logs and reports show of FedCRef's rounds: the result of a phase, and how many bytes of models it moved.
 
 Models are nearly all that FedCRef sends. How many of them a phase moves follows from what was agreed on, so it is known
 wherever the state is, and the same on every backend; in one process, where nothing is sent, it is what would be. Not

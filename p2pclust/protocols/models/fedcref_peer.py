@@ -1,4 +1,4 @@
-"""What one peer does in each phase of FedCRef, with its rows, its note, and what lies on its desk.
+"""What one peer does in each phase of FedCRef, with its rows, its note, and what lies on its workspace.
 
 The note, told to nobody, holds the peer's partition, and as ``entered`` that of the last exchange, whose cluster q is the
 peer's cluster q in the association graph. A label below ``n_groups`` is a community: the row is served best by
@@ -25,7 +25,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
-from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Desk, Run
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Run, Workspace
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.fedavg import refuse_beyond
 from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
@@ -63,7 +63,7 @@ class AtWork:
     state: State
     agreed: Agreed
     local: Local
-    desk: Desk
+    workspace: Workspace
 
     # -- what the peer has ----------------------------------------------------------------------------------------------
 
@@ -77,23 +77,23 @@ class AtWork:
     @property
     def _models(self) -> list[bytes]:
         """The digests of the models of its clusters, as it published them; none without a note."""
-        return [digest.tobytes() for digest in self.desk.note["models"]] if self._known else []
+        return [digest.tobytes() for digest in self.workspace.note["models"]] if self._known else []
 
     @property
     def _known(self) -> bool:
         """Whether the note has a partition of these rows."""
-        note = self.desk.note
+        note = self.workspace.note
         return "labels" in note and note["labels"].shape == (self.local.n_samples,)
 
     @property
     def _current(self) -> bool:
         """Whether the note is of this iteration: who was away when models were exchanged has an older one."""
-        return self._known and int(self.desk.note["iteration"]) == self.agreed.iteration
+        return self._known and int(self.workspace.note["iteration"]) == self.agreed.iteration
 
     def _partition(self, rng: np.random.Generator) -> tuple[Ints, int, int]:
         """Return labels, the number of communities among them, and K_i; before the first exchange, where it begins."""
         if self._known:
-            note = self.desk.note
+            note = self.workspace.note
             return note["labels"], int(note["n_groups"]), int(note["wanted"])
         given = self.local.labels
         if self.job.initial == "given":
@@ -123,8 +123,8 @@ class AtWork:
 
         `trained`: the models are of this very partition.
         """
-        entered = labels if enters or "entered" not in self.desk.note else self.desk.note["entered"]
-        self.desk.keep(
+        entered = labels if enters or "entered" not in self.workspace.note else self.workspace.note["entered"]
+        self.workspace.keep(
             Arrays(
                 labels=labels,
                 entered=entered,
@@ -135,7 +135,7 @@ class AtWork:
                 trained=np.bool_(trained),
                 iteration=np.int64(iteration),
                 refinements=np.int64(len(self.agreed.history) + refines),
-                peer=np.int64(self.desk.peer),
+                peer=np.int64(self.workspace.peer),
                 origin=self.state["origin"],
                 scale=self.state["scale"],
             )
@@ -151,7 +151,7 @@ class AtWork:
 
     def decoded(self, digest: bytes) -> ModelStack | None:
         """Return a model, or None if it could not be had or is none: whoever sent it is not worth stopping for."""
-        data = self.desk.read(digest) if any(digest) else None
+        data = self.workspace.read(digest) if any(digest) else None
         if data is None:
             return None
         try:
@@ -175,7 +175,7 @@ class AtWork:
     def train_clusters(self, rng: np.random.Generator) -> Contribution:
         """Phase 1: a model of each cluster (lines 7 to 9)."""
         labels, _, wanted = self._partition(rng)
-        if self._known and bool(self.desk.note["trained"]):
+        if self._known and bool(self.workspace.note["trained"]):
             served = self._served(labels, wanted)
             if served is not None:
                 return served
@@ -196,19 +196,19 @@ class AtWork:
         clusters = np.full(len(labels), UNASSIGNED, np.int64)
         for q, m in enumerate(sound):
             clusters[members[m]] = q
-        models = [self.desk.publish(data) for data in trained[sound].encode(self.job.encoding)]
+        models = [self.workspace.publish(data) for data in trained[sound].encode(self.job.encoding)]
         self._note(clusters, 0, wanted, models, trained=True, iteration=self.agreed.iteration + 1, enters=True)
         return self._entry(clusters, models)
 
     def _served(self, labels: Ints, wanted: int) -> Contribution | None:
         """The models of an earlier iteration, if the partition has not changed since and they are all here still."""
         models = self._models
-        data = [self.desk.read(digest) for digest in models]
+        data = [self.workspace.read(digest) for digest in models]
         if not models or any(one is None for one in data):
             return None
         for one in data:
             assert one is not None
-            self.desk.publish(one)
+            self.workspace.publish(one)
         self._note(labels, 0, wanted, models, trained=True, iteration=self.agreed.iteration + 1, enters=True)
         return self._entry(labels, models)
 
@@ -221,10 +221,10 @@ class AtWork:
 
     def judge(self) -> Contribution:
         """Phase 2: how the models of others do on the rows of each cluster (lines 11 to 17)."""
-        clusters, peer = self.agreed.clusters, self.desk.peer
+        clusters, peer = self.agreed.clusters, self.workspace.peer
         if not self._known or peer >= clusters.n_peers or not clusters.counts[peer]:
             raise Abstain("has no clusters in this iteration")
-        job, labels = self.job, self.desk.note["labels"]
+        job, labels = self.job, self.workspace.note["labels"]
         own = [np.flatnonzero(labels == q) for q in range(clusters.counts[peer])]
         if job.mode == "refined":
             own = [rows[affinity.spread_rows(len(rows))] for rows in own]
@@ -245,20 +245,20 @@ class AtWork:
         """Phase 3: the models that this peer's communities came to (line 23)."""
         groups, models = [], []
         for group, run in runs:
-            state = self.desk.result(run.name)
+            state = self.workspace.result(run.name)
             if state is not None:
                 groups.append(group)
-                models.append(self.desk.publish(state.arrays["weights"].tobytes()))
+                models.append(self.workspace.publish(state.arrays["weights"].tobytes()))
         if self.job.mode == "refined":
             self._train_alone(rng)
         return Arrays(groups=np.array(groups, np.int64), models=self._digests(models))
 
     def _train_alone(self, rng: np.random.Generator) -> None:
         """Go on training the models of own clusters that are nobody else's."""
-        if not self._current or int(self.desk.note["n_groups"]) != self.agreed.n_groups:
+        if not self._current or int(self.workspace.note["n_groups"]) != self.agreed.n_groups:
             return
         labels, n_groups, wanted = self._partition(rng)
-        halves = halves_of(self.desk.note)
+        halves = halves_of(self.workspace.note)
         rows = {q: np.flatnonzero(labels == n_groups + q) for q in halves}
         rows = {q: own for q, own in rows.items() if len(own) >= self.job.min_rows}
         if not rows:
@@ -278,7 +278,7 @@ class AtWork:
         """Phase 4: a new partition by the models of groups and own ones (lines 27 to 31, Algorithm 2)."""
         agreed, job = self.agreed, self.job
         before, n_before, wanted = self._partition(rng)
-        models, halves = self._models, halves_of(self.desk.note)
+        models, halves = self._models, halves_of(self.workspace.note)
         if job.mode == "refined" and agreed.refinement == 0 and self._current:
             alone = {q: np.flatnonzero(before == q) for q in self._competing(models)}
             pace, rate = self.pace(wanted), job.learning_rate
@@ -286,15 +286,15 @@ class AtWork:
         found = None if self._rests else self._refined(models, halves, wanted)
         # Without a new partition the old one stays, and so does what its numbers mean.
         after, n_groups = (before, n_before) if found is None else (found, agreed.n_groups)
-        iteration = int(self.desk.note["iteration"]) if found is None and self._known else agreed.iteration
+        iteration = int(self.workspace.note["iteration"]) if found is None and self._known else agreed.iteration
         comparable = self._current and n_before == n_groups == agreed.n_groups
         kept = float(np.mean(before == after)) if comparable else agreement(before, after)
         same = n_before == n_groups and bool((before == after).all())
-        trained = self._known and bool(self.desk.note["trained"]) and same
+        trained = self._known and bool(self.workspace.note["trained"]) and same
         self._note(
             after, n_groups, wanted, models, trained=trained, iteration=iteration, refines=True, halves=halves
         )  # fmt: skip
-        partition = Partition(self.desk.peer, after, n_groups, iteration)
+        partition = Partition(self.workspace.peer, after, n_groups, iteration)
         # In mode "refined" they are trained next: rows that still have the numbers of the exchange are not.
         count = job.mode == "paper" or n_groups == agreed.n_groups
         members = partition.members(agreed) if count else np.zeros(agreed.n_groups, np.int64)
@@ -308,14 +308,14 @@ class AtWork:
     @property
     def _rests(self) -> bool:
         resting = self.agreed.resting
-        return self.desk.peer < len(resting) and bool(resting[self.desk.peer])
+        return self.workspace.peer < len(resting) and bool(resting[self.workspace.peer])
 
     def conclude(self, rng: np.random.Generator) -> Arrays:
         """Return what this peer has in the end; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
 
         A peer that missed the last refinement partitions its rows now: the models of the communities are part of the result.
         """
-        note, agreed = self.desk.note, self.agreed
+        note, agreed = self.workspace.note, self.agreed
         if not self._known or int(note["refinements"]) != len(agreed.history):
             note = self._afterwards(rng)
         if "labels" not in note:
@@ -324,7 +324,7 @@ class AtWork:
 
     def _afterwards(self, rng: np.random.Generator) -> Arrays:
         """Return the note of a refinement by what was agreed on at last; the note that there is, if there can be none."""
-        note, agreed, given = self.desk.note, self.agreed, self.local.labels
+        note, agreed, given = self.workspace.note, self.agreed, self.local.labels
         models, halves = (self._models, halves_of(note)) if self._current else ([], {})
         found = None
         with suppress(Abstain):
@@ -333,7 +333,7 @@ class AtWork:
                 found = self._refined(models, halves, self._wanted(rng, known))
         if found is None:
             return note if self._known else Arrays()
-        now = {"n_groups": agreed.n_groups, "iteration": agreed.iteration, "peer": self.desk.peer}
+        now = {"n_groups": agreed.n_groups, "iteration": agreed.iteration, "peer": self.workspace.peer}
         return Arrays(labels=found, models=self._digests(models), halves=packed(halves, len(models)), **now)
 
     def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
@@ -365,7 +365,7 @@ class AtWork:
         """
         clusters, association = self.agreed.clusters, self.agreed.association
         all_errors = self.errors(self.X, [self.agreed.model(m) for m in range(clusters.total)])
-        usable = np.isfinite(all_errors).all(axis=0) & (clusters.owners != self.desk.peer)
+        usable = np.isfinite(all_errors).all(axis=0) & (clusters.owners != self.workspace.peer)
         found = np.full((len(self.X), len(groups)), np.inf)
         for column, group in enumerate(groups):
             members = [m for m in association.groups[group] if usable[m]]
@@ -375,7 +375,7 @@ class AtWork:
 
     def _competing(self, models: Sequence[bytes]) -> tuple[int, ...]:
         """Which of the own clusters compete with groups: all as published, isolated ones otherwise."""
-        agreed, peer = self.agreed, self.desk.peer
+        agreed, peer = self.agreed, self.workspace.peer
         if peer >= agreed.clusters.n_peers or agreed.clusters.counts[peer] != len(models):
             return ()
         return competing(agreed.association, peer, twins=self.job.mode == "paper")

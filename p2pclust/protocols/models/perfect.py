@@ -26,7 +26,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import Desk, Wants
+from p2pclust.protocols.engine.workspace import Wants, Workspace
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
@@ -110,21 +110,24 @@ class PerfectAssociations(FedCRefProtocol):
             return {"classes": Slot((None, 1), "uint8")}
         return super().expects(state)
 
-    def wants(self, state: State, desk: Desk) -> Wants:
+    def wants(self, state: State, workspace: Workspace) -> Wants:
         if Agreed.of(state).phase == "verdicts":
-            own = super().wants(state, desk).fetches[: len(kept_models(desk.note))]
+            own = super().wants(state, workspace).fetches[: len(kept_models(workspace.note))]
             return Wants(own)
-        return super().wants(state, desk)
+        return super().wants(state, workspace)
 
-    def contribute_at(self, state: State, local: Local, rng: np.random.Generator, desk: Desk) -> Contribution:
+    def contribute_with(
+        self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace
+    ) -> Contribution:
         agreed = Agreed.of(state)
         if agreed.phase != "verdicts":
-            return super().contribute_at(state, local, rng, desk)
+            return super().contribute_with(state, local, rng, workspace)
         if not isinstance(local, KnownLocal):
             raise Abstain("failed: fedcref-perfect needs true labels")
-        if desk.peer >= agreed.clusters.n_peers or not agreed.clusters.counts[desk.peer] or "entered" not in desk.note:
+        peer, counts = workspace.peer, agreed.clusters.counts
+        if peer >= len(counts) or not counts[peer] or "entered" not in workspace.note:
             raise Abstain("has no clusters in this iteration")
-        classes = majority(local.truth, desk.note["entered"], agreed.clusters.counts[desk.peer])
+        classes = majority(local.truth, workspace.note["entered"], counts[peer])
         return Arrays(classes=classes.astype(np.uint8)[:, np.newaxis])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:

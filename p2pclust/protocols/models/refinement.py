@@ -27,7 +27,7 @@ from p2pclust.errors import DataError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.models.association import Association
 
-__all__ = ["Refined", "competing", "fraction_changed", "refine_by_best_models", "refine_by_popularity"]
+__all__ = ["Refined", "competing", "refine_by_best_models", "refine_by_popularity"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -198,22 +198,6 @@ def _exchanged(costs: Floats, selected: list[int]) -> list[int]:
         if place < 0:
             return selected
         selected = [model if position == place else kept for position, kept in enumerate(selected)]
-
-
-def fraction_changed(before: ArrayLike, after: ArrayLike) -> float:
-    """Return the share of rows whose label differs; 0 without rows.
-
-    For labels that mean the same models. For clusters whose numbers mean nothing see :func:`stability.agreement`.
-
-    Examples
-    --------
-    >>> fraction_changed([0, 1, 2, 2], [0, 1, 2, 0])
-    0.25
-    """
-    first, second = np.asarray(before), np.asarray(after)
-    if first.shape != second.shape or first.ndim != 1:
-        raise DataError(f"labels before and after must be vectors of one length; shapes {first.shape}, {second.shape}")
-    return float(np.count_nonzero(first != second) / max(1, first.size))
 
 
 def _table(errors: ArrayLike) -> tuple[Floats, Ints]:

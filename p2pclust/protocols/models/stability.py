@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import DataError
 from p2pclust.protocols.models.matching import cheapest_matching
 
-__all__ = ["agreement", "associations_stable", "is_stable", "stop_reason"]
+__all__ = ["agreement", "associations_stable", "stop_reason"]
 
 STEPS: Final = 3
 SHARE: Final = 0.1
@@ -70,19 +70,8 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
     return together / int(first.size)
 
 
-def is_stable(before: ArrayLike, after: ArrayLike, tau: float = 0.8) -> bool:
-    """Tell whether a peer leaves the set A of active peers (lines 29 and 30).
-
-    Examples
-    --------
-    >>> is_stable([0, 0, 0, 1, 1], [1, 1, 1, 0, 1], tau=0.8), is_stable([0, 0, 1, 1], [0, 0, 0, 1], tau=0.8)
-    (True, False)
-    """
-    return agreement(before, after) >= tau
-
-
 def associations_stable(history: Sequence[tuple[int, int]], *, steps: int = STEPS, share: float = SHARE) -> bool:
-    """Tell whether the numbers of groups and of isolated clusters have come to rest.
+    """Return whether the numbers of groups and of isolated clusters have come to rest.
 
     Parameters
     ----------

@@ -205,12 +205,12 @@ def device_name(value: str) -> str:
 def known_protocol(value: str) -> str:
     """Take the id of a clustering protocol."""
     # Imported when a protocol is named, so that the schema itself stays light.
-    from p2pclust.protocols.engine.registry import CLUSTERING, nearest_protocol  # noqa: PLC0415
+    from p2pclust.protocols.engine.registry import CLUSTERING, clusterings, nearest_protocol  # noqa: PLC0415
 
-    if value not in CLUSTERING:
-        near = nearest_protocol(value, CLUSTERING, cutoff=0.4)
+    if value not in CLUSTERING and value not in (known := clusterings()):
+        near = nearest_protocol(value, known, cutoff=0.4)
         meant = f"did you mean {near!r}? " if near else ""
-        raise wrong_value(f"unknown protocol; {meant}known are {', '.join(CLUSTERING)}")
+        raise wrong_value(f"unknown protocol; {meant}known are {', '.join(known)}")
     return value
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+import difflib
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainValidator, create_model, model_validator
 
+from p2pclust.errors import UsageError
 from p2pclust.peer.core.document import LEAST_PATIENCE_S
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Centers, wrong_table
+from p2pclust.scenario.file.fields import Centers, wrong_table, wrong_value
 from p2pclust.scenario.file.job_parameters import OwnParameters, Table
 
 __all__ = ["JobSpec"]
@@ -52,12 +55,29 @@ class _JobKeys(Table):
 class JobSpec(OwnParameters, _JobKeys):
     """``[[jobs]]``: one clustering job of the whole fleet; several are done one after another."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_plugin(cls, given: Any, handler: ModelWrapValidatorHandler[JobSpec]) -> JobSpec:
+        """Check the job of a plug-in with a model that has the plug-in's parameters as keys."""
+        from p2pclust.protocols.engine.registry import package_of  # noqa: PLC0415 - as in fields.known_protocol
+
+        protocol = given.get("protocol") if isinstance(given, dict) else None
+        if cls.of_plugin is not None or not isinstance(protocol, str) or not package_of(protocol):
+            return handler(given)
+        model = _with_parameters(cls, protocol)
+        if unknown := [key for key in given if key not in model.model_fields]:
+            near = difflib.get_close_matches(str(unknown[0]), model.model_fields, n=1)
+            meant = f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(model.model_fields)}"
+            raise wrong_table([f"unknown key {unknown[0]!r}{meant}"])
+        return model.model_validate(given)
+
     @property
     def by_columns(self) -> bool:
         """Whether the protocol wants peers that hold different columns of the same rows."""
-        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415
 
-        return protocol_class(self.protocol).by_columns
+        return issubclass(protocol_class(self.protocol), ByColumns)
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
@@ -70,11 +90,11 @@ class JobSpec(OwnParameters, _JobKeys):
             problems.append(f"protocol {self.protocol!r} needs clusters")
         if "n_clusters" not in known and self.clusters is not None:
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
-        if kind.by_columns and "missing" not in self.model_fields_set:
+        if self.by_columns and "missing" not in self.model_fields_set:
             self.__dict__["missing"] = "all"  # the only way there is, so nobody has to write it
-        if kind.by_columns and self.missing != "all":
+        if self.by_columns and self.missing != "all":
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: expected missing = 'all'")
-        if kind.by_columns and self.participation != 1.0:
+        if self.by_columns and self.participation != 1.0:
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
         problems += self._gossip_problems()
         if self.patience_s is not None and self.missing == "drop":
@@ -109,3 +129,31 @@ class JobSpec(OwnParameters, _JobKeys):
         if needs := needs_aggregator(protocol_class(self.protocol)):
             problems.append(f"protocol {self.protocol!r} works on peers' {needs}: collect = 'gossip' cannot do that")
         return problems
+
+
+@lru_cache(maxsize=64)
+def _with_parameters(model: type[JobSpec], protocol: str) -> type[JobSpec]:
+    """Return the model with a key for each parameter of a plug-in."""
+    from p2pclust.protocols.engine.compose import clustering_class  # noqa: PLC0415 - as in fields.known_protocol
+    from p2pclust.protocols.engine.plugins import parameter_types  # noqa: PLC0415
+
+    try:
+        types = parameter_types(clustering_class(protocol))
+    except UsageError as error:
+        raise wrong_table([str(error)]) from None
+    own = {name: kind for name, kind in types.items() if name not in ("n_clusters", "scaling", *_JobKeys.model_fields)}
+    keys: dict[str, Any] = {
+        name: (Annotated[Any, PlainValidator(partial(_typed, kind))], None) for name, kind in own.items()
+    }
+    made = create_model(model.__name__, __base__=model, **keys)
+    made.of_plugin = tuple(own)
+    return made
+
+
+def _typed(kind: object, value: object) -> object:
+    """Take a value of this type."""
+    from p2pclust.protocols.engine.plugins import type_flaw  # noqa: PLC0415
+
+    if flaw := type_flaw(kind, value):
+        raise wrong_value(flaw)
+    return value

@@ -1,8 +1,8 @@
-"""What protocols take of their own, as a scenario's ``[[jobs]]`` may say it; whether one has a parameter, it tells."""
+"""The protocols' own parameters, as a scenario's ``[[jobs]]`` may give them; the protocol's class says which it has."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
@@ -19,6 +19,9 @@ class Table(BaseModel):
 
 class OwnParameters(Table):
     """The protocols' own parameters; left out, the protocol's defaults hold."""
+
+    #: Of a model made for a plug-in: its parameters.
+    of_plugin: ClassVar[tuple[str, ...] | None] = None
 
     fuzzifier: Annotated[float, Field(gt=1)] | None = None
     privacy_gate: bool | None = None
@@ -68,7 +71,8 @@ class OwnParameters(Table):
 
     def parameters(self) -> dict[str, Any]:
         """Return the protocol's own parameters that the file sets, by name."""
-        own = {name: getattr(self, name) for name in OwnParameters.model_fields if name != "dirtiness"}
+        names = dict.fromkeys((*OwnParameters.model_fields, *(self.of_plugin or ())))
+        own = {name: getattr(self, name) for name in names if name != "dirtiness"}
         if own["n_local_clusters"] == "classes":
             own["n_local_clusters"] = None  # what each device is given
         return {

@@ -129,7 +129,7 @@ def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> 
     """Return what each peer that finished has in the end, by name; labels count 0, 1, 2, ... over all of them."""
     assert found.state is not None
     names = sorted(found.digests)
-    ends = [engine.conclude(job, found.state, Local(shares[name].X), found.desk(name)) for name in names]
+    ends = [engine.conclude(job, found.state, Local(shares[name].X), found.workspace(name)) for name in names]
     if not isinstance(job.protocols[-1], FedCRefProtocol):
         return dict(zip(names, ends, strict=True))
     return dict(zip(names, without_gaps(len(Agreed.of(found.state.arrays).alive), ends), strict=True))

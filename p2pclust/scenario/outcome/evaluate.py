@@ -92,7 +92,7 @@ def job_entry(
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
     entry["damaged"] = [_damaged(one, state, roster) for one in damage]
-    if job.at_desk and state.status == "done":
+    if job.has_workspace and state.status == "done":
         return entry | measured_communities(job, found, shares)
     if job.by_columns:
         entry["warnings"] = warnings_by_name(job, state, roster)

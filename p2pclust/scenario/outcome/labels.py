@@ -60,7 +60,7 @@ def _labelled(
 ) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:  # fmt: skip
     """Yield devices with their rows and the labels of these."""
     assert found.state is not None
-    if job.at_desk:
+    if job.has_workspace:
         yield from ((name, shares[name], own) for name, own in labels_of_peers(job, found, shares).items())
         return
     for name in sorted(found.digests)[: 1 if job.by_columns else None]:

@@ -96,7 +96,7 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     _, protocol = clustering_stage(job)
     C = protocol.n_clusters
     n_rows = sum(local.n_samples for local in locals_)
-    if protocol.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
+    if job.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
         return None
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
     with one_thread():

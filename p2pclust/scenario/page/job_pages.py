@@ -38,7 +38,7 @@ def job_sections(story: JobStory, name: str) -> list[Section]:
     drawn = canvas.can_draw()
     made = [rounds_section(story, name)] if drawn else []
     made.append(_terms(story, name))
-    if drawn and story.job.at_desk and story.done and story.found is not None and story.found.notes:
+    if drawn and story.job.has_workspace and story.done and story.found is not None and story.found.notes:
         # Heavy, and only such jobs need it.
         from p2pclust.scenario.page.community_pages import Story, sections  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def _found(story: JobStory, rows: JobRows, name: str) -> Section:
     caption += _without(story)
     if trails is not None:
         caption += " Thin lines: the way the centers took from the first ones (small dots) to the last."
-    if story.job.at_desk:
+    if story.job.has_workspace:
         caption += " Rows of no community are grey."
     if len(panels) > 1 and panels[1].names is rows.classes:
         caption += " A cluster whose rows are mostly of one class has the strong tone of that class's light colour."
@@ -178,7 +178,7 @@ def _without(story: JobStory) -> str:
         told.append(f"{len(absent) - _ABSENT} more")
     n_rows = sum(story.shares[name].n_rows for name in absent)
     who = f"{', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}"
-    why = "did not finish" if story.job.at_desk else "had no part in the clustering"
+    why = "did not finish" if story.job.has_workspace else "had no part in the clustering"
     return f" Not shown are the {n_rows} rows of {who}, which {why}."
 
 
@@ -210,7 +210,7 @@ def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
     if not table[:, -1].any():
         table = table[:, :-1]
     order = matched(table)
-    kind = "community" if story.job.at_desk else "cluster"
+    kind = "community" if story.job.has_workspace else "cluster"
     drawing = confusion_drawing(
         table[:, order], rows.classes, [called[n] for n in order.tolist()], row="true class", column=kind
     )

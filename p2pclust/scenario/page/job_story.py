@@ -84,7 +84,7 @@ class JobStory:
             return {}
         assert self.found is not None
         there = set(self.rows.names)
-        if not self.job.at_desk:
+        if not self.job.has_workspace:
             stage, _ = labelling_stage(self.job)
             told = zip(self.entry["stages"], self.entry["contributors"], strict=True)
             there |= {name for stage_, who in told if stage_ == self.job.stages[stage].protocol for name in who}

@@ -131,7 +131,7 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence:
     assert found.state is not None
     if job.by_columns:
         return _of_columns(job, found, shares, evidence)
-    if job.at_desk:
+    if job.has_workspace:
         return _of_desks(job, found, shares)
     stage, protocol = labelling_stage(job)
     contributed = {peer for record in found.state.log if record.stage == stage for peer in record.contributors}

@@ -21,7 +21,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import Desk, digest_of
+from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.simulation.swarms import plan as plans
 from p2pclust.simulation.swarms.marks import Marks
@@ -132,8 +132,8 @@ class FedCRefSwarm(Swarm):
         assert not any(left.values()), f"L6: {peer.name} has rows on disk that nobody needs: {left}"
         note = jobs[self.marks.job].desk.note
         index = self.names.index(peer.name)
-        desk = Desk(index, Arrays.decode(note) if note else Arrays(), self._blob)
-        labels = engine.conclude(self.job, state, peer.local, desk)["labels"]
+        workspace = Workspace(index, Arrays.decode(note) if note else Arrays(), self._blob)
+        labels = engine.conclude(self.job, state, peer.local, workspace)["labels"]
         first, total = len(agreed.alive), int(agreed.alone.sum())
         begin = int(agreed.alone[:index].sum())
         own = range(begin, begin + int(agreed.alone[index : index + 1].sum()))

@@ -18,21 +18,21 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.repeated import continued
 from p2pclust.protocols.engine.runner import conclude, run_in_process
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspaces import Workspaces
 
 ROSTER = ["a", "b"]
 
 
 def finished(protocol: str, rows: list[Local], features: tuple[str, ...] = ("x", "y"), **parameters: Any) -> Finished:
     job = cluster_job(protocol, **parameters)
-    office = Office(1) if job.at_desk else None
-    state = run_in_process(job, rows, None, *([office] if office else []))
+    workspaces = Workspaces(1) if job.has_workspace else None
+    state = run_in_process(job, rows, None, *([workspaces] if workspaces else []))
     assert state.status == "done", state.reason
     told = {"roster": ROSTER, "features": list(features), "number": 0}
-    if office is None:
+    if workspaces is None:
         return Finished("job-1", told, job, state)
-    blobs = {digest: office.blobs[digest] for digest in engine.results(job, state)}
-    return Finished("job-1", told, job, state, blobs, office.desk(0).note)
+    blobs = {digest: workspaces.blobs[digest] for digest in engine.results(job, state)}
+    return Finished("job-1", told, job, state, blobs, workspaces.of(0).note)
 
 
 @pytest.fixture

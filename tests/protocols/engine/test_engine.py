@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pclust.protocols.engine import engine, random_streams, summaries
-from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
@@ -89,7 +89,7 @@ def test_a_contribution_counts_once_in_a_sum() -> None:
 def test_contributions_out_of_roster_order_are_a_programming_error() -> None:
     listed = cluster_job("fkm", **OPTIONS)
     state = engine.begin(listed)
-    assert not listed.protocols[state.stage].additive
+    assert not isinstance(listed.protocols[state.stage], Additive)
     given = contributions(listed, state, PEERS)
     for wrong in (given[::-1], [given[0], given[0]], [(3, given[0][1])], [((0, 1), given[0][1])]):
         with pytest.raises(ValueError, match="roster order"):

@@ -7,18 +7,27 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.protocols.engine.fixed_point import (
     MAX_PEERS,
     GridError,
-    dequantise,
     dequantise_all,
     fits,
     grid,
     power_of_two_above,
-    quantise,
     quantise_all,
 )
+
+
+def quantise(values: ArrayLike, unit: ArrayLike, *, n_peers: int, limbs: int = 2) -> NDArray[np.int64]:
+    """Round one array."""
+    return quantise_all({"": np.asarray(values, dtype=np.float64)}, {"": unit}, n_peers=n_peers, limbs=limbs)[""]
+
+
+def dequantise(total: NDArray[np.int64], unit: ArrayLike) -> NDArray[np.float64]:
+    return dequantise_all({"": total}, {"": unit})[""]
+
 
 values = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
 terms = st.lists(values, min_size=1, max_size=12)

@@ -7,7 +7,7 @@ import pytest
 
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.workspace import Desk, Wants, digest_of
+from p2pclust.protocols.engine.workspace import Wants, Workspace, digest_of
 
 
 def state(status: str) -> JobState:
@@ -20,24 +20,24 @@ def test_a_blob_is_named_by_its_hash() -> None:
 
 def test_what_lies_on_a_desk() -> None:
     here = {digest_of(b"theirs"): b"theirs"}
-    desk = Desk(3, blob=here.get)
-    assert desk.read(digest_of(b"theirs")) == b"theirs"
-    assert desk.read(digest_of(b"mine")) is None
-    assert desk.publish(b"mine") == digest_of(b"mine")
-    assert desk.read(digest_of(b"mine")) == b"mine", "what was published in this very round as well"
-    assert desk.published == [b"mine"]
-    assert (desk.note, desk.kept) == (Arrays(), None)
-    desk.keep(Arrays(x=np.int64(1)))
-    desk.keep(Arrays(x=np.int64(2)))
-    assert desk.kept == Arrays(x=np.int64(2))
-    assert desk.note == Arrays(), "the note of before stays what a contribution finds"
+    workspace = Workspace(3, blob=here.get)
+    assert workspace.read(digest_of(b"theirs")) == b"theirs"
+    assert workspace.read(digest_of(b"mine")) is None
+    assert workspace.publish(b"mine") == digest_of(b"mine")
+    assert workspace.read(digest_of(b"mine")) == b"mine", "what was published in this very round as well"
+    assert workspace.published == [b"mine"]
+    assert (workspace.note, workspace.kept) == (Arrays(), None)
+    workspace.keep(Arrays(x=np.int64(1)))
+    workspace.keep(Arrays(x=np.int64(2)))
+    assert workspace.kept == Arrays(x=np.int64(2))
+    assert workspace.note == Arrays(), "the note of before stays what a contribution finds"
 
 
 @pytest.mark.parametrize(("status", "told"), [("done", True), ("failed", False), ("running", False)])
 def test_only_a_job_that_ended_well_has_a_result(status: str, told: bool) -> None:
-    desk = Desk(0, results={"g": state(status)})
-    assert (desk.result("g") is not None) == told
-    assert desk.result("other") is None
+    workspace = Workspace(0, results={"g": state(status)})
+    assert (workspace.result("g") is not None) == told
+    assert workspace.result("other") is None
 
 
 def test_nothing_is_wanted_by_default() -> None:

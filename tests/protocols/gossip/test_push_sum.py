@@ -15,7 +15,6 @@ from p2pclust.protocols.gossip.push_sum import (
     first_mass,
     mixed,
     mixing_matrix,
-    predicted_ticks,
     second_eigenvalue,
     total_of,
 )
@@ -69,7 +68,6 @@ def test_columns_of_the_mixing_matrix_add_up_to_one(links: Links) -> None:
 def test_eigenvalues_known_in_closed_form() -> None:
     assert second_eigenvalue(ring(12)) == pytest.approx((1 + 2 * np.cos(2 * np.pi / 12)) / 3)
     assert second_eigenvalue(links_of(3, [(0, 1), (0, 2), (1, 2)])) == pytest.approx(0.0, abs=1e-12)
-    assert predicted_ticks(links_of(3, [(0, 1), (0, 2), (1, 2)]), 1e-9) == 4
 
 
 def test_hops_and_parts() -> None:

@@ -46,7 +46,7 @@ def note(labels: Sequence[int]) -> Arrays:
 def at_work(job: Job, *peers: tuple[np.ndarray[Any, Any], Sequence[int]]) -> Hand:
     """The job over peers with these rows and the labels in their notes."""
     h = Hand(job, [Local(X) for X, _ in peers])
-    h.office.notes = {number: note(labels) for number, (_, labels) in enumerate(peers)}
+    h.workspaces.notes = {number: note(labels) for number, (_, labels) in enumerate(peers)}
     return h
 
 
@@ -116,7 +116,7 @@ class TestRows:
     def test_in_working_coordinates(self) -> None:
         X = 10 * rows(8) + 5
         h = at_work(fedavg([[0]]), (X, [0] * 8))
-        h.office.notes[0] = note([0] * 8).replace(origin=np.full(D, 5.0), scale=np.full(D, 10.0))
+        h.workspaces.notes[0] = note([0] * 8).replace(origin=np.full(D, 5.0), scale=np.full(D, 10.0))
         (told,) = h.answers().values()
         assert isinstance(told, Arrays)
         assert told["weights"].tobytes() == trained(first_model(h), (X - 5) / 10, 0, 0).encode()[0]
@@ -126,7 +126,7 @@ class TestRows:
     )
     def test_without_any_it_abstains(self, labels: list[int] | None) -> None:
         h = at_work(fedavg([[0]]), (rows(8), [0] * 8))
-        h.office.notes = {} if labels is None else {0: note(labels)}
+        h.workspaces.notes = {} if labels is None else {0: note(labels)}
         (told,) = h.answers().values()
         assert isinstance(told, Abstain)
         assert told.reason == "no rows in this community"
@@ -152,8 +152,8 @@ class TestStart:
 
     def test_from_a_model_that_somebody_has(self) -> None:
         h = at_work(fedavg([[0]], start=digest_of(self.BEFORE).hex()), (rows(8), [0] * 8))
-        h.office.blobs[digest_of(self.BEFORE)] = self.BEFORE
-        wanted = engine.wants(h.job, h.state, h.desks()[0], 1)
+        h.workspaces.blobs[digest_of(self.BEFORE)] = self.BEFORE
+        wanted = engine.wants(h.job, h.state, h.prepared()[0], 1)
         assert wanted.fetches == (Fetch(digest_of(self.BEFORE), len(self.BEFORE), (0,)),)
         h.round()
         first = ModelStack.decode(SHAPE, [self.BEFORE], "float32")
@@ -161,10 +161,10 @@ class TestStart:
 
     def test_only_the_first_round_needs_it(self) -> None:
         h = at_work(fedavg([[0]], start=digest_of(self.BEFORE).hex(), rounds=2), (rows(8), [0] * 8))
-        h.office.blobs[digest_of(self.BEFORE)] = self.BEFORE
+        h.workspaces.blobs[digest_of(self.BEFORE)] = self.BEFORE
         h.round()
-        assert engine.wants(h.job, h.state, h.desks()[0], 1).fetches == ()
-        h.office.blobs.clear()
+        assert engine.wants(h.job, h.state, h.prepared()[0], 1).fetches == ()
+        h.workspaces.blobs.clear()
         assert h.round().status == "done"
 
     @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ class TestStart:
     def test_who_cannot_have_it_abstains(self, data: bytes | None) -> None:
         h = at_work(fedavg([[0]], start=digest_of(self.BEFORE).hex()), (rows(8), [0] * 8))
         if data is not None:
-            h.office.blobs[digest_of(self.BEFORE)] = data
+            h.workspaces.blobs[digest_of(self.BEFORE)] = data
         (told,) = h.answers().values()
         assert isinstance(told, Abstain)
         assert told.reason.startswith("failed: ")

@@ -21,8 +21,8 @@ from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
-from p2pclust.protocols.engine.workspace import Desk, digest_of
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspace import Workspace, digest_of
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
@@ -48,7 +48,7 @@ def run_of(mode: str, dirt: float = DIRT) -> list[Hand]:
 
 
 def copied(h: Hand) -> Hand:
-    twin = Hand(h.job, h.locals, Office(1, dict(h.office.notes), dict(h.office.blobs)))
+    twin = Hand(h.job, h.locals, Workspaces(1, dict(h.workspaces.notes), dict(h.workspaces.blobs)))
     twin.state = h.state
     return twin
 
@@ -64,7 +64,7 @@ def history(h: Hand) -> list[dict[str, int]]:
 
 def stack(h: Hand, digests: list[bytes]) -> ModelStack:
     architecture = h.protocol.architecture(h.state.arrays)
-    return ModelStack.decode(architecture, [h.office.blobs[digest] for digest in digests], h.protocol.encoding)
+    return ModelStack.decode(architecture, [h.workspaces.blobs[digest] for digest in digests], h.protocol.encoding)
 
 
 def nobody_rests(peer: int, part: Contribution) -> Contribution:
@@ -87,7 +87,7 @@ class TestModels:
             assert isinstance(told, Arrays)
             labels = planted(KINDS)[peer].labels
             assert told["rows"].tolist() == np.bincount(labels).tolist()
-            note = h.office.notes[peer]
+            note = h.workspaces.notes[peer]
             assert note["labels"].tolist() == labels.tolist()
             assert (int(note["n_groups"]), int(note["wanted"]), bool(note["trained"])) == (0, 3, True)
             digests = [digest.tobytes() for digest in told["models"]]
@@ -99,7 +99,7 @@ class TestModels:
     def test_blobs_are_what_the_digests_say(self) -> None:
         h = at("models")
         h.answers()
-        assert all(digest_of(data) == digest for digest, data in h.office.blobs.items())
+        assert all(digest_of(data) == digest for digest, data in h.workspaces.blobs.items())
 
     def test_a_cluster_of_few_rows_has_none_and_its_rows_wait(self) -> None:
         h = hand(KINDS, min_rows=10).until("models")
@@ -109,7 +109,7 @@ class TestModels:
         told = h.answers([0])[0]
         assert isinstance(told, Arrays)
         assert len(told["rows"]) == len(told["models"]) == 2
-        note = h.office.notes[0]
+        note = h.workspaces.notes[0]
         assert (note["labels"] == -1).sum() == 9
         assert int(note["wanted"]) == 3, "it may have a third again"
         assert h.round([0, 1, 2, 3]).status == "running"
@@ -133,7 +133,7 @@ class TestModels:
             twin = Hand(a_job(**options), h.locals).until("models")
             twin.locals[0].n_clusters = n_clusters
             twin.answers([0])
-            assert int(twin.office.notes[0]["wanted"]) == wanted
+            assert int(twin.workspaces.notes[0]["wanted"]) == wanted
         h.locals[0].n_clusters = 3
 
     @pytest.mark.parametrize("initial", ["mixture", "kmeans"])
@@ -141,7 +141,7 @@ class TestModels:
         h = hand([[0, 1], [1, 2]], initial=initial).until("models")
         h.round()
         for peer in (0, 1):
-            labels = h.office.notes[peer]["labels"]
+            labels = h.workspaces.notes[peer]["labels"]
             assert accuracy(planted([[0, 1], [1, 2]])[peer].truth, labels) > 0.9
 
     def test_dec_if_it_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,14 +155,14 @@ class TestModels:
         h = hand([[0, 1], [1, 2]], initial="dec").until("models")
         h.round()
         assert asked == [(48, 2, "cpu")] * 2
-        assert h.office.notes[0]["labels"].tolist() == [1] * 24 + [0] * 24
+        assert h.workspaces.notes[0]["labels"].tolist() == [1] * 24 + [0] * 24
 
     def test_the_silhouette_chooses_where_nobody_knows(self) -> None:
         h = hand([[0, 1, 2], [1, 2, 3]], initial="kmeans", most_local_clusters=4).until("models")
         for local in h.locals:
             local.n_clusters = None
         h.round()
-        assert [int(h.office.notes[peer]["wanted"]) for peer in (0, 1)] == [3, 3]
+        assert [int(h.workspaces.notes[peer]["wanted"]) for peer in (0, 1)] == [3, 3]
 
 
 # -- verdicts and graph -----------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class TestVerdicts:
         h = at("verdicts")
         clusters, models = h.agreed.clusters, [h.agreed.model(m) for m in range(h.agreed.clusters.total)]
         for peer, told in h.answers().items():
-            X, labels = h.locals[peer].X, h.office.notes[peer]["labels"]
+            X, labels = h.locals[peer].X, h.workspaces.notes[peer]["labels"]
             parts = [reconstruction_errors(stack(h, models), X[labels == q]) for q in range(3)]
             assert told == affinity.verdicts(clusters, peer, parts, n_features=D)
 
@@ -181,7 +181,7 @@ class TestVerdicts:
         h = at("verdicts", "paper")
         clusters, models = h.agreed.clusters, [h.agreed.model(m) for m in range(h.agreed.clusters.total)]
         told = h.answers()[2]
-        X, labels = h.locals[2].X, h.office.notes[2]["labels"]
+        X, labels = h.locals[2].X, h.workspaces.notes[2]["labels"]
         parts = [reconstruction_errors(stack(h, models), X[labels == q]) for q in range(3)]
         assert told == mutual_test.verdicts(clusters, 2, parts, alpha=75.0, theta=0.4)
 
@@ -189,7 +189,7 @@ class TestVerdicts:
     def test_of_a_model_that_cannot_be_had_nothing_good_is_told(self, mode: str) -> None:
         h = at("verdicts", mode)
         lost = h.agreed.model(4)  # of peer 1
-        data = h.office.blobs.pop(lost)
+        data = h.workspaces.blobs.pop(lost)
         told = h.answers([0])[0]
         assert isinstance(told, Arrays)
         if mode == "refined":
@@ -199,7 +199,7 @@ class TestVerdicts:
         else:
             assert not np.unpackbits(told["passes"], axis=1)[:, 4].any()
         for bad in (data[:-1], b"", b"\xff" * len(data)):
-            h.office.blobs[lost] = bad
+            h.workspaces.blobs[lost] = bad
             assert h.answers([0])[0] == told
 
     def test_who_entered_no_clusters_abstains(self) -> None:
@@ -212,7 +212,7 @@ class TestVerdicts:
 
     def test_who_lost_its_note_abstains(self) -> None:
         h = at("verdicts")
-        del h.office.notes[1]
+        del h.workspaces.notes[1]
         told = h.answers()
         assert isinstance(told[1], Abstain)
         h.close(told)
@@ -281,9 +281,9 @@ class TestTrain:
         runs = h.protocol.runs(h.state.arrays, h.agreed)
         told = h.answers()
         for group, run in runs:
-            notes = {index: at("train", mode).office.notes[peer] for index, peer in enumerate(run.roster)}
-            blobs = dict(at("train", mode).office.blobs)
-            child = Hand(run.job, [h.locals[peer] for peer in run.roster], Office(1, notes, blobs))
+            notes = {index: at("train", mode).workspaces.notes[peer] for index, peer in enumerate(run.roster)}
+            blobs = dict(at("train", mode).workspaces.blobs)
+            child = Hand(run.job, [h.locals[peer] for peer in run.roster], Workspaces(1, notes, blobs))
             digest = digest_of(child.end().arrays["weights"].tobytes())
             for peer in run.roster:
                 part = told[peer]
@@ -294,7 +294,7 @@ class TestTrain:
         assert h.phase == "refine"
         for group, run in runs:
             assert h.agreed.holders_of(group) == run.roster
-            assert h.agreed.group_model(group) in h.office.blobs
+            assert h.agreed.group_model(group) in h.workspaces.blobs
 
     def test_members_are_who_has_rows_in_the_group(self) -> None:
         h = at("train")
@@ -331,15 +331,15 @@ class TestTrain:
     def test_a_group_whose_job_did_not_end_keeps_the_model_that_it_had(self, status: str) -> None:
         h = at("train")
         before = h.agreed.group_model(2)
-        desks = h.desks()
+        prepared = h.prepared()
         runs = dict(h.protocol.runs(h.state.arrays, h.agreed))
-        for desk in desks.values():
-            results = dict(desk.results)
+        for workspace in prepared.values():
+            results = dict(workspace.results)
             lost = results.pop(runs[2].name, None)
             if lost is not None and status == "failed":
                 results[runs[2].name] = replace(lost, status="failed")
-            desk.results = results
-        told = {peer: h.answer(peer, desk) for peer, desk in desks.items()}
+            workspace.results = results
+        told = {peer: h.answer(peer, workspace) for peer, workspace in prepared.items()}
         assert all(2 not in part["groups"] for part in told.values() if isinstance(part, Arrays))
         h.close(told)
         assert h.agreed.group_model(2) == before
@@ -348,14 +348,14 @@ class TestTrain:
 
     def test_in_the_paper_it_has_none_and_its_clusters_go_on_with_their_own(self) -> None:
         h = at("train", "paper")
-        desks = h.desks()
-        for desk in desks.values():
-            desk.results = {}
-        h.close({peer: h.answer(peer, desk) for peer, desk in desks.items()})
+        prepared = h.prepared()
+        for workspace in prepared.values():
+            workspace.results = {}
+        h.close({peer: h.answer(peer, workspace) for peer, workspace in prepared.items()})
         assert not h.agreed.group_models.any()
-        before = {peer: note["labels"].tolist() for peer, note in h.office.notes.items()}
+        before = {peer: note["labels"].tolist() for peer, note in h.workspaces.notes.items()}
         h.round()
-        assert {peer: note["labels"].tolist() for peer, note in h.office.notes.items()} == before
+        assert {peer: note["labels"].tolist() for peer, note in h.workspaces.notes.items()} == before
         assert h.state.status == "done", "everybody rests"
 
     def test_models_that_most_came_to_count(self) -> None:
@@ -384,7 +384,7 @@ class TestRefine:
         ]
         h.round()
         for peer, table in enumerate(errors):
-            labels = h.office.notes[peer]["labels"]
+            labels = h.workspaces.notes[peer]["labels"]
             chosen = np.unique(labels)
             assert len(chosen) <= 3
             columns = [groups.index(g) for g in chosen.tolist()]
@@ -401,16 +401,16 @@ class TestRefine:
             typical.append(np.median(reconstruction_errors(stack(h, foreign), X), axis=1))
         table = np.stack(typical, axis=1)
         h.answers([0])
-        labels = h.office.notes[0]["labels"]
+        labels = h.workspaces.notes[0]["labels"]
         chosen = np.unique(labels)
         assert labels.tolist() == chosen[table[:, chosen].argmin(axis=1)].tolist()
 
     def test_what_is_told_are_counts_only(self) -> None:
         h = at("refine", turn=1)
-        before = {peer: note["labels"] for peer, note in h.office.notes.items()}
+        before = {peer: note["labels"] for peer, note in h.workspaces.notes.items()}
         for peer, told in h.answers().items():
             assert isinstance(told, Arrays)
-            after = h.office.notes[peer]["labels"]
+            after = h.workspaces.notes[peer]["labels"]
             assert list(told) == ["changed", "rows", "stable", "members", "alone"]
             assert int(told["rows"]) == len(after)
             assert int(told["changed"]) == int((before[peer] != after).sum())
@@ -429,29 +429,29 @@ class TestRefine:
 
     def test_in_the_paper_stability_is_what_tau_says(self) -> None:
         h = at("refine", "paper")
-        before = {peer: note["labels"] for peer, note in h.office.notes.items()}
+        before = {peer: note["labels"] for peer, note in h.workspaces.notes.items()}
         for peer, told in h.answers().items():
             assert isinstance(told, Arrays)
-            after = h.office.notes[peer]["labels"]
+            after = h.workspaces.notes[peer]["labels"]
             assert bool(told["stable"]) == (agreement(before[peer], after) >= 0.8)
 
     @pytest.mark.parametrize("mode", ["refined", "paper"])
     def test_without_any_model_the_partition_stays_and_so_does_its_meaning(self, mode: str) -> None:
         """Own cluster 0 must not become community 0, but the community that it was found to be in."""
         h = at("refine", mode)
-        note = h.office.notes[0]
-        desk = Desk(0, note)
-        told = h.answer(0, desk)
+        note = h.workspaces.notes[0]
+        workspace = Workspace(0, note)
+        told = h.answer(0, workspace)
         assert isinstance(told, Arrays)
-        assert desk.kept is not None
-        assert desk.kept["labels"].tolist() == note["labels"].tolist()
-        assert int(desk.kept["n_groups"]) == 0
+        assert workspace.kept is not None
+        assert workspace.kept["labels"].tolist() == note["labels"].tolist()
+        assert int(workspace.kept["n_groups"]) == 0
         assert not told["members"].any() or mode == "paper"
         assert int(told["changed"]) == 0
         assert int(told["alone"]) == (h.agreed.association.group_of[list(h.agreed.clusters.of(0))] < 0).sum()
-        h.office.notes[0] = desk.kept
+        h.workspaces.notes[0] = workspace.kept
         answers = h.answers()
-        h.office.notes[0] = desk.kept
+        h.workspaces.notes[0] = workspace.kept
         answers[0] = told
         h.close(answers)
         groups = h.agreed.association.group_of[list(h.agreed.clusters.of(0))]
@@ -583,9 +583,9 @@ class TestIsolated:
 
     def test_its_models_are_told_to_nobody_and_kept(self) -> None:
         h, _ = self.ended()
-        note = h.office.notes[0]
+        note = h.workspaces.notes[0]
         halves = [half.tobytes() for half in note["halves"][3]]
-        assert all(half in h.office.blobs for half in halves)
+        assert all(half in h.workspaces.blobs for half in halves)
         told = {digest.tobytes() for digest in (*h.agreed.models, *h.agreed.group_models)}
         assert not told & set(halves)
         assert not note["halves"][:3].any()
@@ -664,24 +664,28 @@ class TestResting:
     def exchanged() -> list[Hand]:
         return [h for h in resting_run() if h.phase == "verdicts"]
 
+    @staticmethod
+    def models_of(h: Hand, peer: int) -> list[bytes]:
+        return [h.agreed.model(index) for index in h.agreed.clusters.of(peer)]
+
     def test_it_trains_once_more_and_then_serves_the_same_models(self) -> None:
-        own = [h.agreed.own_models(0) for h in self.exchanged()]
+        own = [self.models_of(h, 0) for h in self.exchanged()]
         assert len(own) == 4
         assert own[1] != own[0], "of its last partition"
         assert own[3] == own[2] == own[1]
-        others = [h.agreed.own_models(1) for h in self.exchanged()]
+        others = [self.models_of(h, 1) for h in self.exchanged()]
         assert len({tuple(models) for models in others}) > 1
 
     def test_its_partition_stays(self) -> None:
         exchanged = self.exchanged()
-        assert len({h.office.notes[0]["labels"].tobytes() for h in exchanged[1:]}) == 1
+        assert len({h.workspaces.notes[0]["labels"].tobytes() for h in exchanged[1:]}) == 1
         last = resting_run()[-1]
         assert bool(last.agreed.resting[0])
-        assert last.office.notes[0]["labels"].tolist() == exchanged[1].office.notes[0]["labels"].tolist()
+        assert last.workspaces.notes[0]["labels"].tolist() == exchanged[1].workspaces.notes[0]["labels"].tolist()
 
     def test_its_models_are_there_for_all(self) -> None:
         for h in self.exchanged():
-            assert set(h.agreed.own_models(0)) <= set(h.office.blobs)
+            assert set(self.models_of(h, 0)) <= set(h.workspaces.blobs)
 
     def test_it_goes_on_judging(self) -> None:
         assert all(h.agreed.told[0] for h in resting_run() if h.phase == "graph")
@@ -692,7 +696,7 @@ class TestAway:
         h = hand(KINDS, "paper", dirt=DIRT, max_iterations=3)
         h.until("refine").round(liar=nobody_rests)
         assert h.phase == "models"
-        before = int(h.office.notes[3]["n_groups"])
+        before = int(h.workspaces.notes[3]["n_groups"])
         h.round([0, 1, 2])
         assert h.agreed.clusters.n_peers == 3
         for phase in ("verdicts", "graph", "train", "refine"):
@@ -709,11 +713,11 @@ class TestAway:
     def test_its_communities_of_an_earlier_iteration_are_none_of_the_last(self) -> None:
         h = hand(KINDS, "paper", dirt=DIRT, max_iterations=2)
         h.until("refine").round(liar=nobody_rests)
-        note = h.office.notes[3]
+        note = h.workspaces.notes[3]
         assert int(note["n_groups"]) > 0
         while h.state.status == "running":
             h.round([0, 1, 2])
-        assert h.office.notes[3] is note
+        assert h.workspaces.notes[3] is note
         mine, others = h.labels(3), np.concatenate([h.labels(peer) for peer in range(3)])
         assert not set(np.unique(mine)) & set(np.unique(others))
         assert accuracy(note["labels"], mine) == 1.0, "the same partition under numbers of its own"
@@ -726,7 +730,7 @@ class TestAway:
         if mode == "refined":
             h.until("refine", again=True)
         if wiped:
-            h.office.notes.pop(3)
+            h.workspaces.notes.pop(3)
         while h.state.status == "running":
             h.round([0, 1, 2])
         truth = [peer.truth for peer in planted(KINDS, dirt=DIRT)]
@@ -738,7 +742,7 @@ class TestAway:
 
     def test_a_peer_with_an_empty_disk_gets_its_labels_from_the_groups(self) -> None:
         h = at("train")
-        del h.office.notes[2]
+        del h.workspaces.notes[2]
         h.end()
         assert h.state.status == "done"
         assert accuracy(planted(KINDS, dirt=DIRT)[2].truth, h.labels(2)) > 0.95

@@ -9,7 +9,7 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.registry import CLUSTERING
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.workspaces import Office
+from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, PerfectAssociations, majority
 
@@ -40,14 +40,14 @@ def world() -> list[KnownLocal]:
 
 @pytest.mark.slow
 def test_clusters_of_one_class_are_linked_whatever_their_models_say() -> None:
-    graphs, office = [], Office()
+    graphs, workspaces = [], Workspaces()
 
     def see(state: JobState) -> None:
         agreed = Agreed.of(state.arrays)
         if agreed.phase == "train":
             graphs.append(agreed.association)
 
-    state = run_in_process(JOB, world(), see, office)
+    state = run_in_process(JOB, world(), see, workspaces)
     assert state.status == "done"
     (graph,) = graphs
     # Clusters 0 and 1 are peer 0's, of classes 0 and 1; 2 and 3 peer 1's, of 1 and 2; 4 and 5 peer 2's, of 2 and 0.
@@ -58,7 +58,7 @@ def test_clusters_of_one_class_are_linked_whatever_their_models_say() -> None:
 def test_it_needs_true_labels() -> None:
     rows = np.random.default_rng(0).random((20, 6))
     plain = [Local(rows, labels=np.arange(20) % 2) for _ in range(2)]
-    state = run_in_process(JOB, plain, None, Office())
+    state = run_in_process(JOB, plain, None, Workspaces())
     assert state.status == "failed"
     assert "fedcref-perfect needs true labels" in state.reason
 

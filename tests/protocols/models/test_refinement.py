@@ -13,7 +13,6 @@ from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.refinement import (
     Refined,
     competing,
-    fraction_changed,
     refine_by_best_models,
     refine_by_popularity,
 )
@@ -102,9 +101,3 @@ def test_twins_do_not_compete() -> None:
     found = Association.from_groups(Clusters((2, 2)), [(0, 3)])
     assert [competing(found, peer, twins=False) for peer in (0, 1)] == [(1,), (0,)]
     assert [competing(found, peer, twins=True) for peer in (0, 1)] == [(0, 1), (0, 1)]
-
-
-def test_fraction_changed() -> None:
-    assert fraction_changed([], []) == 0.0
-    with pytest.raises(DataError, match="one length"):
-        fraction_changed([0], [0, 1])

@@ -1,0 +1,57 @@
+"""Sums of the contributions to an additive stage: integers on a shared grid, so every order gives the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Additive
+from p2pclust.protocols.engine.fixed_point import dequantise_all
+
+__all__ = ["Peers", "added_up", "terms"]
+
+#: A roster index, or several where their contributions were added up.
+Peers = int | tuple[int, ...]
+
+
+def added_up(
+    contributions: Iterable[tuple[Peers, Contribution]], n_peers: int
+) -> tuple[Contribution | None, tuple[int, ...]]:
+    """Add up contributions of an additive stage, read one by one.
+
+    Parameters
+    ----------
+    contributions : iterable of (peer, contribution)
+        Of different peers, in any order; a tuple of peers where it is a sum itself.
+    n_peers : int
+        Size of the roster.
+
+    Returns
+    -------
+    total : Arrays or None
+        The same bits in whatever order, and through whatever sums; None without any contribution.
+    peers : tuple of int
+        Whose contributions are in it, in roster order.
+    """
+    total: dict[str, NDArray[np.int64]] = {}
+    peers: dict[int, None] = {}
+    for given, term in contributions:
+        of = given if isinstance(given, tuple) else (given,)
+        if any(peer in peers or not 0 <= peer < n_peers for peer in of):
+            raise ValueError(f"contribution of peers {of} after {list(peers)}: one counts twice, or is of no peer")
+        peers.update(dict.fromkeys(of))
+        if not total:
+            total = {name: np.array(limbs) for name, limbs in term.items()}
+            continue
+        for name, limbs in total.items():
+            np.add(limbs, term[name], out=limbs)
+    return (Arrays(total) if total else None), tuple(sorted(peers))
+
+
+def terms(protocol: Additive, state: State, contribution: Contribution) -> Arrays:
+    """Return the floats that the limbs of a contribution, or of a total, stand for."""
+    limbs = {name: np.array(own) for name, own in contribution.items()}
+    return Arrays(dequantise_all(limbs, protocol.units(state)))
