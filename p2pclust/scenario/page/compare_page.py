@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
-from p2pclust.scenario.outcome.folder import write_text
 from p2pclust.scenario.page.job_story import picture_of
-from p2pclust.scenario.page.page import Picture, Section, page_text
+from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
@@ -50,8 +49,7 @@ def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> 
     same = [["", "in all runs"]]
     same += [[f"{line.part}: {line.what}", shown(line.values[0], line.unit)] for line in lines if not line.differs]
     sections.append(Section("What differs, as a table", table=table, folded_table=same, fold="what is the same in all"))
-    text = page_text(f"{len(runs)} runs side by side", ", ".join(numbered), sections)
-    write_text(file, text)
+    write_page(file, Page(f"{len(runs)} runs side by side", ", ".join(numbered), sections))
 
 
 def _drawable(line: Line) -> bool:

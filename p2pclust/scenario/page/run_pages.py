@@ -19,7 +19,7 @@ from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.job_story import NARROW, JobStory, picture_of
-from p2pclust.scenario.page.page import Picture, Section, Tile, write_page
+from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
@@ -100,12 +100,10 @@ def write_run_page(out: Path, story: RunStory) -> None:
     strangers = f" and {_counted(len(story.strangers), 'stranger')}" if story.strangers else ""
     peers = f"{_counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
-    sections = _sections(story)
     # Without pictures the tables are all that there is.
-    write_page(
-        out, title, facts, sections, about=_ABOUT, tiles=_tiles(story), alarm=_alarm(story),
-        unfolded=not canvas.can_draw(),
-    )  # fmt: skip
+    unfolded = not canvas.can_draw()
+    page = Page(title, facts, _sections(story), _ABOUT, _tiles(story), _alarm(story), unfolded)
+    write_page(out / "report.html", page)
 
 
 def _alarm(story: RunStory) -> str:
@@ -182,7 +180,7 @@ def _left_out(story: RunStory) -> list[Section]:
 
 def _expected(story: RunStory) -> Section | None:
     expectations = story.result["expectations"]
-    verdicts = [(bool(item["held"]), item["what"], _found(item)) for item in expectations]
+    verdicts = [Verdict(bool(item["held"]), item["what"], _found(item)) for item in expectations]
     return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
 
 

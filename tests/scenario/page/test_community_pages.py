@@ -72,7 +72,7 @@ def test_a_run_leaves_a_page(scenario_file: Callable[..., str], tmp_path: Path) 
     headings = re.findall(r"<h2>(.*?)</h2>", text)
     assert headings == [
         "How it went, round by round", "Which clusters are the same", "How the communities came about",
-        "What each community&#x27;s model draws", "What was sent", "What it found", "Whose rows, and how sure",
+        "What each community&#39;s model draws", "What was sent", "What it found", "Whose rows, and how sure",
         "The job in figures", "The log, shortened",
     ]  # fmt: skip
     assert text.count("<img") == len(re.findall(r'<img src="data:image/png;base64,', text)) == 1

@@ -104,7 +104,7 @@ def test_a_stranger_is_no_peer_that_did_not_finish(scenario_file: Write, tmp_pat
     assert '<p class="facts">3 peers and 1 stranger, simulated' in text
     assert "<b>3 of 3</b> <span>peers finished</span>" in text
     assert '<li class="good"><b>1 of 1</b> <span>strangers kept out</span>' in text
-    assert "laptop is on nobody&#x27;s roster, and nobody let it in." in text
+    assert "laptop is on nobody&#39;s roster, and nobody let it in." in text
     assert "<summary>a row for each peer</summary>" in text
 
 
@@ -154,8 +154,8 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     monkeypatch: pytest.MonkeyPatch, contributors: list[list[str]], values: list[float], said: str
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("p2pclust.scenario.round_pages.objective_drawing", lambda *told: drawn.append(told))
-    monkeypatch.setattr("p2pclust.scenario.round_pages.picture_of", lambda drawing, alt, caption: caption)
+    monkeypatch.setattr("p2pclust.scenario.page.round_pages.objective_drawing", lambda *told: drawn.append(told))
+    monkeypatch.setattr("p2pclust.scenario.page.round_pages.picture_of", lambda drawing, alt, caption: caption)
     rows = JobRows(
         ("a", "b"), np.array([0, 0, 1]), np.zeros(3, np.int64), None, np.array([[0.0], [2.0], [10.0]]), np.arange(3),
         ("x",), ("0",),
@@ -198,7 +198,7 @@ def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(
     scenario_file: Write, tmp_path: Path
 ) -> None:
     text = page(scenario_file(), tmp_path / "out")
-    assert "pip install &#x27;p2pclust[plots]&#x27;" in text
+    assert "pip install &#39;p2pclust[plots]&#39;" in text
     assert "<svg" not in text
     assert headings(text) == ["No pictures", "What it found", "The job in figures", "The log, shortened"]
     assert "In a real fleet nobody could draw it" in text
