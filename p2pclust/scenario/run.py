@@ -24,6 +24,7 @@ from p2pclust.scenario.file.column_data import given_centers
 from p2pclust.scenario.file.faults import away_s, planned
 from p2pclust.scenario.file.fleet_keys import Device
 from p2pclust.scenario.file.load import check_backend, load_data, make_job, make_links, make_moves
+from p2pclust.scenario.file.requests import request_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome import folder
 from p2pclust.scenario.outcome.communities import first_labels, own_numbers
@@ -105,36 +106,15 @@ def carry_out(
     folder.clear(out)
     if on_ready is not None:
         on_ready(spec)
-    began = time.monotonic()
-    events: list[Event] = []
-    with folder.EventLog(out / "events.jsonl") as log:
-
-        def tell(event: Event) -> None:
-            events.append(event)
-            log.write(event)
-            if on_event is not None:
-                on_event(event)
-
-        left_out = rows_left_out(scenario, shares)
-        for one in left_out:
-            tell(one.to_event())
-        try:
-            found = backend.carry_out(spec, tell)
-        except FleetError as error:
-            # The fleet could not even begin; there is still a result to write, and it says so.
-            found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
+    left_out = rows_left_out(scenario, shares)
+    found, events = _record(backend, spec, out / "events.jsonl", [one.to_event() for one in left_out], on_event)
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["left_out"] = [one.to_dict() for one in left_out]
-    result["expectations"] = [item.to_dict() for item in check(scenario.expect, folder.plain(result))]
-    if scenario.faults:
-        # A run in which a planned fault never struck has not shown what it was meant to show.
-        missed = result["unfired_faults"]
-        struck = {"what": "every planned fault struck", "held": not missed, "value": not missed}
-        result["expectations"].append(struck)
+    result["expectations"] = _judge(scenario, result)
     owned = [job.pop("own_centers", {}) for job in result["jobs"]]
     result = {key: folder.plain(result[key]) for key in _ORDER}
     folder.write_result(out, result)
@@ -145,6 +125,39 @@ def carry_out(
     return result
 
 
+def _record(
+    backend: Backend, spec: FleetSpec, file: Path, first: Sequence[Event], on_event: OnEvent | None
+) -> tuple[FleetResult, list[Event]]:
+    """Run the fleet; log its events, after those in `first`, to a file."""
+    began = time.monotonic()
+    events: list[Event] = []
+    with folder.EventLog(file) as log:
+
+        def keep(event: Event) -> None:
+            events.append(event)
+            log.write(event)
+            if on_event is not None:
+                on_event(event)
+
+        for event in first:
+            keep(event)
+        try:
+            return backend.carry_out(spec, keep), events
+        except FleetError as error:
+            # The fleet did not start; the result is still written, with the reason.
+            return FleetResult((), {}, time.monotonic() - began, failure=str(error)), events
+
+
+def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the expectations as ``result.json`` holds them."""
+    judged = [item.to_dict() for item in check(scenario.expect, folder.plain(result))]
+    if scenario.faults:
+        # A run without a planned fault has not tested what it was meant to test.
+        struck = not result["unfired_faults"]
+        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
+    return judged
+
+
 def _write_page(
     out: Path, scenario: Scenario, result: Mapping[str, Any], jobs: Sequence[Job], found: FleetResult,
     shares: Mapping[str, DataSet], evidence: Sequence[Evidence], events: Sequence[Event],
@@ -152,7 +165,8 @@ def _write_page(
     """Write ``report.html``."""
     # Heavy, and a scenario can be checked without it.
     from p2pclust.scenario.file.load import starting_overlay  # noqa: PLC0415
-    from p2pclust.scenario.page.run_pages import RunStory, write_run_page  # noqa: PLC0415
+    from p2pclust.scenario.page.run_pages import write_run_page  # noqa: PLC0415
+    from p2pclust.scenario.page.story import RunStory  # noqa: PLC0415
 
     groups = {device.name: device.group for device in scenario.fleet.members}
     strangers = [device.name for device in scenario.fleet.members if not device.enrolled]
@@ -176,41 +190,10 @@ def fleet_spec(
 
     Peers come sorted by name, as every roster is, so that all backends count them alike.
     """
-    labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     rests = make_rests(scenario.fleet)
-    peers = tuple(
-        PeerSpec(
-            device.name,
-            shares[device.name].X,
-            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
-            _link(device),
-            ids=shares[device.name].shared_ids,
-            centers=(given or {}).get(device.name),
-            labels=labels.get(device.name),
-            n_clusters=numbers.get(device.name),
-            battery=device.battery,
-            rest=rests.get(device.name),
-            cpu_share=device.cpu_share,
-            memory_mb=device.memory_mb,
-            enrolled=device.enrolled,
-        )
-        for device in devices
-    )
-    requests = tuple(
-        JobRequest(
-            job,
-            spec.missing,
-            spec.patience_s or 0.0,
-            spec.deadline_s or 0.0,
-            collect=spec.collect or "",
-            tolerance=spec.gossip_tolerance or 0.0,
-            mixing=spec.mixing or "",
-            ticks=spec.ticks or 0,
-            all_to_all=spec.all_to_all,
-        )
-        for job, spec in zip(jobs, scenario.jobs, strict=True)
-    )
+    peers = _peers(scenario, devices, shares, given or {}, rests)
+    requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
     faults = planned(scenario, next(iter(shares.values())).n_features)
     moves = make_moves(scenario)
     return FleetSpec(
@@ -224,6 +207,31 @@ def fleet_spec(
         faults=faults,
         give_up_s=scenario.fleet.give_up_s
         or _give_up_s(requests, faults, scenario.fleet.timing, moves, rests.values()),
+    )
+
+
+def _peers(
+    scenario: Scenario, devices: Sequence[Device], shares: Mapping[str, DataSet], given: Mapping[str, NDArray[np.float64]],
+    rests: Mapping[str, Rest],
+) -> tuple[PeerSpec, ...]:  # fmt: skip
+    labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
+    return tuple(
+        PeerSpec(
+            device.name,
+            shares[device.name].X,
+            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
+            _link(device),
+            ids=shares[device.name].shared_ids,
+            centers=given.get(device.name),
+            labels=labels.get(device.name),
+            n_clusters=numbers.get(device.name),
+            battery=device.battery,
+            rest=rests.get(device.name),
+            cpu_share=device.cpu_share,
+            memory_mb=device.memory_mb,
+            enrolled=device.enrolled,
+        )
+        for device in devices
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Bounds, Centers, wrong_table
+from p2pclust.scenario.file.fields import Bounds, Centers, refuse
 from p2pclust.scenario.file.job_parameters import Table
 
 __all__ = ["DataSpec", "PartitionSpec"]
@@ -53,8 +53,7 @@ class PartitionSpec(Table):
             problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
         if self.widths is not None and self.scheme != "vertical":
             problems.append(f"widths is for scheme = 'vertical', not {self.scheme!r}")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
@@ -95,11 +94,11 @@ class DataSpec(Table):
     @model_validator(mode="after")
     def _one_source(self) -> DataSpec:
         if (self.source is None) == (self.files is None):
-            raise wrong_table(["expected either source, or files with one file per device"])
+            refuse(["expected either source, or files with one file per device"])
         if self.files is not None and self.scheme != "files":
-            raise wrong_table([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+            refuse([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
         if self.files is not None and self.options is not None:
-            raise wrong_table(["options are for generated data sets: they need source"])
+            refuse(["options are for generated data sets: they need source"])
         if self.source is not None and self.scheme == "files":
-            raise wrong_table(["partition.scheme = 'files' needs files, one per device, instead of source"])
+            refuse(["partition.scheme = 'files' needs files, one per device, instead of source"])
         return self

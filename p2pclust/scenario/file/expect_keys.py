@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, model_validator
 
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import wrong_table
+from p2pclust.scenario.file.fields import refuse
 from p2pclust.scenario.file.job_parameters import Table
 
 __all__ = ["OPERATORS", "ExpectSpec", "ValueSpec"]
@@ -36,9 +36,9 @@ class ValueSpec(Table):
     @model_validator(mode="after")
     def _compares(self) -> ValueSpec:
         if not self.comparisons:
-            raise wrong_table([f"what = {self.what!r}: expected one of {', '.join(OPERATORS)}"])
+            refuse([f"what = {self.what!r}: expected one of {', '.join(OPERATORS)}"])
         if isinstance(self.equals, bool | str) and self.over in ("max", "min", "mean", "count"):
-            raise wrong_table([f"over = {self.over!r} gives a number: expected equals to be one"])
+            refuse([f"over = {self.over!r} gives a number: expected equals to be one"])
         return self
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, model_validator
 
 from p2pclust.fleet.faults import LASTING, Do
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import RandomVictims, wrong_table
+from p2pclust.scenario.file.fields import RandomVictims, refuse
 from p2pclust.scenario.file.job_parameters import Table
 
 __all__ = ["At", "FaultSpec"]
@@ -37,13 +37,13 @@ class At(Table):
     @model_validator(mode="after")
     def _one_moment(self) -> At:
         if sum(moment is not None for moment in (self.round, self.seconds, self.job, self.rate_per_minute)) != 1:
-            raise wrong_table(["expected one of round, seconds, job, or rate_per_minute"])
+            refuse(["expected one of round, seconds, job, or rate_per_minute"])
         if self.phase is not None and self.round is None:
-            raise wrong_table(["phase is for a fault at a round, not at another moment"])
+            refuse(["phase is for a fault at a round, not at another moment"])
         if self.rate_per_minute is None and (self.from_s is not None or self.until_s is not None):
-            raise wrong_table(["from_s and until_s are for rate_per_minute"])
+            refuse(["from_s and until_s are for rate_per_minute"])
         if self.rate_per_minute is not None and (self.until_s is None or self.until_s <= (self.from_s or 0.0)):
-            raise wrong_table(["rate_per_minute needs until_s, later than from_s (0 if it is not given)"])
+            refuse(["rate_per_minute needs until_s, later than from_s (0 if it is not given)"])
         return self
 
 
@@ -82,8 +82,7 @@ class FaultSpec(Table):
             problems.append("resume needs who = a device or a group: the aggregator is another one by then")
         if self.do in ("join", "heal") and self.who == "aggregator":
             problems.append(f"{self.do} needs who = a device or a group, not the aggregator")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
     def _foreign_keys(self) -> list[str]:

@@ -27,6 +27,7 @@ __all__ = [
     "names",
     "not_empty",
     "options",
+    "refuse",
     "renamed",
     "renamed_settings",
     "scalar",
@@ -59,8 +60,14 @@ def wrong_value(expected: str) -> PydanticCustomError:
 
 
 def wrong_table(problems: Sequence[str]) -> PydanticCustomError:
-    """Refuse a table for what its keys say together, one line per problem."""
+    """Return the error of a table whose keys contradict each other, with one line for each problem."""
     return PydanticCustomError("wrong_table", "{problems}", {"problems": "\n".join(problems)})
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Refuse a table for these problems; accept it if there are none."""
+    if problems:
+        raise wrong_table(problems)
 
 
 def _is_number(value: object) -> bool:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Battery, DutyCycle
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import wrong_table
+from p2pclust.scenario.file.fields import refuse
 from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.topology.kinds import options_of
 
@@ -68,9 +68,9 @@ class OverlaySpec(Table):
         try:
             options_of(self.kind, self.options)
         except UsageError as error:
-            raise wrong_table([str(error)]) from None
+            refuse([str(error)])
         if self.trace is not None and self.kind == "mobility":
-            raise wrong_table(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
+            refuse(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
         return self
 
 
@@ -99,8 +99,7 @@ class LinkSpec(Table):
             )
         if self.mbit is not None and (self.up_mbit is not None or self.down_mbit is not None):
             problems.append("mbit is for both directions: leave it out, or up_mbit and down_mbit")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
@@ -133,9 +132,7 @@ class BatterySpec(EnergySpec):
     @model_validator(mode="after")
     def _fits_together(self) -> BatterySpec:
         if self.when_empty == "die" and self.recharge_w:
-            raise wrong_table(
-                ["recharge_w is for a device that sleeps when it is empty: a dead one does not come back"]
-            )
+            refuse(["recharge_w is for a device that sleeps when it is empty: a dead one does not come back"])
         return self
 
 
@@ -195,8 +192,7 @@ class DeviceSpec(Table):
             )
         if self.battery is not None and self.energy is not None:
             problems.append("battery says what the device uses, too: leave energy out")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
@@ -222,23 +218,21 @@ class FleetSpec(Table):
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FleetSpec:
         if (self.peers is None) == (not self.devices):
-            raise wrong_table(["expected either peers = N, or [[fleet.devices]]"])
+            refuse(["expected either peers = N, or [[fleet.devices]]"])
         taken: set[str] = set()
         for spec in self.devices:
             names = dict.fromkeys([spec.name, *_names(spec)])
             for name in names:
                 if name in taken:
-                    raise wrong_table([f"two devices or groups are called {name!r}: give each a name of its own"])
+                    refuse([f"two devices or groups are called {name!r}: give each a name of its own"])
             taken.update(names)
         strangers = [spec.name for spec in self.devices if not spec.enrolled]
         if strangers and len(strangers) == len(self.devices):
-            raise wrong_table(["nobody is enrolled: expected a fleet beside the strangers"])
+            refuse(["nobody is enrolled: expected a fleet beside the strangers"])
         if strangers and (self.overlay.kind != "full" or self.overlay.trace is not None):
-            raise wrong_table(
-                [f"{strangers[0]}: enrolled: a stranger has no place on an overlay: leave the overlay out"]
-            )
+            refuse([f"{strangers[0]}: enrolled: a stranger has no place on an overlay: leave the overlay out"])
         if len(self.members) > PEERS_MAX:
-            raise wrong_table([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
+            refuse([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
         return self
 
 

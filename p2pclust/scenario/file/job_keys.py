@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.peer.core.document import LEAST_PATIENCE_S
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Centers, wrong_table
+from p2pclust.scenario.file.fields import Centers, refuse
 from p2pclust.scenario.file.job_parameters import OwnParameters, Table
 
 __all__ = ["JobSpec"]
@@ -90,8 +90,7 @@ class JobSpec(OwnParameters, _JobKeys):
         ]
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
     def _gossip_problems(self) -> list[str]:

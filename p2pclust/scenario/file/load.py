@@ -14,13 +14,13 @@ from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
-from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.availability import refuse_without_devices
 from p2pclust.scenario.file.column_data import check_rows
 from p2pclust.scenario.file.data_keys import PartitionSpec
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import renamed, renamed_settings
+from p2pclust.scenario.file.requests import job_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
@@ -208,23 +208,11 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     UsageError
         If the protocol refuses a parameter.
     """
-    spec, data = scenario.jobs[index], scenario.data
-    bounds = None
-    if data.bounds is not None:
-        pairs = data.bounds * n_features if len(data.bounds) == 1 else data.bounds
-        bounds = ([low for low, _ in pairs], [high for _, high in pairs])
-    return cluster_job(
-        spec.protocol,
-        n_clusters=spec.clusters,
-        scaling=data.scaling,
-        bounds=bounds,
-        init=spec.init,
-        tol=spec.tol,
-        max_rounds=spec.max_rounds,
-        participation=spec.participation,
-        seed=scenario.seed,
-        **spec.parameters(),
-    )
+    data = scenario.data
+    bounds = data.bounds
+    if bounds is not None and len(bounds) == 1:
+        bounds *= n_features
+    return job_of(scenario.jobs[index], data.scaling, bounds, scenario.seed)
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:

@@ -17,7 +17,7 @@ from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.data_keys import DataSpec
 from p2pclust.scenario.file.expect_keys import ExpectSpec
 from p2pclust.scenario.file.fault_keys import FaultSpec
-from p2pclust.scenario.file.fields import RandomVictims, wrong_table
+from p2pclust.scenario.file.fields import RandomVictims, refuse
 from p2pclust.scenario.file.fleet_keys import FleetSpec
 from p2pclust.scenario.file.job_keys import JobSpec
 from p2pclust.scenario.file.job_parameters import Table
@@ -86,8 +86,7 @@ class Scenario(Table):
             if wanted is not None and wanted > n_peers:
                 problems.append(f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet")
         problems += self._expectation_problems()
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
     def _expectation_problems(self) -> list[str]:

@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.document import every_flaw
-from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import Bounds, wrong_value
 from p2pclust.scenario.file.job_keys import JobSpec
+from p2pclust.scenario.file.requests import job_of, request_of
 
 __all__ = ["Submission", "duration", "request_from"]
 
@@ -102,15 +102,5 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
         raise UsageError(
             f"{where}: init: every peer would have to be given its own columns of the first centers: name a way"
         )
-    bounds = None
-    if spec.bounds is not None:
-        bounds = ([low for low, _ in spec.bounds], [high for _, high in spec.bounds])
-    job = cluster_job(
-        spec.protocol, n_clusters=spec.clusters, scaling=spec.scaling, bounds=bounds, init=spec.init, tol=spec.tol,
-        max_rounds=spec.max_rounds, participation=spec.participation, seed=spec.seed, **spec.parameters(),
-    )  # fmt: skip
-    request = JobRequest(
-        job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, spec.aggregator or "", spec.collect or "",
-        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, all_to_all=spec.all_to_all,
-    )  # fmt: skip
-    return request, spec
+    job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
+    return request_of(spec, job, spec.aggregator or ""), spec

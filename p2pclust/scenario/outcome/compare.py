@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.files import regular
+from p2pclust.scenario.outcome.units import scaled
 
 __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
 
@@ -250,7 +251,7 @@ def shown(value: Value, unit: str = "") -> str:
     if isinstance(value, str):
         return value
     if unit == "B":
-        scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if value >= f), (1.0, "B"))
+        scale, unit = scaled(value, unit)
         return f"{value / scale:.1f} {unit}" if scale > 1 else f"{value} B"
     text = f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
     return f"{text} {unit}".strip()

@@ -92,25 +92,33 @@ def job_entry(
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
     entry["damaged"] = [_damaged(one, state, roster) for one in damage]
-    if job.at_desk and state.status == "done":
-        return entry | measured_communities(job, found, shares)
     if job.by_columns:
         entry["warnings"] = warnings_by_name(job, state, roster)
-    if state.status == "done" and job.by_columns:
-        held = {name: shares[name] for name in roster}
-        locals_ = [
-            Local(share.X, ids=share.shared_ids, centers=(given or {}).get(name)) for name, share in held.items()
-        ]
-        later = [
-            (one.round, roster.index(one.peer), locals_[roster.index(one.peer)].with_rows(one.X)) for one in damage
-        ]
-        entry |= measured(job, state, held, locals_, later, evidence)
-    elif state.status == "done":
-        later = [(one.round, roster.index(one.peer), Local(one.X)) for one in damage]
-        entry |= _measured(job, state, [shares[name] for name in roster], later, evidence)
-        entry |= _beside_pooling(job, state, [Local(shares[name].X) for name in roster], entry["doubts"])
-        if found.tolerance is not None:
-            entry["replay_identical"] = None  # the replay adds up exactly, and here sums were right up to the tolerance
+    if state.status == "done":
+        entry |= _result(job, found, state, shares, given or {}, damage, evidence, entry["doubts"])
+    return entry
+
+
+def _result(
+    job: Job, found: JobResult, state: JobState, shares: Mapping[str, DataSet], given: Mapping[str, Floats],
+    damage: Sequence[Damage], evidence: Evidence, known: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
+    """Return what is measured of a job that is done; `known` are the doubts so far."""
+    if job.at_desk:
+        return measured_communities(job, found, shares)
+    held = {name: shares[name] for name in found.roster}
+    if job.by_columns:
+        locals_ = [Local(share.X, ids=share.shared_ids, centers=given.get(name)) for name, share in held.items()]
+    else:
+        locals_ = [Local(share.X) for share in held.values()]
+    places = [found.roster.index(one.peer) for one in damage]
+    later = [(one.round, place, locals_[place].with_rows(one.X)) for one, place in zip(damage, places, strict=True)]
+    if job.by_columns:
+        return measured(job, state, held, locals_, later, evidence)
+    entry = _measured(job, state, locals_, list(held.values()), later, evidence)
+    entry |= _beside_pooling(job, state, locals_, known)
+    if found.tolerance is not None:
+        entry["replay_identical"] = None  # the replay's sums are exact, and the fleet's are right up to the tolerance
     return entry
 
 
@@ -191,9 +199,8 @@ def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str
 
 
 def _measured(
-    job: Job, state: JobState, shares: Sequence[DataSet], later: Later, evidence: Evidence
-) -> dict[str, Any]:  # fmt: skip
-    locals_ = [Local(share.X) for share in shares]
+    job: Job, state: JobState, locals_: Sequence[Local], shares: Sequence[DataSet], later: Later, evidence: Evidence
+) -> dict[str, Any]:
     clustering, protocol = labelling_stage(job)
     contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
     labelled = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
@@ -164,40 +165,24 @@ def _left_out(wanted: Sequence[str], result: Result) -> Expectation:
     return Expectation(what, held, ", ".join(sorted(named)) or "nobody")
 
 
-def _at_least(value: float, wanted: float) -> bool:
-    return value >= wanted
-
-
-def _at_most(value: float, wanted: float) -> bool:
-    return value <= wanted
-
-
-def _above(value: float, wanted: float) -> bool:
-    return value > wanted
-
-
-def _below(value: float, wanted: float) -> bool:
-    return value < wanted
-
-
 def _equals(value: object, wanted: object) -> bool:
     # A truth value is no number here: `finished` never equals 1.
     return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
 
 
 _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[float, float], bool]]] = {
-    "finished_at_least": ("at least {} peers finished", _finished, _at_least),
-    "lost_at_most": ("at most {} peers were lost", _lost, _at_most),
+    "finished_at_least": ("at least {} peers finished", _finished, ge),
+    "lost_at_most": ("at most {} peers were lost", _lost, le),
     "identical_centers": ("results are {}identical on all peers that finished", _identical, _equals),
     "pooled_relative_difference_below": (
         "relative difference to the pooled algorithm is below {}",
         _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),
-        _below,
+        lt,
     ),
     "gap_below": (
         "the centers' distance to what pooling finds is below {} of the features' ranges",
         _over_jobs(max, lambda job: (job.get("gap") or {}).get("center_distance")),
-        _below,
+        lt,
     ),
     "replay_identical": (
         "the in-process replay of each job's record has {}the same bits",
@@ -207,39 +192,39 @@ _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[
     "ari_at_least": (
         "adjusted Rand index is at least {}",
         _over_jobs(min, lambda job: (job.get("metrics") or {}).get("ari")),
-        _at_least,
+        ge,
     ),
     "accuracy_at_least": (
         "accuracy is at least {}",
         _over_jobs(min, lambda job: (job.get("metrics") or {}).get("accuracy")),
-        _at_least,
+        ge,
     ),
-    "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), _at_least),
-    "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), _at_most),
-    "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), _at_least),
-    "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), _at_most),
-    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, lambda job: job.get("rounds")), _at_least),
-    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, lambda job: job.get("rounds")), _at_most),
-    "seconds_at_most": ("at most {} seconds in all", _seconds, _at_most),
-    "wall_seconds_at_most": ("at most {} seconds by the clock", lambda result: result.get("wall_seconds"), _at_most),
+    "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), ge),
+    "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), le),
+    "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), ge),
+    "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), le),
+    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, lambda job: job.get("rounds")), ge),
+    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, lambda job: job.get("rounds")), le),
+    "seconds_at_most": ("at most {} seconds in all", _seconds, le),
+    "wall_seconds_at_most": ("at most {} seconds by the clock", lambda result: result.get("wall_seconds"), le),
     "virtual_seconds_at_most": (
         "at most {} seconds of virtual time",
         lambda result: result.get("virtual_seconds"),
-        _at_most,
+        le,
     ),
-    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, _at_most),
-    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, _at_most),
-    "energy_per_device_at_most": ("each device uses at most {} joules", _energy, _at_most),
+    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, le),
+    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, le),
+    "energy_per_device_at_most": ("each device uses at most {} joules", _energy, le),
 }
 
 
 # -- anything else --------------------------------------------------------------------------------------------------
 
 _HOLDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "at_least": ("at least", _at_least),
-    "at_most": ("at most", _at_most),
-    "above": ("above", _above),
-    "below": ("below", _below),
+    "at_least": ("at least", ge),
+    "at_most": ("at most", le),
+    "above": ("above", gt),
+    "below": ("below", lt),
     "equals": ("equal to", _equals),
 }
 _REDUCED: dict[str, Callable[[Sequence[float]], float]] = {

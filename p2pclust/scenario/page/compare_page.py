@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
-from p2pclust.scenario.page.job_story import picture_of
+from p2pclust.scenario.outcome.units import scaled
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
+from p2pclust.scenario.page.story import picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["write_comparison"]
 
 _CHARTS: Final = 12
-_UNITS: Final = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))}
 
 
 def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
@@ -62,7 +62,7 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
     drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75)
     axes = drawing.figure.add_subplot()
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
-    scale, unit = next(((f, u) for f, u in _UNITS.get(line.unit, ()) if max(known) >= f), (1.0, line.unit))
+    scale, unit = scaled(max(known), line.unit)
     for lane, (value, name) in enumerate(zip(known, names, strict=True)):
         (bar,) = axes.barh([lane], [value / scale], 0.7, color=series_colour(lane))
         drawing.mark(bar, peer=name, tip=f"{name}: {shown(line.values[lane], line.unit)}")

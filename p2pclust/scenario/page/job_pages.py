@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.page.job_story import LANES, JobStory, picture_of
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.round_pages import rounds_section
 from p2pclust.scenario.page.rows import JobRows
+from p2pclust.scenario.page.story import LANES, JobStory, picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
 from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawings
@@ -33,29 +33,31 @@ _FOLDED_FROM: Final = 16  # lines, from which on the table is shown when a reade
 _ABSENT: Final = 4  # peers without a share in the result that are named
 
 
-def job_sections(story: JobStory, name: str) -> list[Section]:
-    """Return the sections of a job; `name` tells jobs of one run apart, if there are several."""
+def job_sections(story: JobStory) -> list[Section]:
+    """Return the sections of a job."""
     drawn = canvas.can_draw()
-    made = [rounds_section(story, name)] if drawn else []
-    made.append(_terms(story, name))
+    made = [rounds_section(story)] if drawn else []
+    made.append(_terms(story))
     if drawn and story.job.at_desk and story.done and story.found is not None and story.found.notes:
         # Heavy, and only such jobs need it.
         from p2pclust.scenario.page.community_pages import Story, sections  # noqa: PLC0415
 
         hues = [] if story.rows is None else story.rows.hues
-        made += sections(Story(story.job, story.found, story.shares, story.events, story.sent, hues), name)
+        made += sections(
+            Story(story.job, story.found, story.run.shares, story.run.events, story.run.sent, hues), story.prefix
+        )
     if drawn and story.rows is not None:
-        made += [_found(story, story.rows, name), _labels(story, story.rows, name), _pooled(story, name)]
+        made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
     else:
-        made.append(_centers_alone(story, name))
-    made.append(_notes(story, name))
+        made.append(_centers_alone(story))
+    made.append(_notes(story))
     return [section for section in made if section is not None]
 
 
 # -- who aggregated -----------------------------------------------------------------------------------------------------
 
 
-def _terms(story: JobStory, name: str) -> Section | None:
+def _terms(story: JobStory) -> Section | None:
     """Which terms there were and why each ended; nothing where one peer aggregated from beginning to end."""
     terms = story.terms
     if not terms or (len(terms) == 1 and terms[0].finished):
@@ -68,13 +70,13 @@ def _terms(story: JobStory, name: str) -> Section | None:
     for term in terms:
         times = ["-" if t is None else f"{t:.2f}" for t in (term.start, term.end)]
         table.append([term.number, term.aggregator or "none", *times, str(term.rounds), term.why])
-    return Section(f"{name}Who aggregated, and why it ended", text, table=table)
+    return Section(f"{story.prefix}Who aggregated, and why it ended", text, table=table)
 
 
 # -- what it found ------------------------------------------------------------------------------------------------------
 
 
-def _found(story: JobStory, rows: JobRows, name: str) -> Section:
+def _found(story: JobStory, rows: JobRows) -> Section:
     scaled = story.entry["parameters"].get("scaling", "none") != "none"
     plane = plane_of(rows.X, rows.features, scaled=scaled)
     centers = _whole_centers(story, rows)
@@ -87,8 +89,8 @@ def _found(story: JobStory, rows: JobRows, name: str) -> Section:
     panels = [Colouring("clusters found", rows.labels[rows.drawn], rows.clusters, _of_clusters(rows), at, trails)]
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))
-    if len(rows.names) > 1 and own_colours(story.groups):
-        own = peer_colours(story.groups)
+    if len(rows.names) > 1 and own_colours(story.run.groups):
+        own = peer_colours(story.run.groups)
         panels.append(
             Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, [own[peer] for peer in rows.names])
         )
@@ -114,15 +116,17 @@ def _found(story: JobStory, rows: JobRows, name: str) -> Section:
     table = centers_table(story)
     few = len(table) <= _FOLDED_FROM
     return Section(
-        f"{name}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
+        f"{story.prefix}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
         fold="the centers as a table, in the data's own units",
     )  # fmt: skip
 
 
-def _centers_alone(story: JobStory, name: str) -> Section | None:
+def _centers_alone(story: JobStory) -> Section | None:
     """Without pictures the centers are a table of their own."""
     table = centers_table(story)
-    return Section(f"{name}What it found", "The centers, in the data's own units.", table=table) if table else None
+    return (
+        Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table) if table else None
+    )
 
 
 def centers_table(story: JobStory) -> list[list[str]]:
@@ -130,7 +134,7 @@ def centers_table(story: JobStory) -> list[list[str]]:
 
     Six digits of each number are shown; the files ``centers*.csv`` have all.
     """
-    found, features = story.entry["centers"], next(iter(story.shares.values())).feature_names
+    found, features = story.entry["centers"], next(iter(story.run.shares.values())).feature_names
     if found is None and story.job.by_columns and story.rows is not None:
         found, features = story.evidence.centers, story.rows.features
     if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):
@@ -176,17 +180,17 @@ def _without(story: JobStory) -> str:
     told = [f"{name} ({why})" if why else name for name, why in list(absent.items())[:_ABSENT]]
     if len(absent) > _ABSENT:
         told.append(f"{len(absent) - _ABSENT} more")
-    n_rows = sum(story.shares[name].n_rows for name in absent)
+    n_rows = sum(story.run.shares[name].n_rows for name in absent)
     who = f"{', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}"
     why = "did not finish" if story.job.at_desk else "had no part in the clustering"
     return f" Not shown are the {n_rows} rows of {who}, which {why}."
 
 
-def _labels(story: JobStory, rows: JobRows, name: str) -> Section | None:
+def _labels(story: JobStory, rows: JobRows) -> Section | None:
     """Who holds what, how that fits the true classes, and how sure it is."""
     made = [_confusion(story, rows), _certainty(rows)]
     pictures = _holdings(rows) + [picture for picture in made if picture is not None]
-    return Section(f"{name}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
+    return Section(f"{story.prefix}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
 
 
 def _holdings(rows: JobRows) -> list[Picture]:
@@ -230,7 +234,7 @@ def _certainty(rows: JobRows) -> Picture | None:
     return picture_of(drawing, "how sure rows are of their cluster", caption)
 
 
-def _pooled(story: JobStory, name: str) -> Section | None:
+def _pooled(story: JobStory) -> Section | None:
     evidence, entry, rows = story.evidence, story.entry, story.rows
     if rows is None or evidence.pooled is None or (centers := _whole_centers(story, rows)) is None:
         return None
@@ -254,7 +258,7 @@ def _pooled(story: JobStory, name: str) -> Section | None:
         text += f" A start can be bad for both: the fleet's objective is {entry['best_pooled']['words']}."
     wanted = (evidence.pooled - low) / ranges
     if not np.isfinite(wanted).all():
-        return Section(f"{name}Compared with pooling all rows", text)
+        return Section(f"{story.prefix}Compared with pooling all rows", text)
     found = (centers - low) / ranges
     caption = "Each dot is one coordinate of one center, in the feature's range; equal ones lie on the diagonal."
     pictures = [
@@ -267,13 +271,13 @@ def _pooled(story: JobStory, name: str) -> Section | None:
             'axis: it stands at "equal".'
         )
         pictures.append(picture_of(apart, "largest difference for each feature", caption))
-    return Section(f"{name}Compared with pooling all rows", text, pictures)
+    return Section(f"{story.prefix}Compared with pooling all rows", text, pictures)
 
 
 # -- everything else ----------------------------------------------------------------------------------------------------
 
 
-def _notes(story: JobStory, name: str) -> Section | None:
+def _notes(story: JobStory) -> Section | None:
     """What has no picture: parameters, terms, warnings, what privacy rules kept back."""
     entry = story.entry
     facts = [["what", "value"], ["protocol", entry["protocol"]]]
@@ -292,4 +296,4 @@ def _notes(story: JobStory, name: str) -> Section | None:
     if entry["note"]:
         told.append(["note", entry["note"]])
     table = [["what", "value"], *told[:_TABLED]] if told else []
-    return Section(f"{name}The job in figures", table=table, folded_table=facts, fold="parameters and terms")
+    return Section(f"{story.prefix}The job in figures", table=table, folded_table=facts, fold="parameters and terms")

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from p2pclust.protocols.engine.runner import labelling_stage
-from p2pclust.scenario.page.job_story import LANES, NARROW, JobStory, picture_of
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.rows import worth_of
+from p2pclust.scenario.page.story import LANES, NARROW, JobStory, picture_of
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
 
 __all__ = ["rounds_section"]
 
 
-def rounds_section(story: JobStory, name: str) -> Section | None:
-    """Return the section, or None if no round was closed; `name` tells jobs of one run apart."""
+def rounds_section(story: JobStory) -> Section | None:
+    """Return the section, or None if no round was closed."""
     entry = story.entry
     if not entry["stages"]:
         return None
     end = f"ended because {entry['stops']}" if entry["converged"] else "it did not come to rest"
     made = [_movement(story), _objective(story), _attendance(story)]
     pictures = [picture for picture in made if picture is not None]
-    return Section(f"{name}How it went, round by round", f"{entry['rounds']} rounds; {end}.", pictures)
+    return Section(f"{story.prefix}How it went, round by round", f"{entry['rounds']} rounds; {end}.", pictures)
 
 
 def _movement(story: JobStory) -> Picture | None:
@@ -53,7 +53,7 @@ def _movement(story: JobStory) -> Picture | None:
 def _terms(story: JobStory) -> list[tuple[int, str]]:
     """In which round each term after the first began."""
     job = None if story.found is None else story.found.job_id
-    elected = [event for event in story.events if event["verb"] == "elected" and event["job"] == job]
+    elected = [event for event in story.run.events if event["verb"] == "elected" and event["job"] == job]
     return [(int(event.get("round", 0)), f"term {event['term']}") for event in elected[1:]]
 
 
@@ -103,10 +103,10 @@ def _contributing(story: JobStory, rounds: Sequence[int]) -> list[frozenset[str]
 
 def _attendance(story: JobStory) -> Picture | None:
     entry = story.entry
-    everybody, lanes = _lanes(story.names, entry["contributors"], entry["abstained"])
+    everybody, lanes = _lanes(story.run.names, entry["contributors"], entry["abstained"])
     if not lanes:
         return None
-    told = (entry["contributors"], entry["abstained"], lanes, story.groups, entry["stages"])
+    told = (entry["contributors"], entry["abstained"], lanes, story.run.groups, entry["stages"])
     drawing, narrow = attendance_drawing(*told), attendance_drawing(*told, width=NARROW)
     caption = "Who contributed to each round."
     if any(len(who) == 1 for who in entry["contributors"]) and len(everybody) > 1:

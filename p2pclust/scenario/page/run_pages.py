@@ -6,20 +6,16 @@ without matplotlib the page has its words and tables only, and says what to inst
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from p2pclust.data import DataSet
-from p2pclust.fleet.spec import Event, FleetResult
-from p2pclust.protocols.engine.job import Job
+from p2pclust.fleet.spec import Event
 from p2pclust.scenario.outcome.chronicle import Chronicle
-from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.units import size
 from p2pclust.scenario.page.job_pages import job_sections
-from p2pclust.scenario.page.job_story import NARROW, JobStory, picture_of
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
+from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
@@ -27,7 +23,7 @@ from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
 from p2pclust.topology import Overlay
 
-__all__ = ["RunStory", "write_run_page"]
+__all__ = ["write_run_page"]
 
 _ABOUT: Final = (
     "This page shows one run of a scenario, with everything that the testbed knows: it dealt the rows out to the peers, so "
@@ -36,58 +32,6 @@ _ABOUT: Final = (
 )
 _DRAWN: Final = 300  # peers of an overlay that is drawn
 _EVENTS: Final = 400  # lines of the table of events
-
-
-@dataclass(frozen=True)
-class RunStory:
-    """A run with everything that its page is made from.
-
-    Parameters
-    ----------
-    result : mapping
-        What ``result.json`` holds.
-    jobs : sequence of Job
-    found : FleetResult
-    shares : mapping of str to DataSet
-        Every peer's rows, by name.
-    groups : mapping of str to str
-        Each peer's device class.
-    strangers : collection of str
-        Those of the peers that are on nobody's roster, and only try to get in.
-    overlay : Overlay or None
-        At the start; None for a full mesh.
-    evidence : sequence of Evidence
-        Of each job that was handed in.
-    events : sequence of Event
-        In order.
-    """
-
-    result: Mapping[str, Any]
-    jobs: Sequence[Job]
-    found: FleetResult
-    shares: Mapping[str, DataSet]
-    groups: Mapping[str, str]
-    strangers: Collection[str]
-    overlay: Overlay | None
-    evidence: Sequence[Evidence] = ()
-    events: Sequence[Event] = field(default=(), repr=False)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """All peers, by class, then by name."""
-        order = {group: place for place, group in enumerate(dict.fromkeys(self.groups.values()))}
-        return sorted(self.shares, key=lambda name: (order[self.groups[name]], name))
-
-    @cached_property
-    def told(self) -> Chronicle:
-        """What was when."""
-        links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
-        return Chronicle(self.events, self.names, links, self.strangers)
-
-    @property
-    def linked(self) -> bool:
-        """Whether there were links at all; the in-process backend has none."""
-        return bool(self.result["backend"] != "in-process")
 
 
 def write_run_page(out: Path, story: RunStory) -> None:
@@ -146,7 +90,7 @@ def _tiles(story: RunStory) -> list[Tile]:
     if any(sent):
         tiles.append(
             Tile(
-                _size(sum(value or 0 for value in sent)),
+                size(sum(value or 0 for value in sent)),
                 "sent by the peers that could tell" if None in sent else "sent",
             )
         )
@@ -154,7 +98,6 @@ def _tiles(story: RunStory) -> list[Tile]:
 
 
 def _sections(story: RunStory) -> list[Section]:
-    result = story.result
     drawn = canvas.can_draw()
     sections = (
         [] if drawn else [Section("No pictures", f"This page has {canvas.INSTALL}; then run the scenario again.")]
@@ -162,12 +105,8 @@ def _sections(story: RunStory) -> list[Section]:
     sections += [section for section in (_fleet(story, drawn=drawn), _expected(story)) if section is not None]
     if drawn and (happened := _timeline(story)) is not None:
         sections.append(happened)
-    for number, (job, entry) in enumerate(zip(story.jobs, result["jobs"], strict=True)):
-        done = story.found.jobs[number] if number < len(story.found.jobs) else None
-        evidence = story.evidence[number] if number < len(story.evidence) else Evidence()
-        name = f"Job {number + 1}: " if len(story.jobs) > 1 else ""
-        part = JobStory(job, entry, done, story.shares, story.groups, story.names, story.events, _sent(story), evidence)
-        sections += job_sections(part, name)
+    for number in range(len(story.jobs)):
+        sections += job_sections(JobStory(story, number))
     return [*sections, *_cost(story, drawn=drawn), *_left_out(story), *_details(story)]
 
 
@@ -182,14 +121,6 @@ def _expected(story: RunStory) -> Section | None:
     expectations = story.result["expectations"]
     verdicts = [Verdict(bool(item["held"]), item["what"], _found(item)) for item in expectations]
     return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
-
-
-def _sent(story: RunStory) -> int | None:
-    """All bytes that were sent; 0 where they are those of several jobs, None where a peer took its counters with it."""
-    if len(story.jobs) > 1:
-        return 0
-    sent = sum(int(peer.get("bytes_sent") or 0) for peer in story.found.peers.values())
-    return None if sent and not all(peer.get("finished") for peer in story.found.peers.values()) else sent
 
 
 # -- the fleet ----------------------------------------------------------------------------------------------------------
@@ -266,7 +197,7 @@ def _tips(story: RunStory) -> dict[str, str]:
         what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
         if name in story.strangers and not peer["finished"]:
             what = "a stranger, whom nobody let in"
-        sent = f", sent {_size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
+        sent = f", sent {size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
         found[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
     return found
 
@@ -317,10 +248,10 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
         pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
         kinds: dict[str, int] = {}
         for traffic in story.found.links.values():
-            for kind, size in traffic.n_bytes.items():
-                kinds[kind] = kinds.get(kind, 0) + size
+            for kind, n_bytes in traffic.n_bytes.items():
+                kinds[kind] = kinds.get(kind, 0) + n_bytes
         if kinds:
-            told = f"What kinds of messages the {_size(sum(kinds.values()))} on all links were."
+            told = f"What kinds of messages the {size(sum(kinds.values()))} on all links were."
             pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", told))
     table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
     for name in story.names[:_EVENTS]:
@@ -371,8 +302,3 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
-
-
-def _size(n_bytes: float) -> str:
-    scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
-    return f"{n_bytes / scale:.3g} {unit}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p2pclust.scenario.outcome.units import scaled
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Measure", "cost_drawing", "kinds_drawing"]
 
 _LANES: Final = 40
-_UNITS: Final = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")), "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"))}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, st
     drawing = Drawing.new(3.55, (0.26 if len(names) <= _LANES else 0.9) * rows + 0.85)
     axes = drawing.figure.add_subplot()
     draw = _bars if len(names) <= _LANES else _dots
-    scale, unit = _scale(measure)
+    largest = max((value for value in measure.values.values() if value is not None), default=0.0)
+    scale, unit = scaled(largest, measure.unit)
     draw(drawing, axes, measure, names, groups, scale, unit)
     axes.set_title(f"{measure.title}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
     axes.set_xlim(left=0)
@@ -65,11 +66,6 @@ def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, st
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     return drawing
-
-
-def _scale(measure: Measure) -> tuple[float, str]:
-    top = max((value for value in measure.values.values() if value is not None), default=0.0)
-    return next(((f, u) for f, u in _UNITS.get(measure.unit, ()) if top >= f), (1.0, measure.unit))
 
 
 def _bars(

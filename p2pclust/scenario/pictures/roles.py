@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.scenario.outcome.units import size
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import (
     CROWN,
@@ -137,7 +138,7 @@ def _draw_links(
         (drawn,) = axes.plot(
             *line.T, color=LINK, linewidth=wide, alpha=faint * (0.2 + 0.8 * share), solid_capstyle="round", zorder=1
         )
-        tip = f"{link[0]} – {link[1]}" + (f": {_size(load[link])}" if link in load else "")
+        tip = f"{link[0]} – {link[1]}" + (f": {size(load[link])}" if link in load else "")
         tip += "" if _steady(spans, told) else f", linked for {share * told.end:.2f} s"
         when = None if _steady(spans, told) else [(span.start, span.end) for span in spans]
         drawing.mark(drawn, kind="way", when=when, tip=tip)
@@ -258,8 +259,3 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
     if loaded:
         marks.append(Line2D([], [], color=LINK, linewidth=4, label="wide: carried much"))
     drawing.figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-
-
-def _size(n_bytes: int) -> str:
-    scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
-    return f"{n_bytes / scale:.3g} {unit}"

@@ -21,11 +21,11 @@ from p2pclust.scenario.file.load import load_scenario
 from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.page.job_pages import _without, centers_table
-from p2pclust.scenario.page.job_story import JobStory
 from p2pclust.scenario.page.page import Section
 from p2pclust.scenario.page.round_pages import _objective
 from p2pclust.scenario.page.rows import JobRows
 from p2pclust.scenario.page.run_pages import _changing, _number
+from p2pclust.scenario.page.story import JobStory
 from p2pclust.scenario.run import carry_out
 
 Write = Callable[..., str]
@@ -117,7 +117,7 @@ def test_whoever_has_no_share_in_the_result_is_named_with_why(
 ) -> None:
     told: list[JobStory] = []
 
-    def keep(story: JobStory, name: str) -> list[Section]:
+    def keep(story: JobStory) -> list[Section]:
         told.append(story)
         return []
 
@@ -366,7 +366,9 @@ def test_the_centers_of_the_page_are_those_of_the_file(scenario_file: Write, tmp
 def test_of_many_features_the_first_ones_have_a_line() -> None:
     share = SimpleNamespace(feature_names=tuple(f"f{number}" for number in range(130)))
     found = SimpleNamespace(
-        entry={"centers": np.ones((2, 130)).tolist()}, shares={"a": share}, job=SimpleNamespace(by_columns=False)
+        entry={"centers": np.ones((2, 130)).tolist()},
+        run=SimpleNamespace(shares={"a": share}),
+        job=SimpleNamespace(by_columns=False),
     )
     table = centers_table(found)  # type: ignore[arg-type] # nothing else is looked at
     assert len(table) == 102
