@@ -1,4 +1,4 @@
-"""From a checked scenario to a run on a backend, and from there to `result.json`."""
+"""Run a checked scenario on a backend, and write `result.json` and the other files of its output directory."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _GIVE_UP_S = 120.0
 
 
 class Backend(Protocol):
-    """What starts peers, hands in jobs, carries out faults, and ends everything."""
+    """Starts peers, submits jobs, carries out faults, and ends the run."""
 
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-        """Run it to its end."""
+        """Run a fleet to its end."""
 
 
 def carry_out(
@@ -66,33 +66,33 @@ def carry_out(
     scenario : Scenario
     backend_name : {"processes", "simulated", "in-process"}
     out : Path
-        The output directory; made if need be, after all input was checked.
+        The output directory; it is made after all input was checked.
     on_ready : callable, optional
-        Called once, when all input was checked and before anything starts.
+        Called once, after all input was checked and before anything starts.
     on_event : callable, optional
         Called with every event as it happens.
     on_end : callable, optional
-        Called once, when the fleet is done; its result is measured and the report is drawn after that.
+        Called once, when the fleet is done, before its result is measured and the report is drawn.
     name : str
-        What the result calls the scenario; default its title.
+        The name of the scenario in the result; by default its title.
     backend : Backend, optional
-        In place of the one that `backend_name` names.
+        Used instead of the backend of that name.
 
     Returns
     -------
     dict
-        What ``result.json`` holds. ``failure`` is empty if the fleet finished all jobs; ``expectations`` tells what was
+        The content of ``result.json``. ``failure`` is empty if the fleet finished all jobs; ``expectations`` has what was
         expected and whether it held.
 
     Raises
     ------
     UsageError, DataError
-        If the backend cannot do what the scenario asks, its data cannot be used, or its protocol needs what is not
-        installed. Nothing was started or written.
+        If the backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package
+        that is not installed. Nothing was started or written.
     """
     check_backend(scenario, backend_name)
     if backend is None:
-        # Imported here, so that a scenario can be checked without the weight of all backends.
+        # Imported here, so that a scenario can be checked without importing all backends.
         from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
 
         backend = backend_called(backend_name)
@@ -163,7 +163,7 @@ def _write_page(
     shares: Mapping[str, DataSet], evidence: Sequence[Evidence], events: Sequence[Event],
 ) -> None:  # fmt: skip
     """Write ``report.html``."""
-    # Heavy, and a scenario can be checked without it.
+    # Imported here, because it is slow to import and not needed to check a scenario.
     from p2pclust.scenario.file.load import starting_overlay  # noqa: PLC0415
     from p2pclust.scenario.page.run_pages import write_run_page  # noqa: PLC0415
     from p2pclust.scenario.page.story import RunStory  # noqa: PLC0415
@@ -188,7 +188,7 @@ def fleet_spec(
 ) -> FleetSpec:
     """Return what a backend is asked to do.
 
-    Peers come sorted by name, as every roster is, so that all backends count them alike.
+    Peers are sorted by name, as every job roster is, so that all backends number them alike.
     """
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     rests = make_rests(scenario.fleet)
@@ -236,10 +236,10 @@ def _peers(
 
 
 def _link(device: Device) -> Link | None:
-    told = device.link
-    if told is None:
+    link = device.link
+    if link is None:
         return None
-    return Link(told.latency_ms, told.loss, told.jitter_ms, _up_mbit(device), told.down_mbit or told.mbit)
+    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(device), link.down_mbit or link.mbit)
 
 
 def _up_mbit(device: Device) -> float | None:
@@ -250,12 +250,11 @@ def _give_up_s(
     requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange],
     rests: Iterable[Rest] = (),
 ) -> float:  # fmt: skip
-    """Return how long nothing may happen, if the scenario does not tell.
+    """Return the default of `give_up_s`.
 
-    A silent peer has its patience and half of it again, for the way through others; then come elections, and the
-    longest time that a fault or a plan keeps somebody away, or that links go on changing, for the last one may join what is
-    apart. It is never short, for a round may compute for long, and a fleet that lost its majority gives up earlier by
-    itself.
+    It covers the patience with a silent peer and half of it again, for the way through others; elections; the longest time
+    that a fault or a plan keeps a peer away; and the time of the last change of links, which may join separate parts. It is
+    never short, because a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
     """
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
@@ -285,7 +284,7 @@ def _result(
     if not jobs[0].by_columns:
         features = next(iter(shares.values())).feature_names
         for entry in entries:
-            reasons = [{name: with_columns(why, features) for name, why in told.items()} for told in entry["abstained"]]
+            reasons = [{name: with_columns(why, features) for name, why in of.items()} for of in entry["abstained"]]
             entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], features)}
     failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
     if len(jobs) == 1:
@@ -303,5 +302,5 @@ def _result(
     }
 
 
-def _peer(share: DataSet, told: Mapping[str, Any]) -> dict[str, Any]:
-    return {"finished": False, "lost": None, "n_rows": share.n_rows, **told}
+def _peer(share: DataSet, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"finished": False, "lost": None, "n_rows": share.n_rows, **found}

@@ -49,7 +49,7 @@ def test_cut_vertices_are_red_and_peers_with_many_links_large() -> None:
     assert told(figure) == [
         "a peer, 1 link",
         "a peer, 4 links",
-        "cut vertex: without it the others fall into parts (1)",
+        "cut vertex: without it the others are disconnected (1)",
     ]
     assert told(overlay_figure(made("ring", 5))) == ["a peer, 2 links"]
 

@@ -1,7 +1,7 @@
-"""Runs side by side: what each was, what it came to and what it cost, and where they differ.
+"""The comparison of runs: their settings, results and costs, and where they differ.
 
-Everything is read from `result.json`, so runs of other days, machines and versions can be compared; what a result does not
-tell is left empty.
+Everything is read from `result.json`, so runs of different days, machines and versions can be compared. Values that a
+result does not have are left empty.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
 Value = str | float | bool | None
 Result = Mapping[str, Any]
 
-_SAME: Final = 1e-12  # numbers that are nearer to each other, relatively, are the same
+_SAME: Final = 1e-12  # relative difference below which two numbers are equal
 
 
 @dataclass(frozen=True)
 class Run:
-    """A result, and what it is called beside others."""
+    """A result and its name in a comparison."""
 
     name: str
     result: Result
@@ -35,15 +35,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Line:
-    """One thing about all runs.
+    """One value of all runs.
 
     Attributes
     ----------
     part : str
-        What it is about: the run, a job, its cost, or what was expected.
+        What the value belongs to: the run, a job, the cost, or the expectations.
     what : str
     values : tuple
-        One for each run; None where a result does not tell.
+        One for each run; None if a result does not have it.
     unit : str
         ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
     """
@@ -55,13 +55,13 @@ class Line:
 
     @property
     def differs(self) -> bool:
-        """Whether not all values are the same."""
+        """Whether the values differ."""
         first = self.values[0]
         return any(not _same(first, value) for value in self.values[1:])
 
     @property
     def ratio(self) -> float | None:
-        """The largest number over the smallest, where all are positive; None elsewhere."""
+        """The largest number divided by the smallest, if all are positive; otherwise None."""
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(numbers) < len(self.values) or min(numbers) <= 0:
             return None
@@ -69,8 +69,8 @@ class Line:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in plain values."""
-        told = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
-        return told | {"differs": self.differs, "ratio": self.ratio}
+        plain = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
+        return plain | {"differs": self.differs, "ratio": self.ratio}
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
@@ -84,15 +84,15 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     Returns
     -------
     list of Run
-        Called by their folders, as short as they can be told apart.
+        Named by the shortest ends of their folders' paths that differ.
 
     Raises
     ------
     UsageError
-        If there are fewer than two, or one is no result: names it.
+        If there are fewer than two, or one is not a result; names it.
     """
     if len(paths) < 2:
-        raise UsageError(f"{len(paths)} result: expected two or more, to put them side by side")
+        raise UsageError(f"{len(paths)} result: expected two or more")
     files = [path / "result.json" if path.is_dir() else path for path in paths]
     results = [_read(file, path) for file, path in zip(files, paths, strict=True)]
     return [Run(name, result) for name, result in zip(_names(files), results, strict=True)]
@@ -113,7 +113,7 @@ def _read(file: Path, given: Path) -> dict[str, Any]:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """Return what runs are called: the end of each folder's path that tells it from the others, else their numbers.
+    """Return names for runs: the shortest ends of their folders' paths that differ, else numbered names.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def compare(runs: Sequence[Run]) -> list[Line]:
-    """Put runs side by side.
+    """Compare runs.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def compare(runs: Sequence[Run]) -> list[Line]:
     Returns
     -------
     list of Line
-        In an order that people read; a line that no run tells anything for is left out.
+        In the order of a report; lines without any value are left out.
 
     Examples
     --------
@@ -171,13 +171,15 @@ def _line(runs: Sequence[Run], part: str, what: str, get: Callable[[Result], Any
 
 
 def _expectations(runs: Sequence[Run]) -> list[Line]:
-    """What was expected of any of them, and whether it held; several runs may expect other things."""
-    told: list[dict[str, Any]] = []
+    """Return a line for each expectation of any run; runs may have different expectations."""
+    verdicts: list[dict[str, Any]] = []
     for run in runs:
         items = run.result.get("expectations") or []
-        told.append({item["what"]: bool(item["held"]) for item in items if isinstance(item, dict) and "held" in item})
-    every = dict.fromkeys(what for held in told for what in held)
-    return [Line("expected", what, tuple(held.get(what) for held in told)) for what in every]
+        verdicts.append(
+            {item["what"]: bool(item["held"]) for item in items if isinstance(item, dict) and "held" in item}
+        )
+    every = dict.fromkeys(what for held in verdicts for what in held)
+    return [Line("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
 
 
 def _dict(entry: Result, key: str) -> Mapping[str, Any]:
@@ -200,7 +202,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _total(key: str) -> Callable[[Result], float | None]:
-    """Return what adds up over all peers: None where nobody tells."""
+    """Return a measure that adds up a value over all peers: None if no peer has it."""
     return lambda result: sum(_of_peers(result, key)) if _of_peers(result, key) else None
 
 
@@ -223,7 +225,7 @@ def _identical(entry: Result) -> bool | None:
 
 
 def mark(line: Line) -> str:
-    """Return by how much values differ: how many times, where they are numbers; empty where they do not.
+    """Return how much values differ: the ratio of numbers, else "yes"; empty if they are equal.
 
     Examples
     --------
@@ -232,7 +234,7 @@ def mark(line: Line) -> str:
     """
     if not line.differs:
         return ""
-    # Seeds are numbers by chance only.
+    # The ratio of seeds has no meaning.
     return "yes" if line.ratio is None or line.what == "seed" else f"× {line.ratio:.3g}"
 
 

@@ -68,7 +68,7 @@ class RunStory:
         return sorted(self.shares, key=lambda name: (order[self.groups[name]], name))
 
     @cached_property
-    def told(self) -> Chronicle:
+    def chronicle(self) -> Chronicle:
         """The events as spans of time."""
         links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
         return Chronicle(self.events, self.names, links, self.strangers)
@@ -154,8 +154,8 @@ class JobStory:
         there = set(self.rows.names)
         if not self.job.at_desk:
             stage, _ = labelling_stage(self.job)
-            told = zip(self.entry["stages"], self.entry["contributors"], strict=True)
-            there |= {name for stage_, who in told if stage_ == self.job.stages[stage].protocol for name in who}
+            rounds = zip(self.entry["stages"], self.entry["contributors"], strict=True)
+            there |= {name for stage_, who in rounds if stage_ == self.job.stages[stage].protocol for name in who}
         why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
         return {name: why.get(name, "") for name in self.found.roster if name not in there}
 

@@ -1,4 +1,4 @@
-"""What a run cost each device: bytes, messages, memory, energy; and what kinds of messages the bytes were."""
+"""Pictures of what a run cost each device, and of its bytes by kind of message."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Measure:
     ----------
     title : str
     unit : str
-        ``B`` and ``J`` get a larger or smaller one where they need it.
+        ``B`` and ``J`` are shown in a larger or smaller unit where that suits the values.
     values : mapping of str to float or None
-        By peer; None where it is not known.
+        By peer; None if unknown.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Measure:
 
 
 def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
-    """Draw what each device spent: a bar for each peer, or where there are many peers a dot for each.
+    """Draw one measure of each device: a bar for each peer, or a dot if there are many peers.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def _bars(
 def _dots(
     drawing: Drawing, axes: Axes, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
 ) -> None:  # fmt: skip
-    """A cloud of dots for each class, as high as there are peers of about this cost."""
-    rng = np.random.Generator(np.random.PCG64(0))  # of where a dot stands in its cloud, which says nothing
+    """Draw a cloud of dots for each device class, with a line at the median."""
+    rng = np.random.Generator(np.random.PCG64(0))  # the height of a dot in its cloud has no meaning
     colours = device_colours(groups)
     for lane, (group, colour) in enumerate(colours.items()):
         own = [name for name in names if groups[name] == group]
@@ -113,7 +113,7 @@ def _dots(
 
 
 def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
-    """Draw what kinds of messages the bytes were, the most first; the least ones together.
+    """Draw bytes by kind of message, the largest first; the smallest ones are one part.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The association graph as a picture."""
+"""A picture of the association graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def community_names(n_groups: int) -> list[str]:
 
 
 def names_of_groups(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
-    """Return the name of each community: first those that are left, in the order of their labels, then those that are gone.
+    """Return the name of each community: first the remaining ones in the order of their labels, then the dropped ones.
 
     Examples
     --------
@@ -61,16 +61,16 @@ def association_figure(
     ----------
     association : Association
     classes : sequence, length M, optional
-        What most rows of each cluster truly are; None for a cluster of which nobody knows. Links between clusters of
-        different classes are then red, and clusters that are not of their community's class have a red edge.
+        The true class of most rows of each cluster; None if unknown. Links between clusters of different classes are then
+        red, and clusters of another class than their community have a red edge.
     peers : sequence of str, optional
-        What is written into the clusters of each peer, at most three letters; by default its index in the roster.
+        The text in each peer's clusters, at most three letters; by default the peer's index in the job roster.
     gone : sequence of int
-        Communities that were dropped later, for no row belongs to them any more.
+        Communities that were dropped later because no row belongs to them.
     hues : sequence of int, optional
-        For each community the number of its colour; by default its own place.
+        The number of each community's colour; by default its index.
     title : str
-        By default how many there are of everything.
+        By default the numbers of communities, clusters and links.
     """
     layout = lay_out(association)
     left, right, bottom, top = layout.page
@@ -95,7 +95,7 @@ def association_figure(
 
 
 def _mode(kinds: Sequence[Any]) -> Any:
-    """The most frequent of these that are known, the first of equals; None if none is."""
+    """Return the most frequent known class, the first of equally frequent ones; None if no class is known."""
     counts: dict[Any, int] = {}
     for kind in kinds:
         if kind is not None:
@@ -104,7 +104,7 @@ def _mode(kinds: Sequence[Any]) -> Any:
 
 
 def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
-    """Say what the clusters of a community are, as far as it is known."""
+    """Return the known classes of a community's clusters in words."""
     told = [other for other in kinds if other is not None]
     same = sum(other == kind for other in told)
     if not told:
@@ -121,11 +121,11 @@ def _headline(association: Association, known: Sequence[Any], n_gone: int) -> st
     if not groups:
         return f"no community: {len(alone)} clusters, all isolated"
     text += f"{len(association.links)} links"
-    told = [(known[a], known[b]) for a, b in association.links.tolist()]
-    told = [pair for pair in told if None not in pair]
-    if told:
-        wrong = sum(a != b for a, b in told)
-        text += f", {wrong} of them wrong ({100 * wrong / len(told):.1f} %)" if wrong else ", none of them wrong"
+    pairs = [(known[a], known[b]) for a, b in association.links.tolist()]
+    pairs = [pair for pair in pairs if None not in pair]
+    if pairs:
+        wrong = sum(a != b for a, b in pairs)
+        text += f", {wrong} of them wrong ({100 * wrong / len(pairs):.1f} %)" if wrong else ", none of them wrong"
     return text
 
 
@@ -137,7 +137,7 @@ def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layo
     for a, b in association.links.tolist():
         different = known[a] is not None and known[b] is not None and known[a] != known[b]
         (wrong if different else right).append((layout.places[a], layout.places[b]))
-    # Many links of a large community together shall not be darker than the few of a small one.
+    # The many links of a large community must not look darker than the few of a small one.
     faint = float(np.clip(6.0 / math.sqrt(max(1, len(right))), 0.25, 0.8))
     axes.add_collection(LineCollection(right, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
     axes.add_collection(LineCollection(wrong, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
@@ -155,7 +155,7 @@ def _draw_nodes(
     from matplotlib.patches import Circle  # noqa: PLC0415
 
     owners = association.clusters.owners.tolist()
-    # As large as the node lets it be, on a page of 11 inches.
+    # As large as fits into a node, on a page of 11 inches.
     font = float(np.clip(layout.node * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None

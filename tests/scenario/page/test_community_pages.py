@@ -123,7 +123,7 @@ def test_without_labels(scenario_file: Callable[..., str]) -> None:
     assert np.isnan(told.curves["wrong"]).all()
     captions = {section.heading: [*section.pictures, *section.steps][0].caption for section in sections(told, "")}
     assert "dashed" not in captions["How the communities came about"]
-    assert captions["What each community's model draws"].startswith("Left a row of each community")
+    assert captions["What each community's model draws"].startswith("Left: one row of each community")
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
