@@ -7,12 +7,12 @@ several keys or positions: ``peers.*.bytes_sent``, ``peers.meter-*.finished``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["Found", "look_up", "wrong_path"]
+__all__ = ["Found", "look_up", "value_at", "wrong_path"]
 
 #: The keys of a result. None: a value, or a structure that is not checked beforehand; a name in angle brackets: one
 #: entry for each of these.
@@ -123,6 +123,17 @@ def look_up(result: Mapping[str, Any], path: str) -> Found:
             return Found((), f"nothing matches {step!r} in {here[0][0] or 'the result'}")
         here = following
     return Found(tuple(value for _, value in here))
+
+
+def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that returns the value at a path, or None where there is none.
+
+    Examples
+    --------
+    >>> value_at("metrics.ari")({"metrics": {"ari": 0.9}}), value_at("pooled.relative_difference")({"pooled": None})
+    (0.9, None)
+    """
+    return lambda result: next(iter(look_up(result, path).values), None)
 
 
 def _is_wide(step: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.files import regular
+from p2pclust.scenario.file.result_paths import value_at
 from p2pclust.scenario.outcome.units import scaled
 
 __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
@@ -261,24 +262,24 @@ def shown(value: Value, unit: str = "") -> str:
 
 _Get = tuple[str, Callable[[Result], Any], str]
 _OF_RUN: Final[tuple[_Get, ...]] = (
-    ("scenario", lambda r: r.get("scenario"), ""), ("backend", lambda r: r.get("backend"), ""),
-    ("seed", lambda r: r.get("seed"), ""),
-    ("peers finished", _finished, ""), ("virtual time", lambda r: r.get("virtual_seconds"), "s"),
-    ("time", lambda r: r.get("wall_seconds"), "s"), ("failure", lambda r: r.get("failure"), ""),
+    ("scenario", value_at("scenario"), ""), ("backend", value_at("backend"), ""),
+    ("seed", value_at("seed"), ""),
+    ("peers finished", _finished, ""), ("virtual time", value_at("virtual_seconds"), "s"),
+    ("time", value_at("wall_seconds"), "s"), ("failure", value_at("failure"), ""),
 )  # fmt: skip
 _OF_JOB: Final[tuple[_Get, ...]] = (
-    ("protocol", lambda e: e.get("protocol"), ""), ("rounds", lambda e: e.get("rounds"), ""),
-    ("converged", lambda e: e.get("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
-    ("job's time", lambda e: e.get("seconds"), "s"), ("adjusted Rand index", lambda e: _dict(e, "metrics").get("ari"), ""),
-    ("accuracy", lambda e: _dict(e, "metrics").get("accuracy"), ""),
-    ("wrong links", lambda e: _dict(e, "metrics").get("wrong_links"), ""),
+    ("protocol", value_at("protocol"), ""), ("rounds", value_at("rounds"), ""),
+    ("converged", value_at("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
+    ("job's time", value_at("seconds"), "s"), ("adjusted Rand index", value_at("metrics.ari"), ""),
+    ("accuracy", value_at("metrics.accuracy"), ""),
+    ("wrong links", value_at("metrics.wrong_links"), ""),
     ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
-    ("from the pooled result", lambda e: _dict(e, "pooled").get("relative_difference"), ""),
-    ("objective", lambda e: e.get("objective"), ""),
-    ("above the best of ten pooled starts", lambda e: _dict(e, "best_pooled").get("excess"), ""),
-    ("gap to the pooled result", lambda e: _dict(e, "gap").get("center_distance"), ""),
-    ("same bits at all", _identical, ""), ("suppressed", lambda e: e.get("suppressed"), ""),
-    ("failure", lambda e: e.get("failure"), ""),
+    ("from the pooled result", value_at("pooled.relative_difference"), ""),
+    ("objective", value_at("objective"), ""),
+    ("above the best of ten pooled starts", value_at("best_pooled.excess"), ""),
+    ("gap to the pooled result", value_at("gap.center_distance"), ""),
+    ("same bits at all", _identical, ""), ("suppressed", value_at("suppressed"), ""),
+    ("failure", value_at("failure"), ""),
 )  # fmt: skip
 _OF_COST: Final[tuple[_Get, ...]] = (
     ("messages sent", _total("messages_sent"), ""), ("bytes sent", _total("bytes_sent"), "B"),

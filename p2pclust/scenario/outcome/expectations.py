@@ -14,7 +14,7 @@ from typing import Any
 
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
 from p2pclust.scenario.file.expect_keys import ExpectSpec, ValueSpec
-from p2pclust.scenario.file.result_paths import look_up
+from p2pclust.scenario.file.result_paths import look_up, value_at
 
 __all__ = ["Expectation", "check"]
 
@@ -73,7 +73,7 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
     return found + [_judged(spec, result) for spec in expect.values]
 
 
-# -- named expectations ---------------------------------------------------------------------------------------------
+# -- named expectations -------------------------------------------------------------------------------------------------
 
 
 def _finished(result: Result) -> int | None:
@@ -176,49 +176,37 @@ _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[
     "identical_centers": ("results are {}identical on all peers that finished", _identical, _equals),
     "pooled_relative_difference_below": (
         "relative difference to the pooled algorithm is below {}",
-        _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),
+        _over_jobs(max, value_at("pooled.relative_difference")),
         lt,
     ),
     "gap_below": (
         "the centers' distance to what pooling finds is below {} of the features' ranges",
-        _over_jobs(max, lambda job: (job.get("gap") or {}).get("center_distance")),
+        _over_jobs(max, value_at("gap.center_distance")),
         lt,
     ),
     "replay_identical": (
         "the in-process replay of each job's record has {}the same bits",
-        _over_jobs(min, lambda job: job.get("replay_identical")),
+        _over_jobs(min, value_at("replay_identical")),
         _equals,
     ),
-    "ari_at_least": (
-        "adjusted Rand index is at least {}",
-        _over_jobs(min, lambda job: (job.get("metrics") or {}).get("ari")),
-        ge,
-    ),
-    "accuracy_at_least": (
-        "accuracy is at least {}",
-        _over_jobs(min, lambda job: (job.get("metrics") or {}).get("accuracy")),
-        ge,
-    ),
+    "ari_at_least": ("adjusted Rand index is at least {}", _over_jobs(min, value_at("metrics.ari")), ge),
+    "accuracy_at_least": ("accuracy is at least {}", _over_jobs(min, value_at("metrics.accuracy")), ge),
     "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), ge),
     "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), le),
     "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), ge),
     "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), le),
-    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, lambda job: job.get("rounds")), ge),
-    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, lambda job: job.get("rounds")), le),
+    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, value_at("rounds")), ge),
+    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, value_at("rounds")), le),
     "seconds_at_most": ("at most {} seconds in all", _seconds, le),
-    "wall_seconds_at_most": ("at most {} seconds by the clock", lambda result: result.get("wall_seconds"), le),
-    "virtual_seconds_at_most": (
-        "at most {} seconds of virtual time",
-        lambda result: result.get("virtual_seconds"),
-        le,
-    ),
+    "wall_seconds_at_most": ("at most {} seconds by the clock", value_at("wall_seconds"), le),
+    "virtual_seconds_at_most": ("at most {} seconds of virtual time", value_at("virtual_seconds"), le),
     "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, le),
     "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, le),
     "energy_per_device_at_most": ("each device uses at most {} joules", _energy, le),
 }
 
 
-# -- anything else --------------------------------------------------------------------------------------------------
+# -- anything else ------------------------------------------------------------------------------------------------------
 
 _HOLDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "at_least": ("at least", ge),

@@ -54,7 +54,7 @@ def job_sections(story: JobStory) -> list[Section]:
     return [section for section in made if section is not None]
 
 
-# -- terms -------- -----------------------------------------------------------------------------------------------------
+# -- terms --------------------------------------------------------------------------------------------------------------
 
 
 def _terms(story: JobStory) -> Section | None:
@@ -73,7 +73,7 @@ def _terms(story: JobStory) -> Section | None:
     return Section(f"{story.prefix}Who aggregated, and why it ended", text, table=table)
 
 
-# -- the result -- ------------------------------------------------------------------------------------------------------
+# -- the result ---------------------------------------------------------------------------------------------------------
 
 
 def _found(story: JobStory, rows: JobRows) -> Section:

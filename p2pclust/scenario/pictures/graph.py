@@ -53,7 +53,6 @@ def association_figure(
     peers: Sequence[str] | None = None,
     gone: Sequence[int] = (),
     hues: Sequence[int] | None = None,
-    title: str = "",
 ) -> Figure:
     """Draw an association graph: communities apart and in colours, isolated clusters around them.
 
@@ -69,8 +68,6 @@ def association_figure(
         Communities that were dropped later because no row belongs to them.
     hues : sequence of int, optional
         The number of each community's colour; by default its index.
-    title : str
-        By default the numbers of communities, clusters and links.
     """
     layout = lay_out(association)
     left, right, bottom, top = layout.page
@@ -89,7 +86,7 @@ def association_figure(
         axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
-    axes.set_title(title or _headline(association, known, len(gone)), fontsize=12)
+    axes.set_title(_headline(association, known, len(gone)), fontsize=12)
     _legend(figure, known)
     return figure
 

@@ -24,9 +24,7 @@ _CELL: Final = 0.9  # of a picture; 1 with the room to the next
 _PITCH: Final = 1.22  # from row to row, with a number below each picture
 
 
-def reconstruction_figure(
-    rows: Floats, names: Sequence[str], drawn: Floats, headings: Sequence[str], *, title: str = ""
-) -> Figure:
+def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: Floats, headings: Sequence[str]) -> Figure:
     """Draw rows and their reconstructions by every community's model; the best reconstruction is outlined.
 
     Parameters
@@ -39,7 +37,6 @@ def reconstruction_figure(
         The reconstructions.
     headings : sequence of str, length M
         The name of each model.
-    title : str
     """
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
@@ -68,7 +65,6 @@ def reconstruction_figure(
                 axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=GOOD, linewidth=2.5))
     axes.set(xlim=(-0.9, M + 1.3), ylim=(_PITCH * n + 0.05, -0.55))
     axes.axis("off")
-    axes.set_title(title, fontsize=11)
     return figure
 
 

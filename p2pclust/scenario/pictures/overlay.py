@@ -28,7 +28,7 @@ _MANY = 2000  # more links than this are drawn fainter
 _PAGE = 9.0  # inches, the longer side
 
 
-def overlay_figure(overlay: Overlay, title: str = "") -> Figure:
+def overlay_figure(overlay: Overlay) -> Figure:
     """Draw an overlay.
 
     A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
@@ -37,8 +37,6 @@ def overlay_figure(overlay: Overlay, title: str = "") -> Figure:
     Parameters
     ----------
     overlay : Overlay
-    title : str
-        By default the kind and the numbers of peers and links.
     """
     places = _on_page(lay_out(overlay))
     lines = _lines(overlay, places)
@@ -55,7 +53,7 @@ def overlay_figure(overlay: Overlay, title: str = "") -> Figure:
         _write_names(axes, overlay, places, sizes)
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
-    axes.set_title(title or _headline(overlay), fontsize=12, color=INK)
+    axes.set_title(_headline(overlay), fontsize=12, color=INK)
     _legend(figure, overlay, len(cut))
     return figure
 

@@ -106,8 +106,6 @@ class Colouring:
         Drawn over the dots, in the colours of the names.
     trails : float64 array, shape (steps, C, 2), optional
         The earlier places of the centers.
-    wanted : float64 array, shape (C, 2), optional
-        The centers found by pooling, drawn as hollow squares.
     """
 
     title: str
@@ -116,7 +114,6 @@ class Colouring:
     colours: Sequence[str] = CLUSTERS
     centers: Floats | None = None
     trails: Floats | None = None
-    wanted: Floats | None = None
 
     def colour(self, kind: int) -> str:
         """Return the colour of a kind."""
@@ -135,7 +132,7 @@ def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[
     """
     every = [
         places,
-        *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails, p.wanted) if part is not None),
+        *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails) if part is not None),
     ]
     whole = np.concatenate(every)
     low, high = np.min(whole, axis=0), np.max(whole, axis=0)
@@ -166,8 +163,6 @@ def _draw_panel(drawing: Drawing, axes: Axes, places: Floats, panel: Colouring, 
         dots = add_points(axes, own, panel.colour(kind), size, alpha=0.75 if kind >= 0 else 0.4)
         name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
         drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
-    if panel.wanted is not None:
-        axes.plot(*panel.wanted.T, "s", color="none", markeredgecolor=INK, markersize=11, markeredgewidth=1.2, zorder=5)
     if panel.trails is not None:
         for number in range(panel.trails.shape[1]):
             axes.plot(*panel.trails[:, number].T, "-", color=INK, linewidth=0.9, alpha=0.7, zorder=4)
