@@ -102,13 +102,15 @@ def _mode(kinds: Sequence[Any]) -> Any:
 
 def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
     """Return the known classes of a community's clusters in words."""
-    told = [other for other in kinds if other is not None]
-    same = sum(other == kind for other in told)
-    if not told:
+    known = [other for other in kinds if other is not None]
+    same = sum(other == kind for other in known)
+    if not known:
         return ""
-    if same < len(told):
-        return f"\n{same} of class {kind}, {len(told) - same} not"
-    return f"\nall of class {kind}" if len(told) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(told)} unknown"
+    if same < len(known):
+        return f"\n{same} of class {kind}, {len(known) - same} not"
+    return (
+        f"\nall of class {kind}" if len(known) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(known)} unknown"
+    )
 
 
 def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:

@@ -40,9 +40,9 @@ def movement_drawing(
     """
     drawing = Drawing.new(_WIDTH, 2.9)
     axes = drawing.figure.add_subplot()
-    told = list(zip(rounds, moved, strict=True))
-    known = [(number, shift) for number, shift in told if shift is not None and shift > 0]
-    still = [number for number, shift in told if shift == 0]
+    steps = list(zip(rounds, moved, strict=True))
+    known = [(number, shift) for number, shift in steps if shift is not None and shift > 0]
+    still = [number for number, shift in steps if shift == 0]
     xs, ys = [number for number, _ in known], [shift for _, shift in known]
     (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
@@ -175,9 +175,9 @@ def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
 
 
 def _mark_terms(axes: Axes, terms: Sequence[tuple[int, str]]) -> None:
-    for number, told in terms[:8]:
+    for number, name in terms[:8]:
         axes.axvline(number - 0.5, color=CROWN, linewidth=1.2)
-        axes.annotate(told, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+        axes.annotate(name, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
                       va="center", rotation=90, fontsize=8, color=INK)  # fmt: skip
 
 
