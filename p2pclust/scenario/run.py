@@ -1,4 +1,4 @@
-"""From a checked scenario to a run on a backend, and from there to `result.json`."""
+"""Run a checked scenario on a backend, and write `result.json` and the other files of its output directory."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from p2pclust.scenario.file.column_data import given_centers
 from p2pclust.scenario.file.faults import away_s, planned
 from p2pclust.scenario.file.fleet_keys import Device
 from p2pclust.scenario.file.load import check_backend, load_data, make_job, make_links, make_moves
+from p2pclust.scenario.file.requests import request_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome import folder
 from p2pclust.scenario.outcome.communities import first_labels, own_numbers
@@ -41,10 +42,10 @@ _GIVE_UP_S = 120.0
 
 
 class Backend(Protocol):
-    """What starts peers, hands in jobs, carries out faults, and ends everything."""
+    """Starts peers, submits jobs, carries out faults, and ends the run."""
 
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-        """Run it to its end."""
+        """Run a fleet to its end."""
 
 
 def carry_out(
@@ -65,33 +66,33 @@ def carry_out(
     scenario : Scenario
     backend_name : {"processes", "simulated", "in-process"}
     out : Path
-        The output directory; made if need be, after all input was checked.
+        The output directory; it is made after all input was checked.
     on_ready : callable, optional
-        Called once, when all input was checked and before anything starts.
+        Called once, after all input was checked and before anything starts.
     on_event : callable, optional
         Called with every event as it happens.
     on_end : callable, optional
-        Called once, when the fleet is done; its result is measured and the report is drawn after that.
+        Called once, when the fleet is done, before its result is measured and the report is drawn.
     name : str
-        What the result calls the scenario; default its title.
+        The name of the scenario in the result; by default its title.
     backend : Backend, optional
-        In place of the one that `backend_name` names.
+        Used instead of the backend of that name.
 
     Returns
     -------
     dict
-        What ``result.json`` holds. ``failure`` is empty if the fleet finished all jobs; ``expectations`` tells what was
+        The content of ``result.json``. ``failure`` is empty if the fleet finished all jobs; ``expectations`` has what was
         expected and whether it held.
 
     Raises
     ------
     UsageError, DataError
-        If the backend cannot do what the scenario asks, its data cannot be used, or its protocol needs what is not
-        installed. Nothing was started or written.
+        If the backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package
+        that is not installed. Nothing was started or written.
     """
     check_backend(scenario, backend_name)
     if backend is None:
-        # Imported here, so that a scenario can be checked without the weight of all backends.
+        # Imported here, so that a scenario can be checked without importing all backends.
         from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
 
         backend = backend_called(backend_name)
@@ -105,36 +106,15 @@ def carry_out(
     folder.clear(out)
     if on_ready is not None:
         on_ready(spec)
-    began = time.monotonic()
-    events: list[Event] = []
-    with folder.EventLog(out / "events.jsonl") as log:
-
-        def tell(event: Event) -> None:
-            events.append(event)
-            log.write(event)
-            if on_event is not None:
-                on_event(event)
-
-        left_out = rows_left_out(scenario, shares)
-        for one in left_out:
-            tell(one.to_event())
-        try:
-            found = backend.carry_out(spec, tell)
-        except FleetError as error:
-            # The fleet could not even begin; there is still a result to write, and it says so.
-            found = FleetResult((), {}, time.monotonic() - began, failure=str(error))
+    left_out = rows_left_out(scenario, shares)
+    found, events = _record(backend, spec, out / "events.jsonl", [one.to_event() for one in left_out], on_event)
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
     result = _result(scenario, jobs, shares, found, given, evidence)
     result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
     result["left_out"] = [one.to_dict() for one in left_out]
-    result["expectations"] = [item.to_dict() for item in check(scenario.expect, folder.plain(result))]
-    if scenario.faults:
-        # A run in which a planned fault never struck has not shown what it was meant to show.
-        missed = result["unfired_faults"]
-        struck = {"what": "every planned fault struck", "held": not missed, "value": not missed}
-        result["expectations"].append(struck)
+    result["expectations"] = _judge(scenario, result)
     owned = [job.pop("own_centers", {}) for job in result["jobs"]]
     result = {key: folder.plain(result[key]) for key in _ORDER}
     folder.write_result(out, result)
@@ -145,14 +125,48 @@ def carry_out(
     return result
 
 
+def _record(
+    backend: Backend, spec: FleetSpec, file: Path, first: Sequence[Event], on_event: OnEvent | None
+) -> tuple[FleetResult, list[Event]]:
+    """Run the fleet; log its events, after those in `first`, to a file."""
+    began = time.monotonic()
+    events: list[Event] = []
+    with folder.EventLog(file) as log:
+
+        def keep(event: Event) -> None:
+            events.append(event)
+            log.write(event)
+            if on_event is not None:
+                on_event(event)
+
+        for event in first:
+            keep(event)
+        try:
+            return backend.carry_out(spec, keep), events
+        except FleetError as error:
+            # The fleet did not start; the result is still written, with the reason.
+            return FleetResult((), {}, time.monotonic() - began, failure=str(error)), events
+
+
+def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the expectations as ``result.json`` holds them."""
+    judged = [item.to_dict() for item in check(scenario.expect, folder.plain(result))]
+    if scenario.faults:
+        # A run without a planned fault has not tested what it was meant to test.
+        struck = not result["unfired_faults"]
+        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
+    return judged
+
+
 def _write_page(
     out: Path, scenario: Scenario, result: Mapping[str, Any], jobs: Sequence[Job], found: FleetResult,
     shares: Mapping[str, DataSet], evidence: Sequence[Evidence], events: Sequence[Event],
 ) -> None:  # fmt: skip
     """Write ``report.html``."""
-    # Heavy, and a scenario can be checked without it.
+    # Imported here, because it is slow to import and not needed to check a scenario.
     from p2pclust.scenario.file.load import starting_overlay  # noqa: PLC0415
-    from p2pclust.scenario.page.run_pages import RunStory, write_run_page  # noqa: PLC0415
+    from p2pclust.scenario.page.run_pages import write_run_page  # noqa: PLC0415
+    from p2pclust.scenario.page.story import RunStory  # noqa: PLC0415
 
     groups = {device.name: device.group for device in scenario.fleet.members}
     strangers = [device.name for device in scenario.fleet.members if not device.enrolled]
@@ -174,43 +188,12 @@ def fleet_spec(
 ) -> FleetSpec:
     """Return what a backend is asked to do.
 
-    Peers come sorted by name, as every roster is, so that all backends count them alike.
+    Peers are sorted by name, as every job roster is, so that all backends number them alike.
     """
-    labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
     devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     rests = make_rests(scenario.fleet)
-    peers = tuple(
-        PeerSpec(
-            device.name,
-            shares[device.name].X,
-            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
-            _link(device),
-            ids=shares[device.name].shared_ids,
-            centers=(given or {}).get(device.name),
-            labels=labels.get(device.name),
-            n_clusters=numbers.get(device.name),
-            battery=device.battery,
-            rest=rests.get(device.name),
-            cpu_share=device.cpu_share,
-            memory_mb=device.memory_mb,
-            enrolled=device.enrolled,
-        )
-        for device in devices
-    )
-    requests = tuple(
-        JobRequest(
-            job,
-            spec.missing,
-            spec.patience_s or 0.0,
-            spec.deadline_s or 0.0,
-            collect=spec.collect or "",
-            tolerance=spec.gossip_tolerance or 0.0,
-            mixing=spec.mixing or "",
-            ticks=spec.ticks or 0,
-            all_to_all=spec.all_to_all,
-        )
-        for job, spec in zip(jobs, scenario.jobs, strict=True)
-    )
+    peers = _peers(scenario, devices, shares, given or {}, rests)
+    requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
     faults = planned(scenario, next(iter(shares.values())).n_features)
     moves = make_moves(scenario)
     return FleetSpec(
@@ -227,11 +210,36 @@ def fleet_spec(
     )
 
 
+def _peers(
+    scenario: Scenario, devices: Sequence[Device], shares: Mapping[str, DataSet], given: Mapping[str, NDArray[np.float64]],
+    rests: Mapping[str, Rest],
+) -> tuple[PeerSpec, ...]:  # fmt: skip
+    labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
+    return tuple(
+        PeerSpec(
+            device.name,
+            shares[device.name].X,
+            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
+            _link(device),
+            ids=shares[device.name].shared_ids,
+            centers=given.get(device.name),
+            labels=labels.get(device.name),
+            n_clusters=numbers.get(device.name),
+            battery=device.battery,
+            rest=rests.get(device.name),
+            cpu_share=device.cpu_share,
+            memory_mb=device.memory_mb,
+            enrolled=device.enrolled,
+        )
+        for device in devices
+    )
+
+
 def _link(device: Device) -> Link | None:
-    told = device.link
-    if told is None:
+    link = device.link
+    if link is None:
         return None
-    return Link(told.latency_ms, told.loss, told.jitter_ms, _up_mbit(device), told.down_mbit or told.mbit)
+    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(device), link.down_mbit or link.mbit)
 
 
 def _up_mbit(device: Device) -> float | None:
@@ -242,12 +250,11 @@ def _give_up_s(
     requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange],
     rests: Iterable[Rest] = (),
 ) -> float:  # fmt: skip
-    """Return how long nothing may happen, if the scenario does not tell.
+    """Return the default of `give_up_s`.
 
-    A silent peer has its patience and half of it again, for the way through others; then come elections, and the
-    longest time that a fault or a plan keeps somebody away, or that links go on changing, for the last one may join what is
-    apart. It is never short, for a round may compute for long, and a fleet that lost its majority gives up earlier by
-    itself.
+    It covers the patience with a silent peer and half of it again, for the way through others; elections; the longest time
+    that a fault or a plan keeps a peer away; and the time of the last change of links, which may join separate parts. It is
+    never short, because a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
     """
     timing = preset(timing_name)
     patience_s = max(request.patience_s or timing.patience_s for request in requests)
@@ -277,7 +284,7 @@ def _result(
     if not jobs[0].by_columns:
         features = next(iter(shares.values())).feature_names
         for entry in entries:
-            reasons = [{name: with_columns(why, features) for name, why in told.items()} for told in entry["abstained"]]
+            reasons = [{name: with_columns(why, features) for name, why in of.items()} for of in entry["abstained"]]
             entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], features)}
     failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
     if len(jobs) == 1:
@@ -295,5 +302,5 @@ def _result(
     }
 
 
-def _peer(share: DataSet, told: Mapping[str, Any]) -> dict[str, Any]:
-    return {"finished": False, "lost": None, "n_rows": share.n_rows, **told}
+def _peer(share: DataSet, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"finished": False, "lost": None, "n_rows": share.n_rows, **found}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p2pclust.scenario.page.page import Picture, Section, write_page
+from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.pictures.canvas import width_in_pixels
 from p2pclust.scenario.pictures.overlay import overlay_figure
 from p2pclust.sweep.cells import Cell
@@ -49,8 +49,9 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
         Section("The overlays", folded=_overlays(cells), fold="as the first seed draws them, with fewest peers"),
     ]
     facts = f"{len(rows)} cells, measure {sweep.measure}"
-    write_page(directory, sweep.title, facts, sections)
-    return [*files, directory / "report.html"]
+    report = directory / "report.html"
+    write_page(report, Page(sweep.title, facts, sections))
+    return [*files, report]
 
 
 def _address(image: bytes) -> str:

@@ -28,7 +28,7 @@ CASES = {
     ),
     "peers with different columns": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w\n1\n"},
-        "peer-02: b.csv: 1 features, but a.csv of peer-01 has 2: every peer's data need the same columns",
+        "peer-02: b.csv: 1 features, but a.csv of peer-01 has 2: all peers need the same columns",
     ),
     "an unknown protocol": (
         {"s.toml": IRIS + JOB.replace("llf-fcm", "llf-fmc")},

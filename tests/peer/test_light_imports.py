@@ -20,6 +20,7 @@ HEAVY = (
     "sklearn",
     "scipy",
     "networkx",
+    "jinja2",
     "pydantic",
     "typer",
     "rich",

@@ -15,7 +15,7 @@ import pytest
 
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.scenario.file.load import load_scenario
-from p2pclust.scenario.page.page import Picture, Section, write_page
+from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.pictures.graph import association_figure
 from p2pclust.scenario.pictures.inline import inline_svg
 from p2pclust.scenario.run import carry_out
@@ -209,8 +209,9 @@ def _luminance(colour: str) -> float:
 def test_the_graph_of_each_iteration_can_be_chosen(browser: Any, tmp_path: Path) -> None:
     graphs = [Association(Clusters((1, 1, 1)), links) for links in ([], [(0, 1)], [(0, 1), (1, 2)])]
     steps = [Picture(inline_svg(association_figure(graph), "a graph"), "", "", 800) for graph in graphs]
-    write_page(tmp_path, "three iterations", "", [Section("graphs", steps=steps, step="iteration")])
-    opened(browser, tmp_path / "report.html")
+    file = tmp_path / "report.html"
+    write_page(file, Page("three iterations", "", [Section("graphs", steps=steps, step="iteration")]))
+    opened(browser, file)
     slider = browser.find_element("css selector", "input.choose")
     shown = browser.find_elements("css selector", ".step")
     assert [step.is_displayed() for step in shown] == [False, False, True], "the last one first"

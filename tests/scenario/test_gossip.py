@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
     [
         ("gossip_tolerance = 1e-6", "gossip_tolerance is for collect = 'gossip'"),
         ('collect = "tree"\nmixing = "push-sum"', "mixing is for collect = 'gossip'"),
-        ('collect = "gossip"\nmissing = "drop"\ndeadline_s = 1.0', "no aggregator to lose patience"),
-        ('collect = "gossip"\npatience_s = 1.0', "no aggregator to lose patience"),
+        ('collect = "gossip"\nmissing = "drop"\ndeadline_s = 1.0', "no aggregator that waits"),
+        ('collect = "gossip"\npatience_s = 1.0', "no aggregator that waits"),
         ('collect = "gossip"\ngossip_tolerance = 0.0', "gossip_tolerance"),
         ('collect = "gossip"\nmixing = "slow"', "mixing"),
         ('collect = "gossip"\nticks = -1', "ticks"),

@@ -49,7 +49,7 @@ def test_cut_vertices_are_red_and_peers_with_many_links_large() -> None:
     assert told(figure) == [
         "a peer, 1 link",
         "a peer, 4 links",
-        "cut vertex: without it the others fall into parts (1)",
+        "cut vertex: without it the others are disconnected (1)",
     ]
     assert told(overlay_figure(made("ring", 5))) == ["a peer, 2 links"]
 
@@ -62,9 +62,9 @@ def test_links_around_a_torus_are_bent() -> None:
 
 def test_odd_ones() -> None:
     overlay_figure(Overlay(("alone",), ()))
-    figure = overlay_figure(Overlay(("a-name-that-is-too-long", "b", "c"), [("b", "c")]), "A title")
+    figure = overlay_figure(Overlay(("a-name-that-is-too-long", "b", "c"), [("b", "c")]))
     assert figure.axes[0].texts[0].get_text() == "a-name-that-i…"
-    assert figure.axes[0].get_title() == "A title"
+    assert figure.axes[0].get_title() == "custom: 3 peers, 1 link"
 
 
 @pytest.mark.parametrize(("kind", "begin"), [("svg", b"<?xml"), ("png", b"\x89PNG")])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.choose import plots
-from p2pclust.scenario.page.page_style import STYLE
+from p2pclust.scenario.page.page import Page, write_page
 from p2pclust.scenario.pictures.palette import (
     ALONE,
     CLASSES,
@@ -38,14 +39,16 @@ def channels(colour: str) -> tuple[int, ...]:
     return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
 
 
-def test_no_colour_has_two_meanings_on_a_light_or_on_a_dark_page() -> None:
+def test_no_colour_has_two_meanings_on_a_light_or_on_a_dark_page(tmp_path: Path) -> None:
     assert len(set(EVERY)) == len(EVERY)
     dark = [DARK.get(colour, colour) for colour in EVERY]
     assert len(set(dark)) == len(dark)
     named = [VARIABLES[colour] for colour in EVERY]
     assert len(set(named)) == len(named), "the page has a variable for each"
+    write_page(tmp_path / "page.html", Page("", "", ()))
+    style = (tmp_path / "page.html").read_text(encoding="utf-8")
     for colour in (*CLUSTERS, *CLASSES, *PEERS, *SERIES, *SHADES, CROWN, CURVE):
-        assert f"--{VARIABLES[colour]}: {colour}" in STYLE
+        assert f"--{VARIABLES[colour]}: {colour}" in style
 
 
 @pytest.mark.parametrize("palette", [CLUSTERS, CLASSES, PEERS])

@@ -287,7 +287,7 @@ def test_a_fleet_that_did_not_even_start(scenario_file: Write) -> None:
     assert result["failure"] == "peer-01 did not start: no room"
     assert [item["held"] for item in result["expectations"]] == [False]
     assert result["peers"]["peer-04"]["finished"] is False
-    assert "was not handed in" in result["jobs"][0]["failure"]
+    assert "was not submitted" in result["jobs"][0]["failure"]
     assert json.loads((OUT / "result.json").read_text()) == result
 
 

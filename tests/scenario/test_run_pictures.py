@@ -105,7 +105,7 @@ def test_a_stranger_stands_outside_and_has_no_lane_of_a_member() -> None:
     assert "<title>the laptop</title>" in svg
     assert not [tip for tip in tips(drawing) if "x –" in tip or "– x" in tip], "no link leads to it"
     line = timeline_drawing(told, list(groups), groups)
-    assert {"x: on nobody's roster", "g refused it, at 0.40 s"} <= {unescape(tip) for tip in tips(line)}
+    assert {"x: not on the fleet roster", "g refused it, at 0.40 s"} <= {unescape(tip) for tip in tips(line)}
     assert "x (stranger)</text>" in line.svg("x")
 
 
@@ -153,7 +153,7 @@ def test_movement_and_objective() -> None:
     still = movement_drawing([2, 3, 4], [1.0, 0.5, 0.0], 0.2)
     assert still.figure.axes[0].lines[1].get_xdata().tolist() == [4], "a logarithmic axis has no 0"
     (said,) = still.figure.axes[0].get_legend().get_texts()
-    assert said.get_text() == "moved by 0, for which this axis has no place"
+    assert said.get_text() == "moved by 0, which this axis cannot show"
     assert "moved by 0 in round 4" in tips(still)
     assert movement_drawing([1, 2], [0.0, 0.0], 0.0).figure.axes[0].get_yscale() == "linear"
     assert objective_drawing([0, 1], [5.0, 4.0], "objective").figure.axes[0].lines[0].get_ydata().tolist() == [5.0, 4.0]
@@ -264,8 +264,8 @@ def test_confusion() -> None:
 def test_certainty_is_told_for_each_cluster() -> None:
     drawing = certainty_drawing(np.array([0.9, 0.5, 0.7, 0.6]), np.array([0, 0, 0, 1]), ["0", "1"], [0, 1])
     assert tips(drawing) == [
-        "cluster 0: half of its rows are at least 0.70 sure",
-        "cluster 1: half of its rows are at least 0.60 sure",
+        "cluster 0: half of its rows have a membership of 0.70 or more",
+        "cluster 1: half of its rows have a membership of 0.60 or more",
     ]
 
 

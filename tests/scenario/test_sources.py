@@ -127,7 +127,7 @@ def test_missing_is_the_former_name_of_missing_values(tmp_path: Path, scenario_f
     assert [str(one.message).split(":")[0] for one in told][-1] == "--set"
     new = scenario_file(base=base.replace("missing", "missing_values"))
     assert load_scenario(new, ["data.missing_values=error"]).data.missing_values == "error"
-    with pytest.raises(UsageError, match="'missing' is the former name of 'missing_values': say 'missing_values' only"):
+    with pytest.raises(UsageError, match="'missing' is the old name of 'missing_values': use 'missing_values' only"):
         load_scenario(scenario_file(base=base.replace("missing", "missing_values = 'error'\nmissing")))
 
 

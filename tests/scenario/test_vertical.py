@@ -54,7 +54,7 @@ def test_each_peer_keeps_its_own_columns_and_nobody_the_whole(tmp_path: Path) ->
     assert result["failure"] == ""
     job = result["jobs"][0]
     assert job["centers"] is None
-    assert job["note"] == "nobody holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
+    assert job["note"] == "no peer holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
     assert "own_centers" not in job
     assert job["pooled"]["relative_difference"] < 1e-9
     assert job["replay_identical"]
@@ -120,7 +120,10 @@ def test_float32_is_measured_as_a_gap(tmp_path: Path) -> None:
         (("widths = [1, 2, 1]", "widths = [1, 2]"), "widths 1, 2: expected 3 numbers of at least 1 with the sum 4"),
         (("peers = 3", "peers = 5"), "4 columns for 5 peers: every peer needs at least one column"),
         (('scheme = "vertical"', 'scheme = "iid"'), "widths is for scheme = 'vertical', not 'iid'"),
-        (('source = "iris"', 'source = "iris"\nbounds = [0, 9]'), "every peer scales its own columns by itself"),
+        (
+            ('source = "iris"', 'source = "iris"\nbounds = [0, 9]'),
+            "every peer scales its own columns: leave bounds out",
+        ),
         (('"rows"', '"uniform"'), "init = 'uniform': expected one of k-means++, rows, random, given"),
         (('"rows"', "[[0, 0], [1, 1], [2, 2]]"), "init has centers of 2 values: expected 4"),
     ],

@@ -1,1 +1,1 @@
-"""What a scenario file may say, and how it is loaded and checked."""
+"""The keys of a scenario file, and how the file is loaded and checked."""

@@ -1,14 +1,14 @@
-"""When devices are there: duty cycles, and a file of the times at which each is available.
+"""When devices are available: duty cycles, and a file of times.
 
-A file is CSV with a header; a device, or all devices of a group, and from when to when::
+The file is CSV with a header; each line has a device, or a group of devices, and a span of time::
 
     device,from_s,to_s
     ship-01,0,60
     ship-01,300,360
     buoy,0,86400
 
-Seconds count from the moment at which the first job is handed in. A device that has lines is there only then, one that has
-none always. Lines of one device may overlap. ``#`` at the beginning of a line makes it a comment.
+Seconds count from the submission of the first job. A device with lines is available only at those times, a device without
+lines always. Lines of one device may overlap. A line that starts with ``#`` is a comment.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _Times = tuple[tuple[float, float], ...]
 
 
 def make_rests(fleet: FleetSpec) -> dict[str, Rest]:
-    """Return when devices sleep by plan, by name; those that never do are left out.
+    """Return the planned sleep of devices, by name; devices that never sleep are left out.
 
     Raises
     ------
     UsageError
-        If the file of availability cannot be used.
+        If the availability file cannot be used.
     """
     members = fleet.members
     groups = {device.name: device.group for device in members}
@@ -49,7 +49,7 @@ def make_rests(fleet: FleetSpec) -> dict[str, Rest]:
 
 
 def longest_sleep_s(rest: Rest) -> float:
-    """How long a device sleeps at most before it wakes up again, by plan.
+    """Return the longest planned sleep of a device.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def longest_sleep_s(rest: Rest) -> float:
 
 
 def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times]:
-    """Read when devices are there.
+    """Read the times at which devices are available.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
     Returns
     -------
     dict of str to tuple of (float, float)
-        By device: in the order of time, and apart from each other.
+        By device: in order of time, without overlaps.
 
     Raises
     ------
     UsageError
-        If the file cannot be read or says something that cannot be meant; names the file and the line.
+        If the file cannot be read or has a wrong line; names the file and the line.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
     {'ship-01': ((0.0, 60.0),), 'ship-02': ((0.0, 90.0),)}
     """
     found: dict[str, list[tuple[float, float]]] = {}
-    for number, row in plan_rows(file, _HEADER, "the times at which devices are there"):
+    for number, row in plan_rows(file, _HEADER, "the times at which devices are available"):
         if len(row) != len(_HEADER):
             raise UsageError(f"{file}: line {number}: {len(row)} values: expected {','.join(_HEADER)}")
         names = [name for name, group in groups.items() if row[0] in (name, group)]
@@ -106,7 +106,7 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
 
 
 def refuse_without_devices(fleet: FleetSpec) -> None:
-    """Refuse whatever a scenario says of devices where there are none.
+    """Refuse keys about devices, which the in-process backend does not have.
 
     Raises
     ------

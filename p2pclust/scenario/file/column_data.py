@@ -1,4 +1,4 @@
-"""The data of jobs over peers that hold different columns of the same rows: checked, with their part of given centers."""
+"""The data of jobs over peers with different columns of the same rows: checks, and each peer's part of first centers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Floats = NDArray[np.float64]
 
 
 def check_rows(shares: Mapping[str, DataSet]) -> None:
-    """Refuse files that cannot hold the same rows; whether they are the same, the peers find out by their ids.
+    """Refuse files that cannot hold the same rows; the peers compare the rows' ids themselves.
 
     Raises
     ------
     DataError
-        For another number of rows than the first file has, or where other rows of a file were left out.
+        If the numbers of rows differ, or different rows were left out.
     """
     (first_name, first), *others = shares.items()
     for name, share in others:
@@ -42,7 +42,7 @@ def check_rows(shares: Mapping[str, DataSet]) -> None:
 
 
 def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str, Floats]:
-    """Return each peer's columns of the first centers that the scenario gives, or nothing if it gives none."""
+    """Return each peer's columns of the scenario's first centers; empty if it has none."""
     given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
     if not given:
         return {}

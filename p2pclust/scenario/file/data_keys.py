@@ -1,4 +1,4 @@
-"""``[data]`` of a scenario: where the rows come from, and which peer holds which of them."""
+"""``[data]`` of a scenario: the source of the rows, and how they are dealt out to the peers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Bounds, Centers, wrong_table
+from p2pclust.scenario.file.fields import Bounds, Centers, refuse
 from p2pclust.scenario.file.job_parameters import Table
 
 __all__ = ["DataSpec", "PartitionSpec"]
@@ -19,18 +19,18 @@ class PartitionSpec(Table):
     scheme: Literal[
         "iid", "dirichlet", "labels", "distance", "by-group", "by-file", "by-class", "vertical", "files"
     ] = "iid"
-    #: For dirichlet and distance: the smaller, the more the peers differ.
+    #: For dirichlet and distance: with a smaller value the peers differ more.
     beta: Annotated[float, Field(gt=0)] | None = None
-    #: For labels: every peer holds exactly so many classes.
+    #: For labels: the number of classes that every peer holds.
     labels_per_peer: Annotated[int, Field(ge=1)] | None = None
-    #: For distance: where each peer stands, in raw units; by default drawn from the seed, in the box of the rows.
+    #: For distance: the place of each peer, in raw units; by default drawn from the seed, within the range of the rows.
     locations: Annotated[Centers, PlainValidator(fields.locations)] | None = None
-    #: For by-class: so many rows of each class that a peer sees, how many classes it sees (from, to), and which share of
-    #: the rows of a class all of its peers have in common.
+    #: For by-class: the number of rows of each class that a peer has, the number of its classes (from, to), and the share
+    #: of a class's rows that all peers with this class have in common.
     rows_per_class: Annotated[int, Field(ge=1)] | None = None
     classes_per_peer: Annotated[tuple[int, int], Field(strict=False)] | None = None
     overlap: Annotated[float, Field(ge=0, le=1)] | None = None
-    #: For vertical: how many columns each device gets, in the order of the devices; by default as equal as can be.
+    #: For vertical: the number of each device's columns, in the order of the devices; by default as equal as possible.
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
 
     @model_validator(mode="after")
@@ -53,36 +53,35 @@ class PartitionSpec(Table):
             problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
         if self.widths is not None and self.scheme != "vertical":
             problems.append(f"widths is for scheme = 'vertical', not {self.scheme!r}")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
 class DataSpec(Table):
-    """``[data]``: where the rows come from, and how the federated protocol scales them."""
+    """``[data]``: the source of the rows, and how the federated protocol scales them."""
 
-    #: A registered data set, or one file or folder of files, which is split among the peers.
+    #: A registered data set, a file, or a folder of files, which is split among the peers.
     source: Annotated[str, Field(min_length=1)] | None = None
-    #: One file per device, in the order of the devices: nothing is split.
+    #: One file per device, in the order of the devices; files are not split.
     files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
-    #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all others.
+    #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all other columns.
     label_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
     columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
-    #: For the same files: the column with what each row is called where labels are written; no feature.
+    #: For the same files: the column with the rows' ids for the table of labels; it is not a feature.
     id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
-    #: For files: refuse a missing value, or leave its row out.
+    #: For files: refuse missing values, or leave their rows out.
     missing_values: Literal["error", "drop"] = "error"
-    #: For generated data sets: their own options, such as noise.
+    #: For generated data sets: their options, such as noise.
     options: Annotated[dict[str, Any], PlainValidator(fields.options)] | None = None
     scaling: Literal["none", "minmax", "zscore"] = "none"
-    #: Declared range of each feature in raw units: spares the round that finds it out. One pair stands for all.
+    #: The declared range of each feature in raw units, instead of a round that measures it. One pair is for all features.
     bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
     partition: PartitionSpec | None = None
 
     @property
     def scheme(self) -> str:
-        """The partition's scheme; files are taken as they are, a source is dealt out at random."""
+        """The partition's scheme; by default files are not split, and a source is dealt out at random."""
         if self.partition is not None:
             return self.partition.scheme
         return "iid" if self.files is None else "files"
@@ -95,11 +94,11 @@ class DataSpec(Table):
     @model_validator(mode="after")
     def _one_source(self) -> DataSpec:
         if (self.source is None) == (self.files is None):
-            raise wrong_table(["expected either source, or files with one file per device"])
+            refuse(["expected either source, or files with one file per device"])
         if self.files is not None and self.scheme != "files":
-            raise wrong_table([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+            refuse([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
         if self.files is not None and self.options is not None:
-            raise wrong_table(["options are for generated data sets: they need source"])
+            refuse(["options are for generated data sets: they need source"])
         if self.source is not None and self.scheme == "files":
-            raise wrong_table(["partition.scheme = 'files' needs files, one per device, instead of source"])
+            refuse(["partition.scheme = 'files' needs files, one per device, instead of source"])
         return self

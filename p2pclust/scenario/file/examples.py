@@ -29,10 +29,10 @@ class Example:
     Parameters
     ----------
     name : str
-        Its file's name without the ending.
+        The file's name without the suffix.
     title : str
     needs : str
-        The command that brings what it needs and is not here; empty if it runs as it is.
+        The command that installs or fetches what is missing; empty if nothing is missing.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Example:
 
 
 def examples(folder: Path) -> tuple[Example, ...]:
-    """Return the files of a folder: first those that run here as they are, each group by name.
+    """Return the files of a folder: first those that can run here at once, each group sorted by name.
 
     Examples
     --------
@@ -56,21 +56,21 @@ def examples(folder: Path) -> tuple[Example, ...]:
 
 
 def find_example(given: Path, folder: Path, command: str) -> Path:
-    """Return the file that was meant: one of the caller's, or by its name one that is installed with the package.
+    """Return the given file, or the installed one of that name.
 
     Parameters
     ----------
     given : Path
-        What stands on the command line. A name with an ending or a folder is a file of the caller's.
+        The argument on the command line. A name with a suffix or a folder is a file of the caller.
     folder : Path
         Of the installed files.
     command : str
-        Takes such a name, and lists all if it gets none.
+        The command that takes such a name, and lists all names without one.
 
     Raises
     ------
     UsageError
-        If there is neither such a file nor such a name; or an installed file is looked for in a folder that has none.
+        If there is neither such a file nor such a name, or if a path is given for an installed name.
 
     Examples
     --------
@@ -82,29 +82,25 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
     installed = folder / f"{given.stem}.toml"
     if given.suffix or len(given.parts) > 1:
         if given.suffix == ".toml" and not given.exists() and installed.is_file():
-            raise UsageError(
-                f"{given}: no such file; the one that is installed with p2pclust runs by its name: {command} {given.stem}"
-            )
+            raise UsageError(f"{given}: no such file; the installed one is run by its name: {command} {given.stem}")
         return given
     if installed.is_file():
         return installed
     names = sorted(file.stem for file in folder.glob("*.toml"))
     near = difflib.get_close_matches(given.name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(
-        f"{given}: no such file, and none of that name is installed with p2pclust ({meant}{command} lists them)"
-    )
+    raise UsageError(f"{given}: no such file, and no installed one of that name ({meant}{command} lists them)")
 
 
 def needs(document: Mapping[str, Any]) -> str:
-    """Return the command that brings what a scenario or a sweep needs and is not here; empty if nothing is missing.
+    """Return the command that installs or fetches what a scenario or a sweep lacks; empty if nothing is missing.
 
     Parameters
     ----------
     document : mapping
-        What its file says.
+        The content of its file.
     """
-    from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - NumPy, which reading a file's name needs not
+    from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - imports NumPy
     from p2pclust.data.registry import BUILT_IN, cached  # noqa: PLC0415
 
     source = document.get("data", {}).get("source", "")
@@ -119,7 +115,7 @@ def needs(document: Mapping[str, Any]) -> str:
 
 
 def _protocols(document: Mapping[str, Any]) -> Iterator[str]:
-    """Of a scenario's jobs, or of a sweep's grid."""
+    """Yield the protocols of a scenario's jobs, or of a sweep's grid."""
     for job in document.get("jobs", ()):
         yield job["protocol"]
     named = document.get("grid", {}).get("protocol", ())

@@ -1,4 +1,4 @@
-"""What is wrong with a document, in one line per error: the table, the key, what was given, what is expected."""
+"""The errors of a document, one per line: the table, the key, the given value, the expected one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LINES_MAX = 5
 
 
 def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:
-    """Say what is wrong with a document.
+    """Return the errors of a document in words.
 
     Parameters
     ----------
     where : str
-        The file, or what else the document came from; begins each line.
+        The file, or another source of the document; begins each line.
     error : ValidationError
     model : type
-        Of the whole document: unknown keys are compared with its keys.
+        The model of the whole document; unknown keys are compared with its keys.
     said : mapping of str to str, optional
-        By a key of the document, where its value came from, if from elsewhere.
+        The source of values that come from elsewhere, by the document's key.
 
     Returns
     -------
@@ -36,13 +36,13 @@ def explain(where: str, error: ValidationError, model: type[BaseModel], said: Ma
     """
     said = said or {}
     lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]
-    if len(lines) > _LINES_MAX + 1:  # a line that says "and 1 more" has room for the error itself
+    if len(lines) > _LINES_MAX + 1:  # instead of "and 1 more" show the error
         lines[_LINES_MAX:] = [f"{where}: and {len(lines) - _LINES_MAX} more errors"]
     return "\n".join(lines)
 
 
 def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
-    """Return for each error the document's key that it lies below, and what is wrong."""
+    """Return for each error the document's key that it belongs to, and the error in words."""
     lines = []
     for detail in error.errors(include_url=False):
         location = tuple(detail["loc"])
@@ -64,7 +64,7 @@ def _table(location: Sequence[str | int]) -> str:
 
 
 def _key(location: Sequence[str | int]) -> tuple[str, Sequence[str | int]]:
-    """Split a location into the key, with the position in its list if it has one, and the table that holds it."""
+    """Split a location into the key, with its position if it is in a list, and its table."""
     if len(location) > 1 and isinstance(location[-1], int):
         return f"{location[-2]}.{location[-1]}", location[:-2]
     return str(location[-1]), location[:-1]
@@ -76,7 +76,7 @@ def _suggestion(location: Sequence[str | int], model: type[BaseModel]) -> str:
 
 
 def _example(location: Sequence[str | int], model: type[BaseModel]) -> str:
-    """Say what to write for a missing key of the document itself, where its field has an example."""
+    """Return an example for a missing key of the document, if its field has one."""
     field = model.model_fields.get(str(location[-1])) if len(location) == 1 else None
     return f": write {field.examples[0]}" if field is not None and field.examples else ""
 
@@ -84,7 +84,7 @@ def _example(location: Sequence[str | int], model: type[BaseModel]) -> str:
 def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
     """Return the keys of the table at a location, found through the annotations of the schema."""
     for step in location:
-        if isinstance(step, str) and step in model.model_fields:  # else it is the name of a table among tables
+        if isinstance(step, str) and step in model.model_fields:  # else it is a name in a table of tables
             model = next(_models(model.model_fields[step].annotation))
     return [field.alias or name for name, field in model.model_fields.items()]
 
@@ -131,6 +131,6 @@ def _expected(kind: str, detail: Mapping[str, Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Write a value much as the file does, in at most 40 characters."""
+    """Return a value about as in the file, in at most 40 characters."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,4 @@
-"""``[[faults]]`` of a scenario: what goes wrong, when, and whom it meets."""
+"""``[[faults]]`` of a scenario: what goes wrong, when, and at which devices."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pydantic import Field, PlainValidator, model_validator
 
 from p2pclust.fleet.faults import LASTING, Do
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import RandomVictims, wrong_table
+from p2pclust.scenario.file.fields import RandomVictims, refuse
 from p2pclust.scenario.file.job_parameters import Table
 
 __all__ = ["At", "FaultSpec"]
 
 Phase = Literal["opening", "adopting", "combining", "closing"]
 
-#: The key that each of these needs, and that nothing else takes.
+#: The key that each of these faults needs; no other fault has it.
 _NEEDS = {"slow": "factor", "drop": "probability", "corrupt-data": "how"}
 
 
 class At(Table):
     """``at = { round = 3 }``, ``{ seconds = 2.5 }``, ``{ job = 1 }`` or ``{ rate_per_minute = 2, until_s = 60 }``."""
 
-    #: The victim's own doing when it reaches this round of the first job that gets there.
+    #: When the victim reaches this round, in the first job that has it; the victim carries it out itself.
     round: Annotated[int, Field(ge=0)] | None = None
     phase: Phase | None = None
     #: After the first job was submitted.
     seconds: Annotated[float, Field(ge=0)] | None = None
     #: Before this job is submitted; jobs count from 0.
     job: Annotated[int, Field(ge=0)] | None = None
-    #: At instants drawn from the seed, so many a minute in the mean, from and until these seconds.
+    #: At instants drawn from the seed: the mean number per minute, and the span of time.
     rate_per_minute: Annotated[float, Field(gt=0, le=6000)] | None = None
     from_s: Annotated[float, Field(ge=0)] | None = None
     until_s: Annotated[float, Field(gt=0, le=100_000)] | None = None
@@ -37,40 +37,40 @@ class At(Table):
     @model_validator(mode="after")
     def _one_moment(self) -> At:
         if sum(moment is not None for moment in (self.round, self.seconds, self.job, self.rate_per_minute)) != 1:
-            raise wrong_table(["expected one of round, seconds, job, or rate_per_minute"])
+            refuse(["expected one of round, seconds, job, or rate_per_minute"])
         if self.phase is not None and self.round is None:
-            raise wrong_table(["phase is for a fault at a round, not at another moment"])
+            refuse(["phase is for a fault at a round, not at another moment"])
         if self.rate_per_minute is None and (self.from_s is not None or self.until_s is not None):
-            raise wrong_table(["from_s and until_s are for rate_per_minute"])
+            refuse(["from_s and until_s are for rate_per_minute"])
         if self.rate_per_minute is not None and (self.until_s is None or self.until_s <= (self.from_s or 0.0)):
-            raise wrong_table(["rate_per_minute needs until_s, later than from_s (0 if it is not given)"])
+            refuse(["rate_per_minute needs until_s, later than from_s (0 if it is not given)"])
         return self
 
 
 class FaultSpec(Table):
-    """``[[faults]]``: what goes wrong, when, and whom it meets."""
+    """``[[faults]]``: what goes wrong, when, and at which devices."""
 
     at: At
     do: Do
     #: A device, a class of devices, a list of these, "all", "aggregator", or { random = k }.
     who: Annotated[str | tuple[str, ...] | RandomVictims, PlainValidator(fields.who)] = "all"
-    #: Of cut and heal: the other side, by default everybody else. With one_way, `who` does not hear it, but it hears `who`.
+    #: Of cut and heal: the other side, by default all other devices. With one_way, only messages to `who` are lost.
     apart_from: Annotated[tuple[str, ...], PlainValidator(fields.names), Field(alias="from")] = ()
     one_way: bool = False
-    #: Count the rounds of the jobs within a job (FedCRef's communities), and mean the aggregator of one of these.
+    #: Whether rounds and the aggregator are those of a job within the job (FedCRef's communities).
     within: bool = False
-    #: How long a restarted peer stays down, or what else may end by itself lasts (without it: to the end).
+    #: How long a restarted peer stays down, or another fault lasts (without it: to the end).
     for_s: Annotated[float, Field(ge=0)] | None = None
-    #: Of slow: how many times as long the device computes.
+    #: Of slow: the factor by which computing takes longer.
     factor: Annotated[float, Field(ge=1, le=100_000)] | None = None
-    #: Of drop: that a message from or to the device is lost.
+    #: Of drop: the probability that a message from or to the device is lost.
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
-    #: Of corrupt-data: what became of the rows.
+    #: Of corrupt-data: what happens to the rows.
     how: Literal["nan", "scale", "shuffle", "constant"] | None = None
 
     @property
     def phase(self) -> Phase:
-        """The phase of a fault at a round: opening for the aggregator, adopting for anybody else, if not given."""
+        """The phase of a fault at a round: by default opening for the aggregator, adopting for other peers."""
         return self.at.phase or ("opening" if self.who == "aggregator" else "adopting")
 
     @model_validator(mode="after")
@@ -79,11 +79,10 @@ class FaultSpec(Table):
         if self.do != "heal" and "who" not in self.model_fields_set:
             problems.append("key 'who' is missing")
         if self.do == "resume" and (self.who == "aggregator" or isinstance(self.who, RandomVictims)):
-            problems.append("resume needs who = a device or a group: the aggregator is another one by then")
+            problems.append("resume needs who = a device or a group: another peer is the aggregator by then")
         if self.do in ("join", "heal") and self.who == "aggregator":
             problems.append(f"{self.do} needs who = a device or a group, not the aggregator")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
     def _foreign_keys(self) -> list[str]:
@@ -103,15 +102,15 @@ class FaultSpec(Table):
     def _impossible_moments(self) -> list[str]:
         problems = []
         if self.at.round is not None and self.do == "revoke":
-            problems.append("whoever is revoked does not do it itself at a round: expected at = { seconds = ... }")
+            problems.append("a peer cannot revoke itself at a round: expected at = { seconds = ... }")
         if self.at.round is not None and self.phase != "adopting" and self.who != "aggregator":
             problems.append(f"phase {self.phase!r} is the aggregator's: expected who = 'aggregator', or another phase")
         if self.do == "resume" and self.at.round is not None:
             problems.append("a paused peer cannot resume itself at a round: expected at = { seconds = ... }")
         if self.do == "join" and self.at.round is not None:
-            problems.append("who is not there reaches no round: expected at = { seconds = ... } or { job = ... }")
+            problems.append("a device cannot join itself at a round: expected at = { seconds = ... } or { job = ... }")
         if self.do in ("resume", "join", "heal") and self.at.rate_per_minute is not None:
             problems.append(f"{self.do} at a rate has no meaning: expected at = {{ seconds = ... }}")
         if self.who == "aggregator" and self.at.job is not None:
-            problems.append("nobody aggregates before a job: expected another moment, or another device")
+            problems.append("there is no aggregator before a job: expected another moment, or another device")
         return problems

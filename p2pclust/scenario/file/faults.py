@@ -1,4 +1,4 @@
-"""From the faults that a scenario describes to those that a backend carries out: whom they meet and when, drawn once."""
+"""From the faults of a scenario to those that a backend carries out, with their victims and moments."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from p2pclust.scenario.file.schema import Scenario
 
 __all__ = ["away_s", "planned"]
 
-# The streams of random victims, and of instants. Those of p2pclust.protocols.engine.random_streams count up from 0 and
-# stay far below.
+# The random streams of victims and of instants. The numbers of p2pclust.protocols.engine.random_streams are far below.
 _VICTIMS = 1000
 _INSTANTS = 1001
 
@@ -24,20 +23,20 @@ _INSTANTS = 1001
 def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     """Return the faults of a scenario, each with its victims and its moment.
 
-    What meets several devices becomes one fault for each, for it happens to every one of them; a cut is one fault, for it
-    has two sides. A rate becomes one fault for each of its instants, with victims of their own.
+    A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A rate
+    becomes one fault for each of its instants, each with its own victims.
 
     Parameters
     ----------
     scenario : Scenario
-        Its seed decides all that is drawn.
+        Random choices depend only on its seed.
     n_features : int
-        Of the data.
+        The number of features of the data.
 
     Raises
     ------
     UsageError
-        If rows of a single column shall be shuffled.
+        If rows of a single column are to be shuffled.
 
     Examples
     --------
@@ -48,16 +47,16 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     ...         {"do": "cut", "who": "peer-02", "at": {"round": 4}},
     ...     ],
     ... })
-    >>> [str(fault) for fault in planned(made)][2:]
-    ['kill of peer-03 at 1.0 s', 'cut of peer-02 from everybody else at round 4 (adopting)']
+    >>> [(fault.do, fault.who) for fault in planned(made)][2:]
+    [('kill', ('peer-03',)), ('cut', ('peer-02',))]
     """
     rng = _stream(scenario.seed, _VICTIMS)
-    # A peer that restarts stays down long enough for an election, if the scenario does not say how long.
+    # By default a peer that restarts stays down long enough for an election.
     down_s = 2 * preset(scenario.fleet.timing).election_max_s
     faults: list[Fault] = []
     for index, spec in enumerate(scenario.faults):
         if spec.how == "shuffle" and n_features < 2:
-            raise UsageError(f"[faults.{index}]: how = 'shuffle': rows of a single column have no other order")
+            raise UsageError(f"[faults.{index}]: how = 'shuffle': a single column cannot be shuffled")
         if spec.at.rate_per_minute is None:
             moments: list[tuple[float | None, str]] = [(spec.at.seconds, "")]
         else:
@@ -69,7 +68,7 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
 
 
 def away_s(faults: Sequence[Fault]) -> float:
-    """Return the longest that a fault keeps somebody away, or until when somebody is who will be brought back."""
+    """Return the longest duration of a fault, or the time until the last peer is brought back."""
     lasting = max((fault.for_s or 0.0 for fault in faults), default=0.0)
     ends = max((fault.seconds or 0.0 for fault in faults if fault.do in ("heal", "resume", "join")), default=0.0)
     return max(lasting, ends)
@@ -80,7 +79,7 @@ def _stream(seed: int, *key: int) -> np.random.Generator:
 
 
 def _drawn(spec: FaultSpec, rng: np.random.Generator, which: str) -> list[tuple[float | None, str]]:
-    """Return the instants of a Poisson process, or one fault without an instant, so that it is told that it never struck."""
+    """Return the instants of a Poisson process; without any, one fault that is reported as never having struck."""
     assert spec.at.rate_per_minute is not None
     assert spec.at.until_s is not None
     begins, ends, rate = spec.at.from_s or 0.0, spec.at.until_s, spec.at.rate_per_minute
@@ -93,7 +92,7 @@ def _drawn(spec: FaultSpec, rng: np.random.Generator, which: str) -> list[tuple[
 
 
 def _each(spec: FaultSpec, victims: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the names of each fault; the empty ones mean the aggregator."""
+    """Return the names of each fault's victims; empty ones mean the aggregator."""
     return [victims] if spec.do in ("cut", "heal") else [(name,) for name in victims] or [()]
 
 

@@ -1,4 +1,4 @@
-"""Values of a scenario that are more than a number or a word: each function takes what the file says, or refuses it."""
+"""Validators for values of a scenario: each function returns the value, or refuses it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = [
     "names",
     "not_empty",
     "options",
+    "refuse",
     "renamed",
     "renamed_settings",
     "scalar",
@@ -37,7 +38,7 @@ __all__ = [
     "wrong_value",
 ]
 
-# Compared rather than converted: an integer of TOML may be too large for a float. NaN is not below it either.
+# Compared, not converted, because an integer of TOML may be too large for a float. NaN fails the comparison.
 NUMBER_MAX = 1e300
 
 T = TypeVar("T")
@@ -48,19 +49,25 @@ Centers = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class RandomVictims:
-    """Victims drawn from the scenario's seed, written ``{ random = k }``."""
+    """Victims drawn from the scenario's seed, written as ``{ random = k }``."""
 
     random: int
 
 
 def wrong_value(expected: str) -> PydanticCustomError:
-    """Refuse the value of one key; `expected` follows "key = value: "."""
+    """Return the error of one key's value; `expected` follows "key = value: "."""
     return PydanticCustomError("wrong_value", "{expected}", {"expected": expected})
 
 
 def wrong_table(problems: Sequence[str]) -> PydanticCustomError:
-    """Refuse a table for what its keys say together, one line per problem."""
+    """Return the error of a table whose keys contradict each other, with one line for each problem."""
     return PydanticCustomError("wrong_table", "{problems}", {"problems": "\n".join(problems)})
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Refuse a table for these problems; accept it if there are none."""
+    if problems:
+        raise wrong_table(problems)
 
 
 def _is_number(value: object) -> bool:
@@ -68,7 +75,7 @@ def _is_number(value: object) -> bool:
 
 
 def _matrix(value: object) -> Centers | None:
-    """Return a list of equally long lists of finite numbers as floats, or None if it is not that."""
+    """Return a list of equally long lists of finite numbers as floats, or None for any other value."""
     if not isinstance(value, list | tuple) or not value:
         return None
     for row in value:
@@ -78,15 +85,15 @@ def _matrix(value: object) -> Centers | None:
 
 
 def renamed(table: Any, old: str, new: str, where: str) -> Any:
-    """Return a table with a key of the release before under its name of today, and warn about it.
+    """Return a table with a renamed key under its new name, with a warning.
 
     Parameters
     ----------
     table : object
-        Anything but a mapping with the old key is returned as it is.
+        A value other than a mapping with the old key is returned unchanged.
     old, new : str
     where : str
-        Which table it is, for people.
+        The name of the table, for the message.
 
     Raises
     ------
@@ -96,13 +103,13 @@ def renamed(table: Any, old: str, new: str, where: str) -> Any:
     if not isinstance(table, dict) or old not in table:
         return table
     if new in table:
-        raise UsageError(f"{where}: {old!r} is the former name of {new!r}: say {new!r} only")
+        raise UsageError(f"{where}: {old!r} is the old name of {new!r}: use {new!r} only")
     warn_of_name(where, old, new)
     return {new if key == old else key: value for key, value in table.items()}
 
 
 def renamed_settings(settings: Sequence[str], old: str, new: str) -> list[str]:
-    """Return settings ``KEY=VALUE`` with a key of the release before under its name of today, and warn about it.
+    """Return settings ``KEY=VALUE`` with a renamed key under its new name, with a warning.
 
     Examples
     --------
@@ -120,20 +127,20 @@ def renamed_settings(settings: Sequence[str], old: str, new: str) -> list[str]:
 
 
 def warn_of_name(where: str, old: str, new: str) -> None:
-    """Warn, in one line, that something is called otherwise since this release."""
-    told = f"{where}: {old!r} is called {new!r} now: the old name works in this release only"
-    warnings.warn(told, RenamedWarning, stacklevel=3)
+    """Warn in one line about an old name."""
+    message = f"{where}: {old!r} is called {new!r} now: the old name works in this release only"
+    warnings.warn(message, RenamedWarning, stacklevel=3)
 
 
 def not_empty(value: tuple[T, ...]) -> tuple[T, ...]:
-    """Take a list with something in it (pydantic's own check also complains when an item is wrong)."""
+    """Accept a list that is not empty (pydantic's own check would also fail if an item is wrong)."""
     if not value:
         raise wrong_value("expected at least one")
     return value
 
 
 def bounds(value: object) -> Bounds:
-    """Take declared bounds: one pair, or one for each feature."""
+    """Accept declared bounds: one pair, or one for each feature."""
     rows = _matrix([value] if isinstance(value, list | tuple) and all(map(_is_number, value)) else value)
     if rows is None or any(len(row) != 2 or row[0] >= row[1] for row in rows):
         raise wrong_value("expected [low, high] with low < high, or one such pair for each feature")
@@ -141,8 +148,8 @@ def bounds(value: object) -> Bounds:
 
 
 def init(value: object) -> str | Centers:
-    """Take the name of a seeding, or explicit first centers."""
-    # Imported when it is needed, so that the schema itself stays light.
+    """Accept the name of a seeding, or explicit first centers."""
+    # Imported here, so that importing the schema stays fast.
     from p2pclust.protocols.engine.compose import INIT_NAMES  # noqa: PLC0415
 
     if isinstance(value, str) and value in INIT_NAMES:
@@ -155,7 +162,7 @@ def init(value: object) -> str | Centers:
 
 
 def local_clusters(value: object) -> int | str:
-    """Take how many clusters each device has, or where that comes from."""
+    """Accept each device's number of clusters, or how to find it."""
     if value in ("search", "classes"):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -167,21 +174,21 @@ def local_clusters(value: object) -> int | str:
 
 
 def column(value: object) -> str | int:
-    """Take a column of a CSV file."""
+    """Accept a column of a CSV file."""
     if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and value < 1):
         raise wrong_value("expected a column's name, or its number counted from 1")
     return value
 
 
 def columns(value: object) -> tuple[str | int, ...]:
-    """Take the features of a file: a list of columns."""
+    """Accept the features of a file: a list of columns."""
     if not isinstance(value, list | tuple) or not value:
         raise wrong_value("expected a list of columns, each by its name or by its number counted from 1")
     return tuple(column(item) for item in value)
 
 
 def locations(value: object) -> Centers:
-    """Take the places where peers stand."""
+    """Accept the places of peers."""
     rows = _matrix(value)
     if rows is None:
         raise wrong_value("expected a list with one point for each peer, all with the same number of coordinates")
@@ -189,22 +196,22 @@ def locations(value: object) -> Centers:
 
 
 def options(value: object) -> dict[str, object]:
-    """Take a table of values; what each may be is for the generator of the data to say."""
+    """Accept a table of values, which the generator of the data checks."""
     if not isinstance(value, dict):
         raise wrong_value("expected a table of options, such as { noise = 1.5 }")
     return dict(value)
 
 
 def device_name(value: str) -> str:
-    """Take a name that can stand in a file name, a log line and a table."""
+    """Accept a name that can be used in a file name, a log line and a table."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", value) or value in ("aggregator", "all"):
-        raise wrong_value('expected small letters, digits, "-" and "_", 40 at most, and not "aggregator" or "all"')
+        raise wrong_value('expected at most 40 lower-case letters, digits, "-" or "_", not "aggregator" or "all"')
     return value
 
 
 def known_protocol(value: str) -> str:
-    """Take the id of a clustering protocol."""
-    # Imported when a protocol is named, so that the schema itself stays light.
+    """Accept the id of a clustering protocol."""
+    # Imported here, so that importing the schema stays fast.
     from p2pclust.protocols.engine.registry import CLUSTERING, clusterings, nearest_protocol  # noqa: PLC0415
 
     if value not in CLUSTERING and value not in (known := clusterings()):
@@ -215,7 +222,7 @@ def known_protocol(value: str) -> str:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Take one name or several, of devices or groups."""
+    """Accept one or several names of devices or groups."""
     listed = [value] if isinstance(value, str) else value
     if isinstance(listed, list | tuple) and listed and all(isinstance(name, str) and name for name in listed):
         return tuple(listed)
@@ -223,19 +230,19 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def some_names(value: object) -> tuple[str, ...]:
-    """Take names, or an empty list."""
+    """Accept names, or an empty list."""
     return () if isinstance(value, list | tuple) and not value else names(value)
 
 
 def scalar(value: object) -> float | bool | str:
-    """Take a number, a truth value or a text."""
+    """Accept a number, a truth value or a text."""
     if isinstance(value, bool | str) or _is_number(value):
         return value  # type: ignore[return-value]
     raise wrong_value("expected a number, true, false, or text")
 
 
 def who(value: object) -> str | tuple[str, ...] | RandomVictims:
-    """Take the victims of a fault; whether a device of that name exists shows only later."""
+    """Accept the victims of a fault; whether such devices exist is checked later."""
     if isinstance(value, str) and value:
         return value
     if isinstance(value, list | tuple):

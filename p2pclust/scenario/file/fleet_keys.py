@@ -1,4 +1,4 @@
-"""``[fleet]`` of a scenario: the devices, how they are linked, and the durations that their peers work with."""
+"""``[fleet]`` of a scenario: the devices, their links, and the timing of their peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Battery, DutyCycle
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import wrong_table
+from p2pclust.scenario.file.fields import refuse
 from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.topology.kinds import options_of
 
@@ -38,7 +38,7 @@ class Device:
 
 
 class OverlaySpec(Table):
-    """``[fleet.overlay]``: who is linked to whom; the options are those of the kind, see :data:`p2pclust.topology.KINDS`."""
+    """``[fleet.overlay]``: which peers are linked; the options depend on the kind, see :data:`p2pclust.topology.KINDS`."""
 
     kind: str = "full"
     neighbours: int | float | None = None
@@ -49,17 +49,17 @@ class OverlaySpec(Table):
     #: The name of a device.
     center: str | None = None
     gateways: int | None = None
-    #: Of a GraphML, edge or adjacency file, beside the scenario.
+    #: The path of a GraphML, edge or adjacency file, relative to the scenario.
     path: str | None = None
-    #: Of peers that walk.
+    #: Of moving peers.
     speed: float | None = None
     seconds: int | None = None
-    #: A file of links that appear and vanish while jobs run, beside the scenario; see p2pclust.topology.traces.
+    #: A file of links that appear and vanish while jobs run, relative to the scenario; see p2pclust.topology.traces.
     trace: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was given for the kind."""
+        """The options that were set."""
         given = self.model_dump(exclude={"kind", "trace"}).items()
         return {name: value for name, value in given if value is not None}
 
@@ -68,9 +68,9 @@ class OverlaySpec(Table):
         try:
             options_of(self.kind, self.options)
         except UsageError as error:
-            raise wrong_table([str(error)]) from None
+            refuse([str(error)])
         if self.trace is not None and self.kind == "mobility":
-            raise wrong_table(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
+            refuse(["kind 'mobility' draws its own trace: leave trace out, or choose another kind"])
         return self
 
 
@@ -78,14 +78,14 @@ _Mbit = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class LinkSpec(Table):
-    """``link = { ... }``: how a device is connected: its own half of every way, in each direction."""
+    """``link = { ... }``: how a device is connected: its half of every path, in each direction."""
 
-    #: Delay of one message on its way from or to this device, and how far it strays from that, uniform on both sides.
+    #: Delay of a message from or to this device, and the largest deviation from it (uniform, in both directions).
     latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
-    #: Probability that a message does not arrive.
+    #: The probability that a message is lost.
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    #: Megabits per second: of both directions, or of each; without bound by default.
+    #: Megabits per second: of both directions, or of each; by default unlimited.
     mbit: _Mbit | None = None
     up_mbit: _Mbit | None = None
     down_mbit: _Mbit | None = None
@@ -99,8 +99,7 @@ class LinkSpec(Table):
             )
         if self.mbit is not None and (self.up_mbit is not None or self.down_mbit is not None):
             problems.append("mbit is for both directions: leave it out, or up_mbit and down_mbit")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
@@ -109,9 +108,9 @@ _Seconds = Annotated[float, Field(gt=0, le=1e7)]
 
 
 class EnergySpec(Table):
-    """``energy = { ... }``: what a device on mains uses; it is kept account of, and never runs out."""
+    """``energy = { ... }``: what a device on mains uses; it is counted and never runs out."""
 
-    #: For each 10^6 bytes sent and received, for each second of a processor, and for being awake.
+    #: For each 10^6 bytes sent and received, for each second of processor time, and while awake.
     tx_j_per_mb: _Cost = 0.0
     rx_j_per_mb: _Cost = 0.0
     cpu_j_per_s: _Cost = 0.0
@@ -119,12 +118,12 @@ class EnergySpec(Table):
 
     @property
     def value(self) -> Battery:
-        """As the backends take it."""
+        """The battery for the backends."""
         return Battery(**self.model_dump())
 
 
 class BatterySpec(EnergySpec):
-    """``battery = { ... }``: what a device uses, has, and does when that is used up."""
+    """``battery = { ... }``: what a device uses, its capacity, and what happens when the battery is empty."""
 
     capacity_j: Annotated[float, Field(gt=0, le=1e12)]
     when_empty: Literal["sleep", "die"] = "sleep"
@@ -133,43 +132,41 @@ class BatterySpec(EnergySpec):
     @model_validator(mode="after")
     def _fits_together(self) -> BatterySpec:
         if self.when_empty == "die" and self.recharge_w:
-            raise wrong_table(
-                ["recharge_w is for a device that sleeps when it is empty: a dead one does not come back"]
-            )
+            refuse(["recharge_w is for a device that sleeps when its battery is empty: a dead one does not come back"])
         return self
 
 
 class DutySpec(Table):
-    """``duty_cycle = { ... }``: awake for on_s, asleep for off_s, and so on."""
+    """``duty_cycle = { ... }``: awake for on_s, then asleep for off_s, repeatedly."""
 
     on_s: _Seconds
     off_s: _Seconds
-    #: How far into its cycle a device is when the first job is handed in; by default those of a group are spread evenly.
+    #: The position in the cycle when the first job is submitted; by default the devices of a group are spread evenly.
     phase_s: Annotated[float, Field(ge=0, le=2e7)] | None = None
 
 
 class DeviceSpec(Table):
-    """``[[fleet.devices]]``: one device, or a group of alike ones named ``name-01``, ``name-02``, ..."""
+    """``[[fleet.devices]]``: one device, or a group of equal ones named ``name-01``, ``name-02``, ..."""
 
     name: Annotated[str, AfterValidator(fields.device_name)]
     count: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
-    #: On mains power, with so many cores: such a device stands earlier for aggregator.
+    #: Mains power and the number of cores: such a device is more likely to become the aggregator.
     mains: bool = False
     cores: Annotated[int, Field(ge=1)] | None = None
     link: LinkSpec | None = None
     energy: EnergySpec | None = None
     battery: BatterySpec | None = None
-    #: The share of one processor that its mathematics has.
+    #: The share of one processor that its computations get.
     cpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    #: What it may have, in 10^6 bytes of private writable memory.
+    #: Its limit of private writable memory, in 10^6 bytes.
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     duty_cycle: DutySpec | None = None
-    #: Whether it is on the fleet roster; if not, it is a stranger that tries to get in.
+    #: Whether it is on the fleet roster; if not, it is a stranger that tries to join.
     enrolled: bool = True
 
     @property
     def members(self) -> tuple[Device, ...]:
-        """The devices of this name, in their order."""
+        """The devices of this name, in order."""
         costs, names = self.battery or self.energy, _names(self)
         return tuple(
             Device(
@@ -180,37 +177,36 @@ class DeviceSpec(Table):
         )  # fmt: skip
 
     def _duty(self, place: float) -> DutyCycle | None:
-        told = self.duty_cycle
-        if told is None:
+        cycle = self.duty_cycle
+        if cycle is None:
             return None
-        spread_s = place * (told.on_s + told.off_s)
-        return DutyCycle(told.on_s, told.off_s, spread_s if told.phase_s is None else told.phase_s)
+        spread_s = place * (cycle.on_s + cycle.off_s)
+        return DutyCycle(cycle.on_s, cycle.off_s, spread_s if cycle.phase_s is None else cycle.phase_s)
 
     @model_validator(mode="after")
     def _one_supply(self) -> DeviceSpec:
         problems = []
         if self.battery is not None and self.mains:
             problems.append(
-                "a device on mains has no battery: leave one of them out, or say what it uses with energy = { ... }"
+                "a device on mains has no battery: leave one of them out, or use energy = { ... } for its costs"
             )
         if self.battery is not None and self.energy is not None:
-            problems.append("battery says what the device uses, too: leave energy out")
-        if problems:
-            raise wrong_table(problems)
+            problems.append("battery already has the device's costs: leave energy out")
+        refuse(problems)
         return self
 
 
 class FleetSpec(Table):
-    """``[fleet]``: the devices, and the durations that their peers work with."""
+    """``[fleet]``: the devices, their overlay, and the timing of their peers."""
 
     timing: Literal["default", "wan", "fast"] = "default"
     overlay: OverlaySpec = OverlaySpec()
-    #: Shorthand for devices that are all alike: peer-01, peer-02, ...
+    #: Short form for equal devices: peer-01, peer-02, ...
     peers: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
     devices: Annotated[tuple[DeviceSpec, ...], Field(strict=False)] = ()
-    #: A file beside the scenario that says when devices are there; those that it does not name always are.
+    #: A file of the times at which devices are available, relative to the scenario; other devices always are.
     availability: Annotated[str, Field(min_length=1)] | None = None
-    #: The fleet is given up after so long without any progress; by default it follows from patience and faults.
+    #: The run is given up after this long without progress; the default depends on patience and faults.
     give_up_s: Annotated[float, Field(gt=0)] | None = None
 
     @property
@@ -222,28 +218,26 @@ class FleetSpec(Table):
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FleetSpec:
         if (self.peers is None) == (not self.devices):
-            raise wrong_table(["expected either peers = N, or [[fleet.devices]]"])
+            refuse(["expected either peers = N, or [[fleet.devices]]"])
         taken: set[str] = set()
         for spec in self.devices:
             names = dict.fromkeys([spec.name, *_names(spec)])
             for name in names:
                 if name in taken:
-                    raise wrong_table([f"two devices or groups are called {name!r}: give each a name of its own"])
+                    refuse([f"two devices or groups are called {name!r}: give each its own name"])
             taken.update(names)
         strangers = [spec.name for spec in self.devices if not spec.enrolled]
         if strangers and len(strangers) == len(self.devices):
-            raise wrong_table(["nobody is enrolled: expected a fleet beside the strangers"])
+            refuse(["no device is enrolled: expected a fleet beside the strangers"])
         if strangers and (self.overlay.kind != "full" or self.overlay.trace is not None):
-            raise wrong_table(
-                [f"{strangers[0]}: enrolled: a stranger has no place on an overlay: leave the overlay out"]
-            )
+            refuse([f"{strangers[0]}: enrolled: an overlay cannot have strangers: leave the overlay out"])
         if len(self.members) > PEERS_MAX:
-            raise wrong_table([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
+            refuse([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
         return self
 
 
 def _names(spec: DeviceSpec) -> tuple[str, ...]:
-    """Return the names of a group's devices; at least two digits, so that they sort as they count."""
+    """Return the names of a group's devices, with at least two digits so that they sort in order."""
     if spec.count is None:
         return (spec.name,)
     digits = max(2, len(str(spec.count)))

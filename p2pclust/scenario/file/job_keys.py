@@ -12,43 +12,42 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainVali
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.document import LEAST_PATIENCE_S
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Centers, wrong_table, wrong_value
+from p2pclust.scenario.file.fields import Centers, refuse, wrong_table, wrong_value
 from p2pclust.scenario.file.job_parameters import OwnParameters, Table
 
 __all__ = ["JobSpec"]
 
 
 class _JobKeys(Table):
-    """What every job may say."""
+    """The keys of every job."""
 
     protocol: Annotated[str, AfterValidator(fields.known_protocol)]
-    #: How many; left out for a protocol that finds the number itself.
+    #: The number of clusters; left out for a protocol that finds it.
     clusters: Annotated[int, Field(ge=1, le=2**20)] | None = None
-    #: First centers: proposed by one peer, or an explicit list in raw units.
-    #: Left out, as the protocol's paper has it.
+    #: How the first centers are found, or an explicit list in raw units; by default as in the protocol's paper.
     init: Annotated[str | Centers | None, PlainValidator(fields.init)] = None
-    #: Ends when the centers move less than this in one round (Frobenius norm, scaled units; 0: never), or at max_rounds.
-    #: Left out, the protocol's defaults hold.
+    #: The job ends when the centers move less than this in one round (Frobenius norm, scaled units; 0: never), or at
+    #: max_rounds. By default the protocol's.
     tol: Annotated[float, Field(ge=0)] | None = None
     max_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    #: Share of the peers drawn for each round.
+    #: The share of the peers that is drawn for each round.
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    #: What happens to a peer that stays silent: the round waits for all, waits patiently, or goes on at a deadline.
+    #: What happens if a peer is silent: the round waits for all, waits for a while, or continues at a deadline.
     missing: Literal["all", "wait", "drop"] = "wait"
-    #: For missing = "wait", in place of the timing preset's.
+    #: For missing = "wait"; by default the timing preset's.
     patience_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
-    #: For missing = "drop": how long a round may take.
+    #: For missing = "drop": the longest duration of a round.
     deadline_s: Annotated[float, Field(gt=0)] | None = None
-    #: How contributions reach the aggregator: each by itself, or added up on the way. Left out: by itself on a full mesh.
-    #: Or without an aggregator: every peer talks with its neighbours until all have the same sums.
+    #: How contributions reach the aggregator: each by itself (the default on a full mesh), or added up on the way. Or
+    #: without an aggregator: peers exchange sums with their neighbours until all have the same ones.
     collect: Literal["star", "tree", "gossip"] | None = None
-    #: Above 64 devices: let each send its models to all others, where the protocol exchanges models.
+    #: Above 64 devices: whether each may send its models to all others, if the protocol exchanges models.
     all_to_all: bool = False
-    #: For collect = "gossip": how closely all peers' estimates of a sum agree before anybody takes one, in terms of the
-    #: sum of absolute values (default 1e-9), and what part of its numbers a peer gives to a neighbour (default push-sum).
+    #: For collect = "gossip": how closely all peers' estimates of a sum must agree, relative to the sum of absolute values
+    #: (default 1e-9), and what share of its numbers a peer gives to a neighbour (default push-sum).
     gossip_tolerance: Annotated[float, Field(gt=0, le=0.5)] | None = None
     mixing: Literal["push-sum", "metropolis-hastings"] | None = None
-    #: And after how many ticks of a round each peer goes on from its own mixture, where the protocol allows that.
+    #: And the number of ticks after which each peer continues from its own mixture, if the protocol allows that.
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
 
 
@@ -73,7 +72,7 @@ class JobSpec(OwnParameters, _JobKeys):
 
     @property
     def by_columns(self) -> bool:
-        """Whether the protocol wants peers that hold different columns of the same rows."""
+        """Whether the protocol is for peers that hold different columns of the same rows."""
         from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in fields.known_protocol
         from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415
 
@@ -91,7 +90,7 @@ class JobSpec(OwnParameters, _JobKeys):
         if "n_clusters" not in known and self.clusters is not None:
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
         if self.by_columns and "missing" not in self.model_fields_set:
-            self.__dict__["missing"] = "all"  # the only way there is, so nobody has to write it
+            self.__dict__["missing"] = "all"  # the only possible value, so it may be left out
         if self.by_columns and self.missing != "all":
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: expected missing = 'all'")
         if self.by_columns and self.participation != 1.0:
@@ -110,8 +109,7 @@ class JobSpec(OwnParameters, _JobKeys):
         ]
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
     def _gossip_problems(self) -> list[str]:
@@ -124,7 +122,7 @@ class JobSpec(OwnParameters, _JobKeys):
         problems = []
         if self.missing == "drop" or self.patience_s is not None:
             problems.append(
-                "collect = 'gossip' has no aggregator to lose patience: leave missing = 'drop' and patience_s out"
+                "collect = 'gossip' has no aggregator that waits: leave missing = 'drop' and patience_s out"
             )
         if needs := needs_aggregator(protocol_class(self.protocol)):
             problems.append(f"protocol {self.protocol!r} works on peers' {needs}: collect = 'gossip' cannot do that")

@@ -12,13 +12,13 @@ __all__ = ["OwnParameters", "Table"]
 
 
 class Table(BaseModel):
-    """A table of the file: unknown keys are refused, values are not converted, nothing changes afterwards."""
+    """A table of the file: unknown keys are refused, values are not converted, and it is immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class OwnParameters(Table):
-    """The protocols' own parameters; left out, the protocol's defaults hold."""
+    """The protocols' own parameters; by default those of the protocol."""
 
     #: Of a model made for a plug-in: its parameters.
     of_plugin: ClassVar[tuple[str, ...] | None] = None
@@ -37,10 +37,10 @@ class OwnParameters(Table):
     transfer: Literal["float64", "float32"] | None = None
     n_batches: Annotated[int, Field(ge=1, le=10**6)] | None = None
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
-    #: Of FedCRef. ``n_local_clusters = "classes"``: as many as a device's rows have labels; for experiments.
+    #: Of FedCRef. ``n_local_clusters = "classes"``: the number of labels of a device's rows; for experiments.
     mode: Literal["refined", "paper"] | None = None
     initial: Literal["mixture", "kmeans", "dec", "given"] | None = None
-    #: For initial = "given": from the labels, of which such a share is moved to a wrong cluster of the device.
+    #: For initial = "given": the share of labels that is moved to a wrong cluster of the device.
     dirtiness: Annotated[float, Field(ge=0, le=1)] | None = None
     alpha: Annotated[float, Field(gt=0, le=100)] | None = None
     theta: Annotated[float, Field(ge=0)] | None = None
@@ -74,7 +74,7 @@ class OwnParameters(Table):
         names = dict.fromkeys((*OwnParameters.model_fields, *(self.of_plugin or ())))
         own = {name: getattr(self, name) for name in names if name != "dirtiness"}
         if own["n_local_clusters"] == "classes":
-            own["n_local_clusters"] = None  # what each device is given
+            own["n_local_clusters"] = None  # each device has its own number
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in own.items() if value is not None
         }

@@ -1,4 +1,4 @@
-"""From a scenario file to a checked `Scenario`, and from there to the rows of each peer."""
+"""Load a scenario file, check it, and load the rows of its peers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
-from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.availability import refuse_without_devices
 from p2pclust.scenario.file.column_data import check_rows
 from p2pclust.scenario.file.data_keys import PartitionSpec
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import renamed, renamed_settings
+from p2pclust.scenario.file.requests import job_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
@@ -43,12 +43,12 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     Parameters
     ----------
     path : str or Path
-        A TOML file. Data files that it names are looked for beside it.
+        A TOML file. Data files are relative to it.
     overrides : sequence of str
         ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value as TOML
-        writes it; what is no TOML value is text (``fleet.timing=wan``). They replace what the file says.
+        writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values.
     seed : int, optional
-        Replaces the scenario's seed, also an overridden one.
+        Replaces the scenario's seed, even an overridden one.
 
     Returns
     -------
@@ -57,8 +57,8 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     Raises
     ------
     UsageError
-        If the file is missing, is no TOML, or says something that cannot be meant; one line for each of the first
-        few errors, with the file, the table and the key.
+        If the file is missing, is not TOML, or has wrong keys or values; one line for each of the first few errors,
+        with the file, the table and the key.
     """
     file = Path(path)
     document = read_toml(file)
@@ -81,7 +81,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     Parameters
     ----------
     scenario : Scenario
-        Its seed decides the partition, and nothing else does.
+        The partition depends only on its seed.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     Raises
     ------
     UsageError
-        If the data set is absent, or there are too few rows, labels or groups to share out.
+        If the data set is missing, or there are too few rows, labels or groups to deal out.
     DataError
         If a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do
         not fit the data.
@@ -121,7 +121,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
 
 
 def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
-    """Load the file of a device, whose name begins what is said of it."""
+    """Load the file of a device; errors begin with the device's name."""
     try:
         return load(file, **how)
     except UsageError as error:  # a DataError too
@@ -134,46 +134,46 @@ def _check_columns(names: Sequence[str], shares: Sequence[DataSet]) -> None:
         if share.n_features != first.n_features:
             raise DataError(
                 f"{name}: {share.name}: {share.n_features} features, but {first.name} of {names[0]} has {first.n_features}: "
-                "every peer's data need the same columns"
+                "all peers need the same columns"
             )
         if share.feature_names != first.feature_names:
             raise DataError(
                 f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {names[0]} has "
-                f"{', '.join(first.feature_names[:8])}: every peer's data need the same columns in the same order"
+                f"{', '.join(first.feature_names[:8])}: all peers need the same columns in the same order"
             )
 
 
 def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
-    """Return each device's neighbours at the start, by name; None on a full mesh that stays one.
+    """Return each device's neighbours at the start, by name; None for a full mesh that does not change.
 
     Raises
     ------
     UsageError
-        If there can be no such overlay of these devices, or its file cannot be used.
+        If such an overlay of these devices is impossible, or its file cannot be used.
     """
     overlay = starting_overlay(scenario)
     return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
 
 
 def starting_overlay(scenario: Scenario) -> Overlay | None:
-    """Return who is linked to whom at the start, with places where the kind has them; None on a full mesh that stays one.
+    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
 
     Raises
     ------
     UsageError
-        If there can be no such overlay of these devices, or its file cannot be used.
+        If such an overlay of these devices is impossible, or its file cannot be used.
     """
     spec = scenario.fleet.overlay
     return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
 
 
 def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
-    """Return the links that appear and vanish, in the order of time.
+    """Return the links that appear and vanish, in order of time.
 
     Raises
     ------
     UsageError
-        If the trace cannot be used, or there can be no such overlay.
+        If the trace cannot be used, or such an overlay is impossible.
     """
     spec = scenario.fleet.overlay
     if spec.trace is not None:
@@ -195,9 +195,9 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     ----------
     scenario : Scenario
     index : int
-        Of the job, from 0.
+        The number of the job, from 0.
     n_features : int
-        Of the data: one declared pair of bounds stands for so many.
+        The number of features of the data, to which one declared pair of bounds applies.
 
     Returns
     -------
@@ -208,27 +208,15 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     UsageError
         If the protocol refuses a parameter.
     """
-    spec, data = scenario.jobs[index], scenario.data
-    bounds = None
-    if data.bounds is not None:
-        pairs = data.bounds * n_features if len(data.bounds) == 1 else data.bounds
-        bounds = ([low for low, _ in pairs], [high for _, high in pairs])
-    return cluster_job(
-        spec.protocol,
-        n_clusters=spec.clusters,
-        scaling=data.scaling,
-        bounds=bounds,
-        init=spec.init,
-        tol=spec.tol,
-        max_rounds=spec.max_rounds,
-        participation=spec.participation,
-        seed=scenario.seed,
-        **spec.parameters(),
-    )
+    data = scenario.data
+    bounds = data.bounds
+    if bounds is not None and len(bounds) == 1:
+        bounds *= n_features
+    return job_of(scenario.jobs[index], data.scaling, bounds, scenario.seed)
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:
-    """Refuse what a backend cannot do, rather than ignore it.
+    """Refuse a scenario that a backend cannot run.
 
     Parameters
     ----------
@@ -238,7 +226,7 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     Raises
     ------
     UsageError
-        For links, faults and whatever else devices have where there are no peers; for namespaces that cannot be made here.
+        For links, faults and keys about devices in process; for namespaces if they cannot be made here.
     """
     if backend == "in-process":
         refuse_without_devices(scenario.fleet)
@@ -285,7 +273,7 @@ def _drawn(data: DataSet, spec: PartitionSpec, seed: int, n_peers: int) -> tuple
 
 
 def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
-    """Check what only the data can tell: sizes of bounds and of first centers, and clusters against rows."""
+    """Check what depends on the data: the sizes of bounds and first centers, and the number of clusters."""
     bounds = scenario.data.bounds
     if bounds is not None and len(bounds) not in (1, n_features):
         raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
@@ -300,7 +288,7 @@ def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
 
 
 def _anchor_files(document: dict[str, Any], folder: Path) -> None:
-    """Let relative data files start beside the scenario, whatever folder it is run from."""
+    """Make relative paths of data files relative to the scenario's folder."""
     fleet = document.get("fleet")
     overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
     if isinstance(overlay, dict):
@@ -320,5 +308,5 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
 
 
 def _anchored(folder: Path, name: str) -> str:
-    # A path forgets the "/" at its end, by which a folder is told from a data set of that name.
+    # A Path drops the "/" at its end, which distinguishes a folder from a data set of that name.
     return str(folder / Path(name).expanduser()) + ("/" if name.endswith("/") else "")

@@ -1,21 +1,21 @@
-"""Paths into ``result.json``: what they mean, what there is to be found, and what a wrong one was meant to be.
+"""Paths into ``result.json``: following them, and suggesting the right one for a wrong one.
 
-A path names keys and positions with dots between them, as ``jobs.0.metrics.ari``. A step with ``*`` or ``?`` stands for
-all keys or positions that match it: ``peers.*.bytes_sent``, ``peers.meter-*.finished``.
+A path has keys and positions with dots between them, as in ``jobs.0.metrics.ari``. A step with ``*`` or ``?`` matches
+several keys or positions: ``peers.*.bytes_sent``, ``peers.meter-*.finished``.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["Found", "look_up", "wrong_path"]
+__all__ = ["Found", "look_up", "value_at", "wrong_path"]
 
-#: What a result holds. None: something of its own form, whose inside is found out only when it is there; a name in
-#: angle brackets: one entry for each of these.
+#: The keys of a result. None: a value, or a structure that is not checked beforehand; a name in angle brackets: one
+#: entry for each of these.
 _KNOWN: dict[str, Any] = {
     "scenario": None,
     "title": None,
@@ -82,7 +82,7 @@ _KNOWN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What a path leads to: values, in the order of the result, or why there is none."""
+    """The values at a path, in the order of the result, or the reason why there is none."""
 
     values: tuple[Any, ...]
     why: str = ""
@@ -100,7 +100,7 @@ def look_up(result: Mapping[str, Any], path: str) -> Found:
     Returns
     -------
     Found
-        One value, or several if a step matches several. Never an error: a path that leads nowhere says where it ends.
+        One value, or several if a step matches several. A path without a value is not an error: `why` says where it ends.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def look_up(result: Mapping[str, Any], path: str) -> Found:
     >>> look_up(result, "peers.*.lost").values
     (False, True)
     >>> look_up(result, "jobs.0.pooled.relative_difference").why
-    'jobs.0.pooled is not told by this run'
+    'jobs.0.pooled is missing in this run'
     """
     here: list[tuple[str, Any]] = [("", result)]
     for step in path.split("."):
@@ -123,6 +123,17 @@ def look_up(result: Mapping[str, Any], path: str) -> Found:
             return Found((), f"nothing matches {step!r} in {here[0][0] or 'the result'}")
         here = following
     return Found(tuple(value for _, value in here))
+
+
+def value_at(path: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that returns the value at a path, or None where there is none.
+
+    Examples
+    --------
+    >>> value_at("metrics.ari")({"metrics": {"ari": 0.9}}), value_at("pooled.relative_difference")({"pooled": None})
+    (0.9, None)
+    """
+    return lambda result: next(iter(look_up(result, path).values), None)
 
 
 def _is_wide(step: str) -> bool:
@@ -145,24 +156,24 @@ def _entries(value: Any) -> list[tuple[str, Any]]:
 
 def _why(where: str, value: Any, step: str) -> str:
     if value is None:
-        return f"{where} is not told by this run"
+        return f"{where} is missing in this run"
     known = [key for key, _ in _entries(value)]
     if not known:
         inside = "is empty" if isinstance(value, Mapping | Sequence) and not isinstance(value, str) else "has no parts"
-        return f"{where} {inside}: there is no {step!r}"
+        return f"{where} {inside}: it has no {step!r}"
     return f"{where or 'the result'} has no {step!r}{_meant(step, known)}"
 
 
 def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
-    """Say why a path can lead nowhere in the result of any run of a scenario, or return an empty string.
+    """Return why no result of a scenario can have a path, or an empty string.
 
     Parameters
     ----------
     path : str
     devices : sequence of str
-        Of the scenario.
+        The scenario's devices.
     n_jobs : int
-        Likewise.
+        The number of its jobs.
 
     Examples
     --------
@@ -184,7 +195,7 @@ def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
         matching = [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
         if not matching:
             return f"{where or 'the result'} has no {step!r}{_meant(step, keys)}"
-        # Of several that match, one leads further if any does; those of jobs and of peers are all alike.
+        # If several match, follow one that has parts; all jobs are alike, and all peers.
         inner = [known[key] if key in known else next(iter(known.values())) for key in matching]
         known = next((one for one in inner if one is not None), None)
         where = f"{where}.{step}" if where else step

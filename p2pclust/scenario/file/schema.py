@@ -1,8 +1,8 @@
-"""What a scenario file may say, and nothing more: every key has a meaning, every other key is refused.
+"""The schema of a scenario file; unknown keys are refused.
 
-The models are frozen and strict: text is never taken for a number. What one field alone decides is checked at that
-field, what several decide together at the table that holds them. `p2pclust.scenario.file.load` turns the errors into
-lines for people; its messages rely on the two kinds of custom errors made in `p2pclust.scenario.file.fields`.
+The models are frozen and strict: text is never converted to a number. A check of one field is at that field, a check of
+several fields at their table. `p2pclust.scenario.file.explain` turns the errors into lines for people; it knows the two
+kinds of custom errors of `p2pclust.scenario.file.fields`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.data_keys import DataSpec
 from p2pclust.scenario.file.expect_keys import ExpectSpec
 from p2pclust.scenario.file.fault_keys import FaultSpec
-from p2pclust.scenario.file.fields import RandomVictims, wrong_table
+from p2pclust.scenario.file.fields import RandomVictims, refuse
 from p2pclust.scenario.file.fleet_keys import FleetSpec
 from p2pclust.scenario.file.job_keys import JobSpec
 from p2pclust.scenario.file.job_parameters import Table
@@ -33,7 +33,7 @@ class Scenario(Table):
     """A whole scenario file."""
 
     title: str = ""
-    #: Of all chance: partition, first centers, participation, random victims, and the simulated network.
+    #: Of all random choices: partition, first centers, participation, victims, and the simulated network.
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     data: Annotated[DataSpec, Field(examples=['a table [data] with source = "iris"'])]
     fleet: Annotated[FleetSpec, Field(examples=["a table [fleet] with peers = 3"])]
@@ -46,19 +46,19 @@ class Scenario(Table):
     expect: ExpectSpec = ExpectSpec()
 
     def victims(self, fault: FaultSpec, rng: np.random.Generator) -> tuple[str, ...]:
-        """Return the devices that a fault meets, in the order of the file.
+        """Return the victims of a fault, in the order of the file.
 
         Parameters
         ----------
         fault : FaultSpec
-            One of this scenario's.
+            A fault of this scenario.
         rng : numpy.random.Generator
-            Draws the victims of ``{ random = k }``; not used otherwise.
+            Draws the victims of ``{ random = k }``; otherwise it is not used.
 
         Returns
         -------
         tuple of str
-            Empty for "aggregator": who that is shows only while the fleet runs.
+            Empty for "aggregator", which is known only while the fleet runs.
         """
         if isinstance(fault.who, RandomVictims):
             members = self.fleet.members
@@ -67,7 +67,7 @@ class Scenario(Table):
         return () if fault.who == "aggregator" else self.called(_listed(fault.who))
 
     def called(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the devices of those names, and all devices of the groups of those names, in the order of the file."""
+        """Return the devices with these names or in groups with these names, in the order of the file."""
         members = self.fleet.members
         return tuple(d.name for d in members if "all" in names or d.name in names or d.group in names)
 
@@ -86,12 +86,11 @@ class Scenario(Table):
             if wanted is not None and wanted > n_peers:
                 problems.append(f"[expect]: {key} = {wanted}: expected at most the {n_peers} devices of the fleet")
         problems += self._expectation_problems()
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
     def _expectation_problems(self) -> list[str]:
-        """Say which expectations are of something that no result holds."""
+        """Return which expectations are about values that no result can have."""
         devices = [device.name for device in self.fleet.members]
         left_out = self.expect.left_out or ()
         problems = [f"[expect]: left_out = {name!r}: no such device" for name in left_out if name not in devices]
@@ -101,7 +100,7 @@ class Scenario(Table):
         return problems
 
     def _partition_problems(self) -> list[str]:
-        """Say which jobs want rows dealt out where columns are, or the other way round."""
+        """Return which jobs need rows where columns are dealt out, or the other way round."""
         columns = self.data.scheme == "vertical"
         with_files = self.data.files is not None
         problems = []
@@ -117,9 +116,9 @@ class Scenario(Table):
                     "hold columns"
                 )
         if any(job.by_columns for job in self.jobs) and self.data.bounds is not None:
-            problems.append("[data]: bounds: every peer scales its own columns by itself: leave bounds out")
+            problems.append("[data]: bounds: every peer scales its own columns: leave bounds out")
         if len({job.init for job in self.jobs if job.by_columns and isinstance(job.init, tuple)}) > 1:
-            problems.append("[jobs]: peers are given their columns of one init only: expected the same in every job")
+            problems.append("[jobs]: peers get their columns of one init only: expected the same init in every job")
         return problems
 
     def _fault_problems(self, fault: FaultSpec, n_peers: int) -> list[str]:
@@ -135,7 +134,9 @@ class Scenario(Table):
             unknown = [self._unknown("who", name) for name in who if not self.called((name,))]
             unknown += [self._unknown("from", name) for name in others if not self.called((name,))]
             if fault.do == "cut" and not unknown and not set(self.called(others)) - set(self.called(who)):
-                problems.append("nobody is on the other side of the cut: expected who and from to be different devices")
+                problems.append(
+                    "no device is on the other side of the cut: expected who and from to be different devices"
+                )
             problems += unknown
         return problems
 
@@ -147,7 +148,7 @@ class Scenario(Table):
         return f"{key} = {name!r}: no such device or group; {meant}groups are {', '.join(groups)}"
 
     def _latecomers(self) -> list[str]:
-        """Say so if the fleet could not begin, for too many of it join late."""
+        """Return a problem if too many devices join late for the fleet to start."""
         first: dict[str, str] = {}
         for fault in self.faults:
             fixed = () if isinstance(fault.who, RandomVictims) or fault.who == "aggregator" else _listed(fault.who)
@@ -156,9 +157,7 @@ class Scenario(Table):
         n_late, n_peers = sum(do == "join" for do in first.values()), len(self.fleet.members)
         if 2 * n_late < n_peers:
             return []
-        return [
-            f"[[faults]]: {n_late} of {n_peers} devices join late: expected that a majority is there from the beginning"
-        ]
+        return [f"[[faults]]: {n_late} of {n_peers} devices join late: expected a majority from the start"]
 
 
 def _listed(who: str | tuple[str, ...]) -> tuple[str, ...]:

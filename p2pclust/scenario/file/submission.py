@@ -1,4 +1,4 @@
-"""A job made from the words of a command line: the keys of a scenario's ``[[jobs]]``, with the same checks."""
+"""A job from the options of a command line: the keys of a scenario's ``[[jobs]]``, with the same checks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.document import every_flaw
-from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import Bounds, wrong_value
 from p2pclust.scenario.file.job_keys import JobSpec
+from p2pclust.scenario.file.requests import job_of, request_of
 
 __all__ = ["Submission", "duration", "request_from"]
 
@@ -28,7 +28,7 @@ def duration(text: str) -> float:
     Raises
     ------
     UsageError
-        If it is none.
+        If it is not a duration.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def duration(text: str) -> float:
     if match is not None and not match[2]:
         raise UsageError(f"{text.strip()!r} has no unit: write {match[1]}s, {match[1]}m, {match[1]}h or {match[1]}d")
     if match is None or match[2] not in _UNITS:
-        raise UsageError(f"{text!r} is not a duration: write it like 90s, 15m, 1h or 1d")
+        raise UsageError(f"{text!r} is not a duration: use 90s, 15m, 1h or 1d")
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -57,29 +57,29 @@ def _every(value: object) -> object:
 
 
 class Submission(JobSpec):
-    """What a person may say of a job that a fleet of running peers is to do."""
+    """The options of a job for a fleet of running peers."""
 
     scaling: Literal["none", "minmax", "zscore"] = "none"
-    #: Declared range of each feature in raw units.
+    #: The declared range of each feature in raw units.
     bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    #: Who takes part; left out, whoever is alive.
+    #: The peers that take part; by default those that are alive.
     roster: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
-    #: Of the first term; left out, elected.
+    #: The aggregator of the first term; by default elected.
     aggregator: str | None = None
-    #: Again so long after each end.
+    #: The time after the end of a job until it is repeated.
     every: Annotated[float, PlainValidator(_every)] | None = None
 
 
 def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
-    """Check what a person says of a job, and return it as a fleet takes it.
+    """Check the options of a job, and return the request to the fleet.
 
     Parameters
     ----------
     given : mapping
         ``protocol`` and the keys of `Submission`.
     where : str
-        Begins each line about what is wrong.
+        Begins each line of an error.
 
     Raises
     ------
@@ -97,20 +97,10 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
     except ValidationError as error:
         raise UsageError(explain(where, error, Submission)) from error
     if spec.n_local_clusters == "classes" or spec.dirtiness is not None or spec.initial == "given":
-        raise UsageError(f"{where}: labels are for experiments: peers beside their devices have none")
+        raise UsageError(f"{where}: labels are for experiments: peers of real devices have none")
     if spec.by_columns and isinstance(spec.init, tuple):
         raise UsageError(
-            f"{where}: init: every peer would have to be given its own columns of the first centers: name a way"
+            f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
         )
-    bounds = None
-    if spec.bounds is not None:
-        bounds = ([low for low, _ in spec.bounds], [high for _, high in spec.bounds])
-    job = cluster_job(
-        spec.protocol, n_clusters=spec.clusters, scaling=spec.scaling, bounds=bounds, init=spec.init, tol=spec.tol,
-        max_rounds=spec.max_rounds, participation=spec.participation, seed=spec.seed, **spec.parameters(),
-    )  # fmt: skip
-    request = JobRequest(
-        job, spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, spec.aggregator or "", spec.collect or "",
-        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, all_to_all=spec.all_to_all,
-    )  # fmt: skip
-    return request, spec
+    job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
+    return request_of(spec, job, spec.aggregator or ""), spec

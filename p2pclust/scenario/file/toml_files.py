@@ -1,4 +1,4 @@
-"""TOML files: what is wrong with one is said in a line, and any of its values may be set from outside."""
+"""TOML files: reading them with errors of one line, and overriding any of their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from p2pclust.tools.files import regular
 
 __all__ = ["apply_override", "read_toml", "toml_value"]
 
-#: What tomllib passes on of the interpreter's own limits, without a place.
+#: Errors of the interpreter's limits, for which tomllib does not give a place.
 _TOO_MUCH = "nested too deeply, or a number of thousands of digits"
 
 
@@ -23,7 +23,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If it is missing or no TOML; with the line and column.
+        If it is missing or not TOML; with the line and column.
     """
     try:
         return tomllib.loads(regular(file).read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
     except tomllib.TOMLDecodeError as error:
-        # tomllib tells the place in brackets at the end; people look for it in front.
+        # tomllib gives the place in brackets at the end; move it to the front.
         what, _, place = str(error).rpartition(" (at ")
         raise UsageError(f"{file}: {place.removesuffix(')')}: {what[:1].lower()}{what[1:]}") from error
     except (RecursionError, ValueError) as error:
@@ -42,14 +42,14 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def _near(file: Path) -> str:
-    """Name the TOML file of the same folder that may have been meant."""
+    """Suggest the TOML file of the same folder that was probably meant."""
     names = sorted(other.name for other in file.parent.glob("*.toml"))
     found = difflib.get_close_matches(file.name, names, n=1) or [name for name in names if name == f"{file.name}.toml"]
     return f" (did you mean {file.parent / found[0]}?)" if found else ""
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:
-    """Put one ``key=value`` into the document."""
+    """Set one ``key=value`` in the document."""
     key, equals, text = override.partition("=")
     steps = [step.strip() for step in key.split(".")]
     if not equals or not all(steps):
@@ -78,7 +78,7 @@ def _position(override: str, before: Sequence[str], step: str, place: Sequence[A
 
 
 def toml_value(text: str) -> Any:
-    """Return the TOML value that a text writes, or the text itself if it writes none."""
+    """Return a text as a TOML value, or the text itself if it is not one."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

@@ -1,1 +1,1 @@
-"""What came of a run: measured, compared and judged by what was expected."""
+"""The result of a run: measured, compared, and checked against the expectations."""

@@ -1,7 +1,7 @@
-"""What came of jobs over peers that hold different columns.
+"""The results of jobs over peers that hold different columns.
 
-Nobody in the fleet holds whole centers. A scenario has everybody's data, because it dealt them out, so it can measure the
-whole; what it writes are each peer's own columns.
+No peer holds whole centers. A scenario has the data of all peers, because it dealt them out, so it can measure whole
+centers; it writes each peer's own columns.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["NOTE", "measured", "warnings_by_name"]
 
 Floats = NDArray[np.float64]
 
-NOTE = "nobody holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
+NOTE = "no peer holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
 
 
 def measured(
     job: Job, state: JobState, shares: Mapping[str, DataSet], locals_: Sequence[Local], later: Later = (),
     evidence: Evidence | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what an entry of ``jobs`` says about a job that is done.
+    """Return what is measured of a job that is done, for its entry of ``jobs``.
 
     Parameters
     ----------
@@ -40,15 +40,15 @@ def measured(
     shares : mapping of str to DataSet
         Every peer's columns, by name, in roster order.
     locals_ : sequence of Local
-        The same as the protocols see them.
+        The same data as the protocols have them.
     later : sequence of (int, int, Local)
-        What took the place of them; see `p2pclust.protocols.engine.runner.replay`.
+        Data that replaced them; see `p2pclust.protocols.engine.runner.replay`.
     evidence : Evidence, optional
-        Takes the whole centers, which nobody in the fleet holds.
+        Receives the whole centers, which no peer holds.
     """
     evidence = evidence or Evidence()
     protocol = clustering_stage(job)[1]
-    held = list(locals_)  # as they are in the end: of these each peer makes its columns of the centers
+    held = list(locals_)  # the data at the end, from which each peer computes its columns of the centers
     for _, peer, rows in later:
         held[peer] = rows
     concluded = [engine.conclude(job, state, local) for local in held]
@@ -66,7 +66,7 @@ def measured(
         },
     }
     if any(begins > 0 for begins, _, _ in later):
-        return entry  # its peers make centers anew of the rows they have: no pooled algorithm goes on like that
+        return entry  # the peers compute centers from the new rows, which no pooled algorithm does
     if protocol.lossless:
         evidence.centers, evidence.pooled = centers, pooled(job, locals_, state.log, later)
         apart = np.abs(centers - evidence.pooled).max(axis=0)
@@ -81,8 +81,8 @@ def measured(
 
 def warnings_by_name(job: Job, state: JobState, roster: Sequence[str]) -> dict[str, str]:
     """Return what the distances of peers with few columns reveal, by name."""
-    told = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters)
-    return {roster[peer]: warning for peer, warning in told.items()}
+    warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters)
+    return {roster[peer]: warning for peer, warning in warnings.items()}
 
 
 def _metrics(labels: NDArray[np.int64], share: DataSet) -> dict[str, float]:

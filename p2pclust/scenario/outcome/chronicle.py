@@ -1,7 +1,6 @@
-"""From the events of a run to what was when: who was away, who aggregated, when rounds closed, which links there were.
+"""The events of a run as spans of time: when each peer was away or aggregated, when rounds closed, when links existed.
 
-Pictures are drawn from this, and nothing here knows how they look. Verbs that are not known here change nothing: what is
-new to the log is not yet in the pictures, and no reason to have none.
+Pictures are drawn from this. Events with an unknown verb are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["ASLEEP", "BACK", "DONE", "Chronicle", "Round", "Span", "Strike", "Te
 Event = Mapping[str, Any]
 Link = tuple[str, str]
 
-#: By a fault's name, how people say what it did.
+#: By a fault's name, its effect in words.
 DONE: Final[Mapping[str, str]] = {
     "kill": "killed", "restart": "killed, to come back", "pause": "paused", "resume": "resumed", "cut": "cut off",
     "heal": "linked again", "join": "joined", "leave": "left", "slow": "slowed down", "drop": "loses messages",
@@ -30,7 +29,7 @@ BACK: Final = ("resume", "join")
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when something was so."""
+    """A span of time and what it is."""
 
     start: float
     end: float
@@ -39,7 +38,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Term:
-    """One peer's time as an aggregator; of the job itself, or of one within it."""
+    """One peer's time as the aggregator of a job, or of a job within it."""
 
     job: str
     number: int
@@ -51,17 +50,17 @@ class Term:
 
 @dataclass(frozen=True)
 class Strike:
-    """A fault as it struck; `told` says it with its round."""
+    """A fault that struck; `words` describe it with its round."""
 
     t: float
     peer: str
     do: str
-    told: str
+    words: str
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round of a job as it was closed: `present` peers of `roster` contributed."""
+    """A round of a job that was closed: `present` of the `roster` peers contributed."""
 
     t: float
     job: str
@@ -72,45 +71,45 @@ class Round:
 
 @dataclass
 class Chronicle:
-    """What was when, in the run's own seconds.
+    """When things happened, in the run's own seconds.
 
     Parameters
     ----------
     events : sequence of mapping
-        In the order in which they happened.
+        In order of time.
     names : sequence of str
         Of all peers.
     links : iterable of (str, str)
-        That there are at the start.
+        The links at the start.
     strangers : collection of str
-        Those of the peers that are on nobody's roster.
+        The peers that are not on the fleet roster.
 
     Attributes
     ----------
     end : float
-        When the last thing happened.
+        The time of the last event.
     here : dict of str to Span
-        From a peer's start until it left, or the end.
+        From a peer's start until it left, or until the end.
     away : dict of str to list of Span
-        When it was killed, paused or asleep; why an :data:`ASLEEP` one was stands behind the word.
+        When it was killed, paused or asleep; an :data:`ASLEEP` span gives the reason after the word.
     troubled : dict of str to list of Span
-        When it was there, but cut off, slow, losing messages, or with damaged rows.
+        When it was running but cut off, slow, losing messages, or had damaged rows.
     terms, rounds, strikes, waits : list
-        In order; `waits` are the times in which a majority was missing.
+        In order; `waits` are the times without a majority.
     finished : dict of (str, str) to float
         By job and peer.
     linked : dict of (str, str) to list of Span
         When two peers were linked.
     submitted : dict of str to float
-        When each job was handed in, in order.
+        When each job was submitted, in order.
     refusals : dict of str to float
-        When each peer first refused a stranger, as far as it tells.
+        When each peer first reported that it refused a stranger.
 
     Examples
     --------
-    >>> told = Chronicle([{"t": 0.0, "peer": "a", "verb": "started"}, {"t": 1.0, "peer": "a", "verb": "fault", "do": "kill"},
+    >>> run = Chronicle([{"t": 0.0, "peer": "a", "verb": "started"}, {"t": 1.0, "peer": "a", "verb": "fault", "do": "kill"},
     ...                   {"t": 3.0, "peer": "a", "verb": "started"}, {"t": 4.0, "peer": "a", "verb": "left"}], ["a"])
-    >>> told.away["a"], told.here["a"]
+    >>> run.away["a"], run.here["a"]
     ([Span(start=1.0, end=3.0, what='killed')], Span(start=0.0, end=4.0, what=''))
     """
 
@@ -187,11 +186,11 @@ class Chronicle:
     def _goes(self, peer: str, t: float, what: str) -> None:
         since, before = self._gone.get(peer, (t, what))
         if before.startswith(ASLEEP) and not what.startswith(ASLEEP):
-            # It died in its sleep, and will not wake up from that.
+            # It failed while asleep: the sleep ends here.
             self._add_away(peer, since, t, before)
             since, before = t, what
         self._gone[peer] = (since, before)
-        # A paused or sleeping aggregator may go on; a dead one does not.
+        # A paused or sleeping aggregator may continue its term; a dead one does not.
         dead = what != DONE["pause"] and not what.startswith(ASLEEP)
         for job in [job for job, term in self._open.items() if term.peer == peer and dead]:
             self._end_term(self._open.pop(job), t)
@@ -222,7 +221,7 @@ class Chronicle:
             self._relieve(name, "cut", t)
 
     def _recovered(self, event: Event, t: float) -> None:
-        # Of those that were cut off together one is named.
+        # Only one of the peers that were cut off together is named.
         do = str(event["from"])
         for name in [name for name, what in self._in_trouble if what == do and (do == "cut" or name == event["peer"])]:
             self._relieve(name, do, t)
@@ -236,7 +235,7 @@ class Chronicle:
         self._goes(event["peer"], t, f"{ASLEEP}: {event['why']}")
 
     def _wakes(self, event: Event, t: float) -> None:
-        # The plan of a device goes on after its peer has died.
+        # A device's plan continues after its peer has died.
         if self._gone.get(event["peer"], (t, ""))[1].startswith(ASLEEP):
             self._returns(event["peer"], t)
 
@@ -282,10 +281,10 @@ class Chronicle:
             self.finished.setdefault((event["job"], event["peer"]), t)
 
     def _waiting(self, event: Event, t: float) -> None:
-        told = f"waiting: {event['present']} of {event['of']} are here"
-        # A job within the job waits for its own few peers: the fleet does not stand still.
+        words = f"waiting: {event['present']} of {event['of']} are here"
+        # A job within the job waits for its own peers only; the fleet continues.
         if self._wait is None and "within" not in event:
-            self._wait = (t, told)
+            self._wait = (t, words)
 
     def _wait_ends(self, t: float) -> None:
         if self._wait is not None:

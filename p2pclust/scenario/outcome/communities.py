@@ -1,7 +1,7 @@
-"""What a scenario does for protocols in which every peer has clusters of its own: where they start, and how they are judged.
+"""The first labels and the measures of protocols in which every peer has its own clusters.
 
-All rows, and their true labels, are in one place here, which no peer could do: only the draw of the peers, the dirty start
-and the measures look at labels.
+A scenario has all rows with their true labels, which no peer has. Only the draw of the peers, the dirty start and the
+measures use the labels.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Ints = NDArray[np.int64]
 
 
 def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
-    """Return each peer's labels to start from, where the job asks for given ones: true ones, some of them made wrong.
+    """Return each peer's first labels if the job asks for given ones: the true labels, some of them changed.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dic
 
 
 def own_numbers(spec: JobSpec, shares: Mapping[str, DataSet]) -> dict[str, int]:
-    """Return each peer's number of clusters, where the job says that its labels tell it.
+    """Return each peer's number of clusters if the job takes it from the labels.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def _labelled(what: str, shares: Mapping[str, DataSet]) -> None:
 
 
 def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
-    """Return what the communities are, and how good the peers' labels are where true ones are known.
+    """Return the communities, and the quality of the peers' labels if true labels are known.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
     Returns
     -------
     dict
-        ``communities``: for each its members as [peer, cluster]; ``isolated`` likewise; ``own_clusters``: what each label
-        behind the communities' is, as [peer, cluster]; ``refinements``: their history; ``metrics``: mean ``accuracy`` over
+        ``communities``: the members of each as [peer, cluster]; ``isolated`` likewise; ``own_clusters``: the [peer, cluster]
+        of each label after those of the communities; ``refinements``: their history; ``metrics``: mean ``accuracy`` over
         peers, and ``wrong_links``, the share of links between clusters of different classes.
     """
     assert found.state is not None
@@ -116,17 +116,17 @@ def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSe
         "refinements": [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history],
         "n_rows": sum(shares[name].n_rows for name in found.digests),
         "metrics": metrics,
-        "note": "a community is found by its members' models; nobody holds centers",
+        "note": "a community is found by its members' models; no peer holds centers",
     }
 
 
 def labels_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Ints]:
-    """Return what the peers that finished call their rows, shape (n,) each, by name; see :func:`ends_of_peers`."""
+    """Return the labels of the peers that finished, shape (n,) each, by name; see :func:`ends_of_peers`."""
     return {name: end["labels"] for name, end in ends_of_peers(job, found, shares).items()}
 
 
 def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Arrays]:
-    """Return what each peer that finished has in the end, by name; labels count 0, 1, 2, ... over all of them."""
+    """Return the final arrays of each peer that finished, by name; labels are numbered 0, 1, 2, ... over all peers."""
     assert found.state is not None
     names = sorted(found.digests)
     ends = [engine.conclude(job, found.state, Local(shares[name].X), found.workspace(name)) for name in names]
@@ -136,7 +136,7 @@ def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> 
 
 
 def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Return what most rows of each cluster of the last exchange are, shape (M,); None where nobody can tell.
+    """Return the class of most rows of each cluster of the last exchange, shape (M,); None if unknown.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def cluster_classes(association: Association, found: JobResult, truth: Mapping[s
         Of the last exchange.
     found : JobResult
     truth : mapping of str to array
-        True labels by peer, of peers that finished.
+        The true labels of peers that finished, by peer.
     """
     names = [found.roster[peer] for peer, _ in association.clusters.nodes]
     return [
@@ -154,19 +154,19 @@ def cluster_classes(association: Association, found: JobResult, truth: Mapping[s
 
 
 def _most(y: NDArray[Any], rows: NDArray[np.bool_]) -> Any:
-    """What most of these rows are."""
+    """Return the class of most of these rows."""
     names, counts = np.unique(y[rows], return_counts=True)
     return names[counts.argmax()] if names.size else None
 
 
 def wrong_links(association: Association, classes: Sequence[Any]) -> float:
-    """Return the share of links that join clusters of different classes, of those whose classes are known; 0 of none.
+    """Return the share of links between clusters of different classes, among links with known classes; 0 if there are none.
 
     Parameters
     ----------
     association : Association
     classes : sequence, length M
-        What most rows of each cluster are; None where nobody can tell.
+        The class of most rows of each cluster; None if unknown.
 
     Examples
     --------

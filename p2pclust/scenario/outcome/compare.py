@@ -1,7 +1,7 @@
-"""Runs side by side: what each was, what it came to and what it cost, and where they differ.
+"""The comparison of runs: their settings, results and costs, and where they differ.
 
-Everything is read from `result.json`, so runs of other days, machines and versions can be compared; what a result does not
-tell is left empty.
+Everything is read from `result.json`, so runs of different days, machines and versions can be compared. Values that a
+result does not have are left empty.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
+from p2pclust.scenario.file.result_paths import value_at
+from p2pclust.scenario.outcome.units import scaled
 from p2pclust.tools.files import regular
 
 __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
@@ -21,12 +23,12 @@ __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
 Value = str | float | bool | None
 Result = Mapping[str, Any]
 
-_SAME: Final = 1e-12  # numbers that are nearer to each other, relatively, are the same
+_SAME: Final = 1e-12  # relative difference below which two numbers are equal
 
 
 @dataclass(frozen=True)
 class Run:
-    """A result, and what it is called beside others."""
+    """A result and its name in a comparison."""
 
     name: str
     result: Result
@@ -34,15 +36,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Line:
-    """One thing about all runs.
+    """One value of all runs.
 
     Attributes
     ----------
     part : str
-        What it is about: the run, a job, its cost, or what was expected.
+        What the value belongs to: the run, a job, the cost, or the expectations.
     what : str
     values : tuple
-        One for each run; None where a result does not tell.
+        One for each run; None if a result does not have it.
     unit : str
         ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
     """
@@ -54,13 +56,13 @@ class Line:
 
     @property
     def differs(self) -> bool:
-        """Whether not all values are the same."""
+        """Whether the values differ."""
         first = self.values[0]
         return any(not _same(first, value) for value in self.values[1:])
 
     @property
     def ratio(self) -> float | None:
-        """The largest number over the smallest, where all are positive; None elsewhere."""
+        """The largest number divided by the smallest, if all are positive; otherwise None."""
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(numbers) < len(self.values) or min(numbers) <= 0:
             return None
@@ -68,8 +70,8 @@ class Line:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in plain values."""
-        told = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
-        return told | {"differs": self.differs, "ratio": self.ratio}
+        plain = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
+        return plain | {"differs": self.differs, "ratio": self.ratio}
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
@@ -83,15 +85,15 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     Returns
     -------
     list of Run
-        Called by their folders, as short as they can be told apart.
+        Named by the shortest ends of their folders' paths that differ.
 
     Raises
     ------
     UsageError
-        If there are fewer than two, or one is no result: names it.
+        If there are fewer than two, or one is not a result; names it.
     """
     if len(paths) < 2:
-        raise UsageError(f"{len(paths)} result: expected two or more, to put them side by side")
+        raise UsageError(f"{len(paths)} result: expected two or more")
     files = [path / "result.json" if path.is_dir() else path for path in paths]
     results = [_read(file, path) for file, path in zip(files, paths, strict=True)]
     return [Run(name, result) for name, result in zip(_names(files), results, strict=True)]
@@ -112,7 +114,7 @@ def _read(file: Path, given: Path) -> dict[str, Any]:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """Return what runs are called: the end of each folder's path that tells it from the others, else their numbers.
+    """Return names for runs: the shortest ends of their folders' paths that differ, else numbered names.
 
     Examples
     --------
@@ -133,7 +135,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def compare(runs: Sequence[Run]) -> list[Line]:
-    """Put runs side by side.
+    """Compare runs.
 
     Parameters
     ----------
@@ -142,7 +144,7 @@ def compare(runs: Sequence[Run]) -> list[Line]:
     Returns
     -------
     list of Line
-        In an order that people read; a line that no run tells anything for is left out.
+        In the order of a report; lines without any value are left out.
 
     Examples
     --------
@@ -170,13 +172,15 @@ def _line(runs: Sequence[Run], part: str, what: str, get: Callable[[Result], Any
 
 
 def _expectations(runs: Sequence[Run]) -> list[Line]:
-    """What was expected of any of them, and whether it held; several runs may expect other things."""
-    told: list[dict[str, Any]] = []
+    """Return a line for each expectation of any run; runs may have different expectations."""
+    verdicts: list[dict[str, Any]] = []
     for run in runs:
         items = run.result.get("expectations") or []
-        told.append({item["what"]: bool(item["held"]) for item in items if isinstance(item, dict) and "held" in item})
-    every = dict.fromkeys(what for held in told for what in held)
-    return [Line("expected", what, tuple(held.get(what) for held in told)) for what in every]
+        verdicts.append(
+            {item["what"]: bool(item["held"]) for item in items if isinstance(item, dict) and "held" in item}
+        )
+    every = dict.fromkeys(what for held in verdicts for what in held)
+    return [Line("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
 
 
 def _dict(entry: Result, key: str) -> Mapping[str, Any]:
@@ -199,7 +203,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _total(key: str) -> Callable[[Result], float | None]:
-    """Return what adds up over all peers: None where nobody tells."""
+    """Return a measure that adds up a value over all peers: None if no peer has it."""
     return lambda result: sum(_of_peers(result, key)) if _of_peers(result, key) else None
 
 
@@ -222,7 +226,7 @@ def _identical(entry: Result) -> bool | None:
 
 
 def mark(line: Line) -> str:
-    """Return by how much values differ: how many times, where they are numbers; empty where they do not.
+    """Return how much values differ: the ratio of numbers, else "yes"; empty if they are equal.
 
     Examples
     --------
@@ -231,7 +235,7 @@ def mark(line: Line) -> str:
     """
     if not line.differs:
         return ""
-    # Seeds are numbers by chance only.
+    # The ratio of seeds has no meaning.
     return "yes" if line.ratio is None or line.what == "seed" else f"× {line.ratio:.3g}"
 
 
@@ -250,7 +254,7 @@ def shown(value: Value, unit: str = "") -> str:
     if isinstance(value, str):
         return value
     if unit == "B":
-        scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if value >= f), (1.0, "B"))
+        scale, unit = scaled(value, unit)
         return f"{value / scale:.1f} {unit}" if scale > 1 else f"{value} B"
     text = f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
     return f"{text} {unit}".strip()
@@ -258,24 +262,24 @@ def shown(value: Value, unit: str = "") -> str:
 
 _Get = tuple[str, Callable[[Result], Any], str]
 _OF_RUN: Final[tuple[_Get, ...]] = (
-    ("scenario", lambda r: r.get("scenario"), ""), ("backend", lambda r: r.get("backend"), ""),
-    ("seed", lambda r: r.get("seed"), ""),
-    ("peers finished", _finished, ""), ("virtual time", lambda r: r.get("virtual_seconds"), "s"),
-    ("time", lambda r: r.get("wall_seconds"), "s"), ("failure", lambda r: r.get("failure"), ""),
+    ("scenario", value_at("scenario"), ""), ("backend", value_at("backend"), ""),
+    ("seed", value_at("seed"), ""),
+    ("peers finished", _finished, ""), ("virtual time", value_at("virtual_seconds"), "s"),
+    ("time", value_at("wall_seconds"), "s"), ("failure", value_at("failure"), ""),
 )  # fmt: skip
 _OF_JOB: Final[tuple[_Get, ...]] = (
-    ("protocol", lambda e: e.get("protocol"), ""), ("rounds", lambda e: e.get("rounds"), ""),
-    ("converged", lambda e: e.get("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
-    ("job's time", lambda e: e.get("seconds"), "s"), ("adjusted Rand index", lambda e: _dict(e, "metrics").get("ari"), ""),
-    ("accuracy", lambda e: _dict(e, "metrics").get("accuracy"), ""),
-    ("wrong links", lambda e: _dict(e, "metrics").get("wrong_links"), ""),
+    ("protocol", value_at("protocol"), ""), ("rounds", value_at("rounds"), ""),
+    ("converged", value_at("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
+    ("job's time", value_at("seconds"), "s"), ("adjusted Rand index", value_at("metrics.ari"), ""),
+    ("accuracy", value_at("metrics.accuracy"), ""),
+    ("wrong links", value_at("metrics.wrong_links"), ""),
     ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
-    ("from the pooled result", lambda e: _dict(e, "pooled").get("relative_difference"), ""),
-    ("objective", lambda e: e.get("objective"), ""),
-    ("above the best of ten pooled starts", lambda e: _dict(e, "best_pooled").get("excess"), ""),
-    ("gap to the pooled result", lambda e: _dict(e, "gap").get("center_distance"), ""),
-    ("same bits at all", _identical, ""), ("suppressed", lambda e: e.get("suppressed"), ""),
-    ("failure", lambda e: e.get("failure"), ""),
+    ("from the pooled result", value_at("pooled.relative_difference"), ""),
+    ("objective", value_at("objective"), ""),
+    ("above the best of ten pooled starts", value_at("best_pooled.excess"), ""),
+    ("gap to the pooled result", value_at("gap.center_distance"), ""),
+    ("same bits at all", _identical, ""), ("suppressed", value_at("suppressed"), ""),
+    ("failure", value_at("failure"), ""),
 )  # fmt: skip
 _OF_COST: Final[tuple[_Get, ...]] = (
     ("messages sent", _total("messages_sent"), ""), ("bytes sent", _total("bytes_sent"), "B"),

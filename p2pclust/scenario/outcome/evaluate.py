@@ -1,6 +1,6 @@
-"""What came of one job, measured: against labels, against the pooled algorithm, against the replay of its own record.
+"""The measures of one job: against true labels, against the pooled algorithm, against the replay of its record.
 
-All rows are in one place here, which no peer could do: a scenario has them because it dealt them out.
+They need all rows in one place. A scenario has them, because it dealt them out; no peer does.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def job_entry(
     ----------
     job : Job
     found : JobResult
-        What the fleet made of it.
+        The fleet's result.
     shares : mapping of str to DataSet
         Every peer's rows, or columns, by name.
     given : mapping of str to ndarray, optional
-        Each peer's columns of first centers, where peers that hold columns were given them.
+        Each peer's columns of the first centers, if peers that hold columns were given them.
     damage : sequence of Damage
-        Rows that peers had in the place of theirs, in the order of rounds; see `damage_in`.
+        Rows that replaced those of peers, in the order of rounds; see `damage_in`.
     evidence : Evidence, optional
-        Takes what measuring comes upon.
+        Receives what measuring finds beside the entry.
 
     Returns
     -------
     dict
         See scenarios/README.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that
-        made a step, ``contributors`` and ``abstained`` one item per round of any stage. Of peers that hold columns,
-        ``own_centers`` has what each exports; it is written to files of its own.
+        moved centers, ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns,
+        ``own_centers`` has what each exports; it is written to separate files.
     """
     evidence = evidence or Evidence()
     entry = empty_entry(job) | {
@@ -92,33 +92,41 @@ def job_entry(
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
     }
     entry["damaged"] = [_damaged(one, state, roster) for one in damage]
-    if job.has_workspace and state.status == "done":
-        return entry | measured_communities(job, found, shares)
     if job.by_columns:
         entry["warnings"] = warnings_by_name(job, state, roster)
-    if state.status == "done" and job.by_columns:
-        held = {name: shares[name] for name in roster}
-        locals_ = [
-            Local(share.X, ids=share.shared_ids, centers=(given or {}).get(name)) for name, share in held.items()
-        ]
-        later = [
-            (one.round, roster.index(one.peer), locals_[roster.index(one.peer)].with_rows(one.X)) for one in damage
-        ]
-        entry |= measured(job, state, held, locals_, later, evidence)
-    elif state.status == "done":
-        later = [(one.round, roster.index(one.peer), Local(one.X)) for one in damage]
-        entry |= _measured(job, state, [shares[name] for name in roster], later, evidence)
-        entry |= _beside_pooling(job, state, [Local(shares[name].X) for name in roster], entry["doubts"])
-        if found.tolerance is not None:
-            entry["replay_identical"] = None  # the replay adds up exactly, and here sums were right up to the tolerance
+    if state.status == "done":
+        entry |= _result(job, found, state, shares, given or {}, damage, evidence, entry["doubts"])
+    return entry
+
+
+def _result(
+    job: Job, found: JobResult, state: JobState, shares: Mapping[str, DataSet], given: Mapping[str, Floats],
+    damage: Sequence[Damage], evidence: Evidence, known: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
+    """Return what is measured of a job that is done; `known` are the doubts so far."""
+    if job.has_workspace:
+        return measured_communities(job, found, shares)
+    held = {name: shares[name] for name in found.roster}
+    if job.by_columns:
+        locals_ = [Local(share.X, ids=share.shared_ids, centers=given.get(name)) for name, share in held.items()]
+    else:
+        locals_ = [Local(share.X) for share in held.values()]
+    places = [found.roster.index(one.peer) for one in damage]
+    later = [(one.round, place, locals_[place].with_rows(one.X)) for one, place in zip(damage, places, strict=True)]
+    if job.by_columns:
+        return measured(job, state, held, locals_, later, evidence)
+    entry = _measured(job, state, locals_, list(held.values()), later, evidence)
+    entry |= _beside_pooling(job, state, locals_, known)
+    if found.tolerance is not None:
+        entry["replay_identical"] = None  # the replay's sums are exact, and the fleet's are right up to the tolerance
     return entry
 
 
 def empty_entry(job: Job) -> dict[str, Any]:
-    """Return the entry of a job that was never handed in."""
+    """Return the entry of a job that was not submitted."""
     number, protocol = labelling_stage(job)
     stage = job.stages[number]
-    # A protocol without centers begins with none.
+    # A protocol without centers has no first centers.
     inits = [before.parameters["init"] for before in job.stages[:number] if "init" in before.parameters]
     init = {"init": (inits or ["own"])[0]} if protocol.inits else {}
     return {
@@ -154,12 +162,12 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "digests": {},
         "seconds": None,
         "job": None,
-        "failure": "it was not handed in, for the fleet could not finish what came before",
+        "failure": "it was not submitted, because the fleet could not finish the job before it",
     }
 
 
 def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
-    """Return what the job asked for; of a protocol without centers all parameters, for it has many, and most are usual."""
+    """Return the job's parameters; for a protocol without centers also those with default values."""
     if isinstance(protocol, Clustering):
         return dict(stage.parameters)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
@@ -168,32 +176,31 @@ def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
 
 
 def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) -> list[Damage]:
-    """Return the rows that peers of a job had in the place of theirs, those of earlier jobs from its first round on."""
+    """Return the rows that replaced those of a job's peers; those replaced in an earlier job count from round 0."""
     order = {job.job_id: position for position, job in enumerate(jobs[: number + 1])}
     roster = jobs[number].roster
     found: list[Damage] = []
     for one in damage:
         if one.job_id in order and one.peer in roster:
             earlier = order[one.job_id] < number
-            # What replaced rows before the job began, or in the same round, is all that counts.
+            # Of several replacements before the job, or in one round, only the last one counts.
             one = dataclasses.replace(one, round=0) if earlier else one  # noqa: PLW2901
             found = [other for other in found if (other.peer, other.round) != (one.peer, one.round)] + [one]
     return sorted(found, key=lambda one: one.round)
 
 
 def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str, Any]:
-    """Tell of damaged rows, with the reason by which the fleet left them out, if it could see that something is wrong."""
+    """Describe damaged rows, with the reason that the fleet gave for leaving them out, if it noticed them."""
     peer = roster.index(damage.peer)
     reasons = [record.abstained.get(peer, "") for record in state.log[damage.round :]]
-    # What is wrong with rows is told by row and column; other reasons are of rounds that go on without a sound peer.
+    # Reasons about rows begin with the row; other reasons are about rounds without a peer that has sound rows.
     named = next((reason for reason in reasons if reason.startswith("row ")), None)
     return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
 
 
 def _measured(
-    job: Job, state: JobState, shares: Sequence[DataSet], later: Later, evidence: Evidence
-) -> dict[str, Any]:  # fmt: skip
-    locals_ = [Local(share.X) for share in shares]
+    job: Job, state: JobState, locals_: Sequence[Local], shares: Sequence[DataSet], later: Later, evidence: Evidence
+) -> dict[str, Any]:
     clustering, protocol = labelling_stage(job)
     contributed = sorted({peer for record in state.log if record.stage == clustering for peer in record.contributors})
     labelled = {
@@ -204,7 +211,7 @@ def _measured(
     if not isinstance(protocol, Clustering):
         return labelled
     evidence.centers = centers = summaries.raw_centers(state)
-    # Of all rows that anybody worked with: a damage may have made them wide.
+    # Over all rows that were used, also the damaged ones.
     ranges = _ranges([*locals_, *(rows for _, _, rows in later if not rows.problem)])
     if protocol.lossless:
         evidence.pooled = pooled(job, locals_, state.log, later)
@@ -229,22 +236,22 @@ def _beside_pooling(job: Job, state: JobState, locals_: Sequence[Local], known: 
 
 
 def _metrics(job: Job, state: JobState, contributed: Sequence[tuple[Local, DataSet]]) -> dict[str, float]:
-    """Score the labels of all rows of everybody that contributed to the clustering, where true labels are known."""
+    """Score the labels of all rows of the peers that contributed to the clustering, if true labels are known."""
     truth = [share.y for _, share in contributed if share.y is not None]
     if not truth or len(truth) < len(contributed):
         return {}
     own = [engine.conclude(job, state, local)["labels"] for local, _ in contributed]
-    # Text where one file's labels are numbers and another's are words.
+    # The labels become text if one file has numbers and another has words.
     known, labels = np.concatenate(truth), np.concatenate(own)
     found = {"ari": adjusted_rand_index(known, labels), "accuracy": accuracy(known, labels)}
     if not isinstance(labelling_stage(job)[1], Clustering):
-        # As FedCRef counts: each peer by itself, under its own best matching.
+        # As in FedCRef's paper: each peer by itself, with its own best matching.
         found["peer_accuracy"] = float(np.mean([accuracy(*pair) for pair in zip(truth, own, strict=True)]))
     return found
 
 
 def _differences(centers: Floats, by_pooling: Floats, ranges: Floats) -> dict[str, float]:
-    """Compare with the pooled centers; the relative difference counts in each feature's range over all rows."""
+    """Compare with the pooled centers; the relative difference is in units of each feature's range over all rows."""
     apart = np.abs(centers - by_pooling).max(axis=0)
     return {
         "max_abs_difference": float(apart.max()),
@@ -253,12 +260,12 @@ def _differences(centers: Floats, by_pooling: Floats, ranges: Floats) -> dict[st
 
 
 def _harm(job: Job, state: JobState, centers: Floats, locals_: Sequence[Local]) -> dict[str, Any] | None:
-    """Measure how far the centers lie from those of the rows that nobody damaged."""
+    """Measure how far the centers lie from those of the undamaged rows."""
     whole = pooled if clustering_stage(job)[1].lossless else lambda *run: pooled_run(*run).centers
     try:
         sound = whole(job, locals_, state.log)
     except UsageError:
-        return None  # with its own rows somebody would have abstained who contributed
+        return None  # with undamaged rows a peer that contributed would have abstained
     ranges = _ranges(locals_)
     return {"to": "the sound rows", "center_distance": center_distance(sound / ranges, centers / ranges)}
 
@@ -267,13 +274,13 @@ def _gap(
     job: Job, state: JobState, centers: Floats, locals_: Sequence[Local], later: Later, ranges: Floats,
     evidence: Evidence,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure how far a protocol that promises no equality ends from what pooling would have found."""
+    """Measure how far the centers of a protocol that is not lossless lie from the pooled ones."""
     protocol = clustering_stage(job)[1]
     found = pooled_run(job, locals_, state.log, later)
     evidence.compare(centers, found.centers, ranges)
     return {
         "to": f"pooled {protocol.pooled_name}",
-        # Under the best matching: an aggregator that clusters centers may hand them on in another order.
+        # With the best matching, because an aggregator that clusters centers may change their order.
         "center_distance": center_distance(found.centers / ranges, centers / ranges),
         "pooled_rounds": found.n_rounds,
         "pooled_converged": found.converged,
@@ -281,7 +288,7 @@ def _gap(
 
 
 def _ranges(locals_: Sequence[Local]) -> Floats:
-    """Return each feature's range over all rows; a constant one counts as 1, as it does in min-max scaling."""
+    """Return each feature's range over all rows; that of a constant feature is 1, as in min-max scaling."""
     low = np.min([local.X.min(axis=0) for local in locals_], axis=0)
     high = np.max([local.X.max(axis=0) for local in locals_], axis=0)
     return np.where(high > low, high - low, 1.0)
@@ -290,10 +297,10 @@ def _ranges(locals_: Sequence[Local]) -> Floats:
 def _replays(
     job: Job, state: JobState, locals_: Sequence[Local], later: Later, evidence: Evidence
 ) -> bool:  # fmt: skip
-    """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
+    """Return whether the in-process replay of the recorded proposers and contributors has the same bits."""
     try:
         for step in replayed(job, locals_, state.log, later):
             evidence.follow(step)
     except UsageError:
-        return False  # The record is not one of this job over these rows at all.
+        return False  # the record does not belong to this job over these rows
     return step.encode() == state.encode()

@@ -1,6 +1,6 @@
-"""What measuring a job comes upon and `result.json` does not hold: whole centers, pooled ones, the way the centers took.
+"""What measuring a job finds and `result.json` does not hold: whole centers, pooled centers, the path of the centers.
 
-Pictures are made from it. It costs nothing extra: the job is replayed, and pooled, to be judged in any case.
+Pictures are made from it. It has no extra cost, because measuring replays and pools the job anyway.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ __all__ = ["Evidence"]
 Floats = NDArray[np.float64]
 
 _STEPS: Final = 64
-_NUMBERS: Final = 2_000_000  # that a trail may hold, 16 MB
+_NUMBERS: Final = 2_000_000  # the most numbers that a trail holds, 16 MB
 
 
 @dataclass(eq=False)
 class Evidence:
-    """Of one job.
+    """The evidence of one job.
 
     Attributes
     ----------
     centers : float64 array, shape (C, F), or None
-        Those that the fleet found, in the data's own units.
+        The fleet's centers, in the data's units.
     pooled : float64 array, shape (C, F), or None
-        Those that pooling finds, in the fleet's order.
+        The pooled centers, in the fleet's order.
     trail : list of (int, float64 array of shape (C, F))
-        The centers when a round was opened, at most 64 of them, the first and nearly the last among them.
+        The centers at the start of at most 64 rounds, among them the first and nearly the last one.
     """
 
     centers: Floats | None = None
@@ -42,8 +42,8 @@ class Evidence:
     _every: int = field(default=1, init=False)
 
     def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:
-        """Keep both, the pooled ones in the order in which they fit the fleet's best, each feature in its range."""
-        from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - heavy, and no peer ever measures
+        """Keep both, the pooled ones in the order that fits the fleet's best, with each feature in its range."""
+        from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
 
         with np.errstate(over="ignore", invalid="ignore"):
             apart = np.square((centers[:, np.newaxis] - pooled) / ranges).sum(axis=2)
@@ -58,6 +58,6 @@ class Evidence:
         if state.round % self._every == 0 and arrays["centers"].size * (len(self.trail) + 1) <= _NUMBERS:
             self.trail.append((state.round, summaries.raw_centers(state)))
         if len(self.trail) > _STEPS:
-            # Every second of what there is, and from here on as rarely.
+            # Keep every second one, and from now on add as few.
             self._every *= 2
             self.trail = [step for step in self.trail if step[0] % self._every == 0]

@@ -1,7 +1,7 @@
-"""Whether a run did what its scenario expects, judged by `result.json` alone.
+"""Whether a run met the expectations of its scenario, judged by `result.json` alone.
 
-So a result can be judged again later, and by anybody. What the result does not tell counts as not held: a run that
-failed before it measured something must not pass for it.
+So a result can be checked again later. A value that is missing from the result does not meet an expectation: a run that
+failed before it measured something must not pass.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
 from p2pclust.scenario.file.expect_keys import ExpectSpec, ValueSpec
-from p2pclust.scenario.file.result_paths import look_up
+from p2pclust.scenario.file.result_paths import look_up, value_at
 
 __all__ = ["Expectation", "check"]
 
@@ -23,7 +24,7 @@ Value = float | bool | str | None
 
 @dataclass(frozen=True)
 class Expectation:
-    """One expectation: what was expected, whether it held, what was found, and why nothing was."""
+    """One expectation: what was expected, whether it held, the value, and the reason if there is no value."""
 
     what: str
     held: bool
@@ -32,17 +33,17 @@ class Expectation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as `result.json` holds it."""
-        told = {"what": self.what, "held": self.held, "value": self.value}
-        return told | ({"why": self.why} if self.why else {})
+        plain = {"what": self.what, "held": self.held, "value": self.value}
+        return plain | ({"why": self.why} if self.why else {})
 
 
 def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
-    """Judge a result.
+    """Check a result.
 
     Parameters
     ----------
     expect : ExpectSpec
-        Only what it asks for is judged.
+        Only the keys that are set are checked.
     result : mapping
         As in `result.json`: ``peers`` by name, each with ``finished``; ``jobs``, each with ``rounds``, ``terms``,
         ``metrics``, ``pooled``, ``gap`` and ``digests`` (by name, the digest of the centers that a peer finished with);
@@ -51,8 +52,8 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
     Returns
     -------
     list of Expectation
-        In the order of the schema. With several jobs the worst one decides, but `terms_at_least` asks for one job
-        only: an election happens in the job that a fault meets. ``value`` is None if the result does not tell.
+        In the order of the schema. With several jobs the worst one decides, but `terms_at_least` needs one job
+        only: an election happens in the job in which a fault strikes. ``value`` is None if the result does not have it.
 
     Examples
     --------
@@ -72,7 +73,7 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
     return found + [_judged(spec, result) for spec in expect.values]
 
 
-# -- named expectations ---------------------------------------------------------------------------------------------
+# -- named expectations -------------------------------------------------------------------------------------------------
 
 
 def _finished(result: Result) -> int | None:
@@ -86,7 +87,7 @@ def _lost(result: Result) -> int | None:
 
 
 def _identical(result: Result) -> bool | None:
-    """Whether all peers that finished a job hold the same bits, in every job; two empty hands are not identical."""
+    """Return whether in every job all peers that finished hold the same bits; None if no peer finished one."""
     digests = [job.get("digests") for job in result.get("jobs", ())]
     if not digests or not all(digests):
         return None
@@ -96,7 +97,7 @@ def _identical(result: Result) -> bool | None:
 def _over_jobs(
     worst: Callable[[list[float]], float], get: Callable[[Result], float | None]
 ) -> Callable[[Result], float | None]:
-    """Return a measure over all jobs: None if one does not tell, NaN if one is NaN (which satisfies nothing)."""
+    """Return a measure over all jobs: None if one job lacks it, NaN (which meets nothing) if it is NaN in one job."""
 
     def measure(result: Result) -> float | None:
         values = [get(job) for job in result.get("jobs", ())]
@@ -114,7 +115,7 @@ def _terms(job: Result) -> int | None:
 
 
 def _all_terms(job: Result) -> int | None:
-    """The same, where none is an answer too: nobody aggregates a job that gossips."""
+    """Return the number of terms, which is 0 for a job that gossips."""
     return None if job.get("rounds") is None else _terms(job) or 0
 
 
@@ -124,18 +125,18 @@ def _communities(job: Result) -> int | None:
 
 
 def _seconds(result: Result) -> float | None:
-    """The fleet's own time: virtual where it was simulated, else by the clock on the wall."""
+    """Return the fleet's own time: virtual if it was simulated, else by the clock."""
     virtual: float | None = result.get("virtual_seconds")
     return result.get("wall_seconds") if virtual is None else virtual
 
 
 def _bytes(result: Result) -> list[float] | None:
-    """What each device sent and received; None unless every device that finished tells it."""
+    """Return what each device sent and received; None unless every device that finished reported it."""
     peers = (result.get("peers") or {}).values()
-    told = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
-    if any((sent is None or received is None) and finished for sent, received, finished in told):
+    counted = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
+    if any((sent is None or received is None) and finished for sent, received, finished in counted):
         return None
-    return [sent + received for sent, received, _ in told if sent is not None and received is not None] or None
+    return [sent + received for sent, received, _ in counted if sent is not None and received is not None] or None
 
 
 def _most_bytes(result: Result) -> float | None:
@@ -154,92 +155,64 @@ def _energy(result: Result) -> float | None:
 
 
 def _left_out(wanted: Sequence[str], result: Result) -> Expectation:
-    """Judge who is named as left out or abstaining, in the record of any round of any job."""
-    what = f"left out by name: {', '.join(wanted) or 'nobody'}"
+    """Check which peers are named as left out or abstaining in any round of any job."""
+    what = f"left out by name: {', '.join(wanted) or 'no peer'}"
     records = [job.get("abstained") for job in result.get("jobs", ())]
     if not any(records):
         return Expectation(what, False, None, "no job has a record of its rounds")
     named = {name for rounds in records for who in rounds or () for name, why in who.items() if why != NOT_DRAWN}
     held = named >= set(wanted) if wanted else not named
-    return Expectation(what, held, ", ".join(sorted(named)) or "nobody")
-
-
-def _at_least(value: float, wanted: float) -> bool:
-    return value >= wanted
-
-
-def _at_most(value: float, wanted: float) -> bool:
-    return value <= wanted
-
-
-def _above(value: float, wanted: float) -> bool:
-    return value > wanted
-
-
-def _below(value: float, wanted: float) -> bool:
-    return value < wanted
+    return Expectation(what, held, ", ".join(sorted(named)) or "no peer")
 
 
 def _equals(value: object, wanted: object) -> bool:
-    # A truth value is no number here: `finished` never equals 1.
+    # A truth value is not a number here: `finished` never equals 1.
     return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
 
 
 _RULES: dict[str, tuple[str, Callable[[Result], float | bool | None], Callable[[float, float], bool]]] = {
-    "finished_at_least": ("at least {} peers finished", _finished, _at_least),
-    "lost_at_most": ("at most {} peers were lost", _lost, _at_most),
+    "finished_at_least": ("at least {} peers finished", _finished, ge),
+    "lost_at_most": ("at most {} peers were lost", _lost, le),
     "identical_centers": ("results are {}identical on all peers that finished", _identical, _equals),
     "pooled_relative_difference_below": (
         "relative difference to the pooled algorithm is below {}",
-        _over_jobs(max, lambda job: (job.get("pooled") or {}).get("relative_difference")),
-        _below,
+        _over_jobs(max, value_at("pooled.relative_difference")),
+        lt,
     ),
     "gap_below": (
         "the centers' distance to what pooling finds is below {} of the features' ranges",
-        _over_jobs(max, lambda job: (job.get("gap") or {}).get("center_distance")),
-        _below,
+        _over_jobs(max, value_at("gap.center_distance")),
+        lt,
     ),
     "replay_identical": (
         "the in-process replay of each job's record has {}the same bits",
-        _over_jobs(min, lambda job: job.get("replay_identical")),
+        _over_jobs(min, value_at("replay_identical")),
         _equals,
     ),
-    "ari_at_least": (
-        "adjusted Rand index is at least {}",
-        _over_jobs(min, lambda job: (job.get("metrics") or {}).get("ari")),
-        _at_least,
-    ),
-    "accuracy_at_least": (
-        "accuracy is at least {}",
-        _over_jobs(min, lambda job: (job.get("metrics") or {}).get("accuracy")),
-        _at_least,
-    ),
-    "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), _at_least),
-    "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), _at_most),
-    "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), _at_least),
-    "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), _at_most),
-    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, lambda job: job.get("rounds")), _at_least),
-    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, lambda job: job.get("rounds")), _at_most),
-    "seconds_at_most": ("at most {} seconds in all", _seconds, _at_most),
-    "wall_seconds_at_most": ("at most {} seconds by the clock", lambda result: result.get("wall_seconds"), _at_most),
-    "virtual_seconds_at_most": (
-        "at most {} seconds of virtual time",
-        lambda result: result.get("virtual_seconds"),
-        _at_most,
-    ),
-    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, _at_most),
-    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, _at_most),
-    "energy_per_device_at_most": ("each device uses at most {} joules", _energy, _at_most),
+    "ari_at_least": ("adjusted Rand index is at least {}", _over_jobs(min, value_at("metrics.ari")), ge),
+    "accuracy_at_least": ("accuracy is at least {}", _over_jobs(min, value_at("metrics.accuracy")), ge),
+    "communities_at_least": ("at least {} communities in each job", _over_jobs(min, _communities), ge),
+    "communities_at_most": ("at most {} communities in each job", _over_jobs(max, _communities), le),
+    "terms_at_least": ("at least {} terms in one job", _over_jobs(max, _terms), ge),
+    "terms_at_most": ("at most {} terms in each job", _over_jobs(max, _all_terms), le),
+    "rounds_at_least": ("at least {} rounds in each job", _over_jobs(min, value_at("rounds")), ge),
+    "rounds_at_most": ("at most {} rounds in each job", _over_jobs(max, value_at("rounds")), le),
+    "seconds_at_most": ("at most {} seconds in all", _seconds, le),
+    "wall_seconds_at_most": ("at most {} seconds by the clock", value_at("wall_seconds"), le),
+    "virtual_seconds_at_most": ("at most {} seconds of virtual time", value_at("virtual_seconds"), le),
+    "bytes_per_device_at_most": ("each device sends and receives at most {} bytes", _most_bytes, le),
+    "mean_bytes_per_device_at_most": ("devices send and receive at most {} bytes in the mean", _mean_bytes, le),
+    "energy_per_device_at_most": ("each device uses at most {} joules", _energy, le),
 }
 
 
-# -- anything else --------------------------------------------------------------------------------------------------
+# -- anything else ------------------------------------------------------------------------------------------------------
 
 _HOLDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "at_least": ("at least", _at_least),
-    "at_most": ("at most", _at_most),
-    "above": ("above", _above),
-    "below": ("below", _below),
+    "at_least": ("at least", ge),
+    "at_most": ("at most", le),
+    "above": ("above", gt),
+    "below": ("below", lt),
     "equals": ("equal to", _equals),
 }
 _REDUCED: dict[str, Callable[[Sequence[float]], float]] = {
@@ -256,7 +229,7 @@ def _judged(spec: ValueSpec, result: Result) -> Expectation:
     over = spec.over or ("all" if several else "")
     what = f"{over + ' of ' if over else ''}{spec.what} {'are' if over == 'all' else 'is'} {words}"
     if found.why:
-        if over == "count":  # nothing is there, and so many are
+        if over == "count":  # the count of missing values is 0
             return Expectation(what, _all_hold(spec, 0), 0, found.why)
         return Expectation(what, False, None, found.why)
     if over in _REDUCED:
@@ -277,7 +250,7 @@ def _reduced(spec: ValueSpec, over: str, what: str, values: Sequence[Any]) -> Ex
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) < len(values):
         missing = len(values) - len(numbers)
-        return Expectation(what, False, None, f"{missing} of {len(values)} values are no numbers")
+        return Expectation(what, False, None, f"{missing} of {len(values)} values are not numbers")
     value = math.nan if any(math.isnan(number) for number in numbers) else _REDUCED[over](numbers)
     return Expectation(what, _all_hold(spec, value), value)
 
@@ -293,14 +266,14 @@ def _holds(name: str, value: Any, wanted: Any) -> bool:
 
 
 def _incomparable(spec: ValueSpec, value: Any) -> str:
-    """Say why a value could not be compared at all, or return an empty string."""
+    """Return why a value could not be compared, or an empty string."""
     if value is None:
-        return "this run does not tell it"
+        return "this run does not have it"
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not isinstance(value, bool | int | float | str):
-        return f"there are {len(value)} of them: name one, or compare all with * or over = 'count'"
+        return f"there are {len(value)} values: name one, or compare all with * or over = 'count'"
     asked = [name for name, _ in spec.comparisons if name != "equals"]
-    return "" if number or not asked else f"it is no number: expected equals instead of {asked[0]}"
+    return "" if number or not asked else f"it is not a number: expected equals instead of {asked[0]}"
 
 
 def _shown(wanted: object) -> str:

@@ -1,6 +1,6 @@
-"""What a run leaves in its output directory: `result.json`, `centers.csv`, `events.jsonl`.
+"""The files in a run's output directory: `result.json`, `centers.csv`, `events.jsonl`.
 
-Every file is written beside its place and renamed into it: whoever reads the directory finds a whole file or none.
+Every file is written under a temporary name and then renamed, so that a reader never sees a partial file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEFT: Final = ("result.json", "events.jsonl", "report.html", "centers*.csv", "l
 
 
 def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
-    """Name a directory that does not exist yet: ``runs/NAME-YYYYmmdd-HHMMSS`` under `base`, or the current folder.
+    """Return a directory that does not exist yet: ``runs/NAME-YYYYmmdd-HHMMSS`` under `base`, or the current folder.
 
     Examples
     --------
@@ -53,17 +53,17 @@ def default_directory(name: str, now: datetime, base: Path | None = None) -> Pat
 
 
 def left_by_a_run(directory: Path) -> list[Path]:
-    """Return the files that an earlier run left in a directory, by name; none if there is no such directory."""
+    """Return the files of an earlier run in a directory, sorted by name; empty if the directory does not exist."""
     return sorted(file for pattern in _LEFT for file in directory.glob(pattern) if file.is_file())
 
 
 def prepare(directory: Path) -> None:
-    """Make the output directory, before anything starts: a run must not fail only when its result is written.
+    """Make the output directory before anything starts, so that a run does not fail when it writes its result.
 
     Raises
     ------
     UsageError
-        If it cannot be made or written to.
+        If it cannot be made, or not be written to.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -77,18 +77,18 @@ def prepare(directory: Path) -> None:
 
 
 def clear(directory: Path) -> None:
-    """Take away what an earlier run left, so that files of two runs are not taken for those of one."""
+    """Delete the files of an earlier run, so that they are not mistaken for those of the new one."""
     for stale in left_by_a_run(directory):
         stale.unlink()
 
 
 class EventLog:
-    """Writes events as they come, one JSON object per line; the file gets its name when the run ends, however it ends.
+    """Writes events as they happen, one JSON object per line; the file gets its name when the run ends or fails.
 
     Parameters
     ----------
     path : Path
-        Where the finished log will be.
+        The finished log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -118,7 +118,7 @@ def write_result(directory: Path, result: Mapping[str, Any]) -> None:
 def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping[str, Any]) -> None:
     """Write the centers of each job: ``centers.csv``, then ``centers-2.csv`` and so on.
 
-    The header names the features; one row per center, in the data's own units, with all digits.
+    The header has the names of the features; one row per center, in the data's units, with all digits.
     """
     for number, job in enumerate(result["jobs"], start=1):
         if job["centers"] is None:
@@ -128,7 +128,7 @@ def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping
 
 
 def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
-    """Write what each peer that holds columns exports of each job: ``centers-PEER.csv``, then ``centers-2-PEER.csv``."""
+    """Write the centers that each peer with columns exports of each job: ``centers-PEER.csv``, ``centers-2-PEER.csv``."""
     for number, peers in enumerate(jobs, start=1):
         for name, own in peers.items():
             file = f"centers-{name}.csv" if number == 1 else f"centers-{number}-{name}.csv"
@@ -136,7 +136,7 @@ def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> Non
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: arrays as lists, numbers that are not finite as None."""
+    """Return a value for JSON: arrays as lists, numbers that are not finite as None."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -157,6 +157,6 @@ def _write_table(path: Path, feature_names: Sequence[str], centers: Sequence[Seq
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file beside its place, and rename it into it."""
+    """Write a file under a temporary name, and rename it."""
     with replacing(path) as file:
         file.write(text.encode())

@@ -1,4 +1,4 @@
-"""The labels that a run ends with, as a table: only a testbed has those of all devices."""
+"""The final labels as a table; only a testbed has those of all devices."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from p2pclust.scenario.outcome.folder import write_text
 
 __all__ = ["write_labels"]
 
-_NUMBERS: Final = 200_000_000  # values of all rows, beyond which nobody waits for labels that may not be wanted
+_NUMBERS: Final = 200_000_000  # with more values than this, labelling would take too long
 
 
 def write_labels(
     directory: Path, jobs: Sequence[Job], found: Sequence[JobResult], shares: Mapping[str, DataSet]
 ) -> None:
-    """Write what the devices that finished call their rows: ``labels.csv``, of a second job ``labels-2.csv``, and so on.
+    """Write the labels of the devices that finished: ``labels.csv``, for a second job ``labels-2.csv``, and so on.
 
     Parameters
     ----------
     directory : Path
     jobs, found : sequence
-        Each job, and what came of it.
+        Each job and its result.
     shares : mapping of str to DataSet
         Every device's rows, or columns, by name.
 
     Notes
     -----
-    The columns are ``device``, ``file`` where several files were read as one, ``row`` (its id where the data have one, else
-    its number in its own file, from 0, rows that were left out counted), ``label``, and ``class`` where the true one is
-    known. Where devices hold columns, the row is the same one on all of them.
+    The columns are ``device``, ``file`` if several files were read as one, ``row`` (its id if the data have ids, else its
+    number in its file, from 0, counting rows that were left out), ``label``, and ``class`` if it is known. Where devices
+    hold columns, a row is the same one on all of them.
     """
     if sum(share.X.size for share in shares.values()) > _NUMBERS:
         return
@@ -58,7 +58,7 @@ def write_labels(
 def _labelled(
     job: Job, found: JobResult, shares: Mapping[str, DataSet]
 ) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:  # fmt: skip
-    """Yield devices with their rows and the labels of these."""
+    """Yield devices with their rows and labels."""
     assert found.state is not None
     if job.has_workspace:
         yield from ((name, shares[name], own) for name, own in labels_of_peers(job, found, shares).items())

@@ -1,4 +1,4 @@
-"""Rows that were left out because a value was missing: how many, of which file, and of which device."""
+"""Rows that were left out because a value was missing: their number, file and device."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["LeftOut", "rows_left_out"]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows of one file, or folder, that no device holds.
+    """Rows of one file, or folder, that were left out.
 
     Parameters
     ----------
     file : str
-        As the scenario names it.
+        Its name in the scenario.
     device : str or None
-        Whose file it is; None where the rows of one source were dealt out.
+        The device of the file; None if the rows of one source were dealt out.
     rows : int
         How many were left out.
     """
@@ -31,16 +31,16 @@ class LeftOut:
     rows: int
 
     def to_dict(self) -> dict[str, str | int | None]:
-        """Return it as ``result.json`` has it."""
+        """Return it as in ``result.json``."""
         return {"file": self.file, "device": self.device, "rows": self.rows}
 
     def to_event(self) -> Event:
-        """Return it as ``events.jsonl`` has it: before anything starts."""
+        """Return it as an event before the start of the run."""
         return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
 
 
 def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[LeftOut]:
-    """Return what was left out of each file, in the order of the devices; nothing of files that are whole.
+    """Return what was left out of each file, in the order of the devices; complete files are not listed.
 
     Parameters
     ----------
@@ -56,5 +56,5 @@ def _left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> Iterator[Lef
         if share.dropped and scenario.data.files is not None:
             yield LeftOut(share.name, device, share.dropped)
         elif share.dropped:
-            yield LeftOut(share.name, None, share.dropped)  # every share says it of the whole source
+            yield LeftOut(share.name, None, share.dropped)  # every share has the count of the whole source
             return

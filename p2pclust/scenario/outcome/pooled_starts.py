@@ -1,7 +1,7 @@
-"""The result of a job beside the best of ten pooled runs: a comparison that a bad start of the job cannot flatter.
+"""The comparison of a job's result with the best of ten pooled runs, which shows whether its first centers were good.
 
-``pooled`` and ``gap`` of a result compare with pooling from the job's own first centers, which shows that nothing was
-lost on the way. Whether these first centers were good is another question, and this answers it.
+``pooled`` and ``gap`` of a result compare with pooling from the job's own first centers: they show that federation lost
+nothing, but not whether these first centers were good.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ from p2pclust.protocols.engine.runner import clustering_stage, one_thread
 
 __all__ = ["STARTS", "PooledStarts", "best_pooled"]
 
-#: How many runs from k-means++ seeds.
+#: The number of pooled runs from k-means++ seeds.
 STARTS: Final = 10
 _TOL: Final = 1e-4
 _ROUNDS: Final = 100
-#: Rows times columns times clusters beyond which ten runs would take minutes.
+#: With a larger product of rows, columns and clusters, ten runs would take minutes.
 _MOST: Final = 20_000_000
-#: How much less, relatively, is clearly better.
+#: The relative difference from which on a run is clearly better.
 _BETTER: Final = 0.01
 
 
 @dataclass(frozen=True)
 class PooledStarts:
-    """The best of several pooled runs, beside the fleet's centers.
+    """The comparison of the fleet's centers with the best of several pooled runs.
 
     Attributes
     ----------
     starts : int
-        How many runs there were.
+        The number of runs.
     objective : float
         Of the best run, in squared working coordinates.
     excess : float
-        How much larger the objective of the fleet's centers is over the same rows, relatively; negative where it is
-        smaller.
+        The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
     """
 
     starts: int
@@ -66,7 +65,7 @@ class PooledStarts:
 
     @property
     def doubt(self) -> str:
-        """What to say to a person if a pooled run is clearly better, else an empty string."""
+        """A warning if a pooled run is clearly better, else an empty string."""
         if self.excess <= _BETTER:
             return ""
         smaller = 100.0 if self.excess == float("inf") else 100 * self.excess / (1 + self.excess)
@@ -82,7 +81,7 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     Parameters
     ----------
     job : Job
-        One that ends with centers.
+        A job that ends with centers.
     state : JobState
         Its last state.
     locals_ : sequence of Local
@@ -91,7 +90,7 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     Returns
     -------
     PooledStarts or None
-        None where peers hold columns, where rows came in batches, and where there are too many numbers.
+        None if peers hold columns, if rows came in batches, or if there are too many numbers.
     """
     _, protocol = clustering_stage(job)
     C = protocol.n_clusters

@@ -1,4 +1,4 @@
-"""How each term of a job ended, and why, as far as the events of the run say it."""
+"""When and why each term of a job ended, from the events of the run."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _NO_WINNER: Final = "no candidate had the votes of a majority: the votes were sp
 
 @dataclass(frozen=True)
 class TermEnd:
-    """One term, or several in a row that no peer won.
+    """One term, or several consecutive ones that no peer won.
 
     Parameters
     ----------
     number : str
-        Of the term, or of the first and the last of several.
+        The number of the term, or of the first and the last of several.
     aggregator : str
         Empty if no peer was elected.
     start, end : float or None
-        In seconds of the run; None where no peer was elected.
+        In seconds of the run; None if no peer was elected.
     rounds : int
-        That were closed in it.
+        The number of rounds that were closed in it.
     finished : bool
-        Whether the job ended in it with a result.
+        Whether the job finished with a result in it.
     why : str
         Why it ended.
     """
@@ -46,12 +46,12 @@ class TermEnd:
 
 
 def ends_of(events: Sequence[Event], job: str, *, done: bool) -> list[TermEnd]:
-    """Return every term of a job with why it ended, also those that no peer won.
+    """Return every term of a job with the reason why it ended, also terms that no peer won.
 
     Parameters
     ----------
     events : sequence of mapping
-        Of the whole run, in order.
+        All events of the run, in order.
     job : str
         Its id.
     done : bool
@@ -59,12 +59,12 @@ def ends_of(events: Sequence[Event], job: str, *, done: bool) -> list[TermEnd]:
 
     Examples
     --------
-    >>> said = [{"t": 1.0, "peer": "a", "verb": "elected", "job": "j", "term": 1},
+    >>> events = [{"t": 1.0, "peer": "a", "verb": "elected", "job": "j", "term": 1},
     ...         {"t": 2.0, "peer": "a", "verb": "fault", "do": "kill", "phase": "opening", "round": 3},
     ...         {"t": 3.0, "peer": "b", "verb": "elected", "job": "j", "term": 3}]
-    >>> [(end.number, end.aggregator, end.why) for end in ends_of(said, "j", done=True)][0]
+    >>> [(end.number, end.aggregator, end.why) for end in ends_of(events, "j", done=True)][0]
     ('1', 'a', 'a was killed while opening round 3')
-    >>> [end.number for end in ends_of(said, "j", done=True)]
+    >>> [end.number for end in ends_of(events, "j", done=True)]
     ['1', '2', '3']
     """
     elected = [event for event in events if event["verb"] == "elected" and event.get("job") == job]
@@ -84,7 +84,7 @@ def ends_of(events: Sequence[Event], job: str, *, done: bool) -> list[TermEnd]:
 
 
 def _end_of(events: Sequence[Event], elected: Event, end: float, *, later: Event | None, done: bool) -> TermEnd:
-    """Return how the term of an aggregator ended, at the latest at `end`."""
+    """Return how and why the term of an aggregator ended, at the latest at `end`."""
     job, peer, term = str(elected["job"]), str(elected["peer"]), int(elected["term"])
     start = float(elected["t"])
     within = _within(events, start, end)
@@ -102,7 +102,7 @@ def _end_of(events: Sequence[Event], elected: Event, end: float, *, later: Event
 
 
 def _reason(event: Event, job: str, peer: str) -> str:
-    """Return in words why an event ended the term of this peer, or nothing if it did not."""
+    """Return why an event ended the term of this peer; empty if it did not."""
     verb = event["verb"]
     who = [str(name) for name in event.get("who") or (event.get("peer"),)]
     own = event.get("peer") == peer
@@ -117,11 +117,11 @@ def _reason(event: Event, job: str, peer: str) -> str:
 
 
 def _said_of_job(event: Event, peer: str) -> str:
-    """Return why an aggregator's own words ended its term, or nothing."""
+    """Return why an event of the aggregator about its job ended its term; empty if it did not."""
     match event["verb"]:
         case "waiting":
             there, of = event["present"], event["of"]
-            return f"only {there} of {of} peers were in reach, fewer than a majority: {peer} stood down"
+            return f"only {there} of {of} peers were in reach, fewer than a majority: {peer} stepped down"
         case "unable":
             return f"{peer} could not go on: {event['reason']}"
         case "deposed":
@@ -141,7 +141,7 @@ def _when(event: Event) -> str:
 
 
 def _won_by_none(before: int, term: int, meanwhile: Sequence[Event], job: str) -> list[TermEnd]:
-    """Return the terms between two that were won, as one: each was a vote without a winner."""
+    """Return the terms between two that were won as one: each was an election without a winner."""
     first, last = before + 1, term - 1
     if first > last:
         return []
@@ -151,7 +151,7 @@ def _won_by_none(before: int, term: int, meanwhile: Sequence[Event], job: str) -
 
 
 def _short_of(events: Sequence[Event], job: str) -> str:
-    """Return how few peers there were when a majority was missing, or nothing."""
+    """Return how many peers were in reach when a majority was missing; empty if it never was."""
     waits = [event for event in events if event["verb"] == "waiting" and event.get("job") == job]
     if not waits:
         return ""

@@ -1,7 +1,7 @@
-"""The part of ``report.html`` that shows a FedCRef job: what was found, how it went, what the models draw, what it cost.
+"""The part of ``report.html`` that shows a FedCRef job: its communities, their history, their models and the cost.
 
-What peers keep for themselves, their partitions, is known here only as it was at the last exchange and at the end. So
-links are marked as right or wrong in the last iteration's graph only, and accuracy is shown where it is known.
+Peers keep their partitions to themselves, except those of the last exchange and of the end. So links are marked as right
+or wrong in the last iteration's graph only, and accuracy is shown where it is known.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Story:
-    """A finished FedCRef job with everything that a picture is made from.
+    """A finished FedCRef job with everything that its pictures are made from.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Story:
     events : sequence of Event
         Of the run.
     sent : int or None
-        All bytes that the peers sent; 0 if nobody counted them, None if a peer was lost with its counters.
+        All bytes that the peers sent; 0 if they were not counted, None if a peer was lost with its counters.
     hues : sequence of int
-        For each community that is left in the end the number of its colour in the pictures of rows, if there are any.
+        The number of each final community's colour in the pictures of rows, if there are such pictures.
     """
 
     job: Job
@@ -71,26 +71,26 @@ class Story:
 
     @cached_property
     def protocol(self) -> FedCRefProtocol:
-        """Of the job's last stage."""
+        """The protocol of the job's last stage."""
         protocol = self.job.protocols[-1]
-        assert isinstance(protocol, FedCRefProtocol), "the page is for such jobs only"
+        assert isinstance(protocol, FedCRefProtocol), "only FedCRef jobs have this part"
         return protocol
 
     @cached_property
     def agreed(self) -> Agreed:
         """The last state."""
-        assert self.found.state is not None, "a job that nobody finished has no page"
+        assert self.found.state is not None, "only finished jobs have this part"
         return Agreed.of(self.found.state.arrays)
 
     @cached_property
     def rounds(self) -> list[Event]:
-        """What was told of each round, in order; of a round that was repeated, the last."""
+        """The event of each round, in order; the last one if a round was repeated."""
         own = [e for e in self.events if e["verb"] == "combined" and e.get("job") == self.found.job_id and "phase" in e]
-        return [told for _, told in sorted({e["round"]: e for e in own if "within" not in e}.items())]
+        return [event for _, event in sorted({e["round"]: e for e in own if "within" not in e}.items())]
 
     @cached_property
     def exchanges(self) -> list[tuple[int, Association]]:
-        """The association graph of each iteration, the last one as the state has it."""
+        """The association graph of each iteration, the last one from the state."""
         graphs = [
             (int(e["iteration"]), Association(Clusters(tuple(e["clusters"])), e["links"]))
             for e in self.rounds
@@ -102,18 +102,18 @@ class Story:
 
     @cached_property
     def truth(self) -> dict[str, NDArray[Any]]:
-        """True labels of peers that finished, where there are any."""
+        """The true labels of peers that finished, where they are known."""
         known = {name: share.y for name, share in self.shares.items() if name in self.found.digests}
         return {name: y for name, y in known.items() if y is not None}
 
     @cached_property
     def classes(self) -> list[Any]:
-        """What the clusters of the last exchange are."""
+        """The true class of most rows of each cluster of the last exchange."""
         return cluster_classes(self.agreed.association, self.found, self.truth)
 
     @property
     def colours(self) -> list[int] | None:
-        """The number of each community's colour: the same as in the pictures of rows; those that were dropped come after."""
+        """The number of each community's colour, as in the pictures of rows; dropped communities come last."""
         if not self.hues:
             return None
         left = dict(zip(self.agreed.alive.tolist(), self.hues, strict=True))
@@ -121,21 +121,21 @@ class Story:
 
     @property
     def gone(self) -> list[int]:
-        """The communities of the last exchange that were dropped, for no row belongs to them in the end."""
+        """The communities of the last exchange that were dropped because no row belongs to them in the end."""
         return sorted(set(range(self.agreed.n_groups)) - set(self.agreed.alive.tolist()))
 
     @property
     def names(self) -> list[str]:
-        """The letter of each community of the last exchange; those that are left have the first ones, as their labels."""
+        """The letter of each community of the last exchange; the final communities have the first ones, as their labels."""
         return names_of_groups(self.agreed.n_groups, self.gone)
 
     @cached_property
     def labels(self) -> dict[str, Ints]:
-        """What the peers that finished call their rows."""
+        """The labels of the rows of the peers that finished, by peer."""
         return labels_of_peers(self.job, self.found, self.shares)
 
     def label_of(self, group: int) -> int:
-        """Return what rows of a community that has a model are called in the end: those that were dropped do not count."""
+        """Return the final label of a community's rows; dropped communities do not count."""
         return int(self.agreed.alive.tolist().index(group))
 
     def score(self, labels: Mapping[str, Ints]) -> float:
@@ -150,12 +150,12 @@ class Story:
         column = {name: history[:, number].tolist() for number, name in enumerate(HISTORY)}
         steps = len(history)
         first = {number: graph.clusters.total for number, graph in self.exchanges}.get(1)
-        # The partition that an iteration began with is known of the last one only.
+        # The partition at the start of an iteration is known for the last one only.
         entered = {name: note["entered"] for name, note in self.found.notes.items() if name in self.truth}
         began = self.score(entered) if self.agreed.iteration == 1 else nan
         graph = self.agreed.association
         wrong = 100 * wrong_links(graph, self.classes) if self.truth and len(graph.links) else nan
-        told = {
+        curves = {
             "communities": [nan, *column["groups"]],
             "accuracy": [began, *[nan] * (steps - 1), self.score(self.labels)],
             "wrong": [nan, *(wrong if number == self.agreed.iteration else nan for number in column["iteration"])],
@@ -163,14 +163,14 @@ class Story:
             "active": [float(len(self.found.roster)), *column["active"]],
         }
         if self.protocol.mode == "refined":
-            # Everybody refines until all come to rest: what falls is how many rows change.
-            del told["active"]
-            told["changed"] = [nan, *(100 * history[:, 5] / np.maximum(history[:, 6], 1)).tolist()]
-        return told
+            # All peers refine until every peer is stable; the number of rows that change falls.
+            del curves["active"]
+            curves["changed"] = [nan, *(100 * history[:, 5] / np.maximum(history[:, 6], 1)).tolist()]
+        return curves
 
 
 def sections(story: Story, name: str) -> list[Section]:
-    """Return the sections of one job; `name` tells jobs of one run apart, if there are several."""
+    """Return the sections of one job; `name` begins each heading."""
     if not can_draw():
         return [
             Section(f"{name}communities", "No pictures: matplotlib is not installed: pip install 'p2pclust[plots]'")
@@ -180,7 +180,7 @@ def sections(story: Story, name: str) -> list[Section]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return names without what all of them begin with, at most three letters each; else their numbers.
+    """Return names without their common prefix if that leaves one to three letters each, else their numbers.
 
     Examples
     --------
@@ -196,27 +196,27 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 def _graphs(story: Story, name: str) -> Section:
     peers = short_names(story.found.roster)
-    told = (
-        "" if all(p == str(n) for n, p in enumerate(peers)) else f" Peers are called {story.found.roster[0]} and so on."
+    peers_as = (
+        ""
+        if all(p == str(n) for n, p in enumerate(peers))
+        else f" The peers' names are {story.found.roster[0]} and so on."
     )
     made = []
     for number, graph in story.exchanges:
         last = number == story.agreed.iteration
         classes = story.classes if last and story.truth else None
-        caption = (
-            f"Iteration {number}. A dot is a cluster of the peer whose number it bears; linked clusters were found to "
-        )
+        caption = f"Iteration {number}. A dot is a cluster of the peer with this number; linked clusters were found to "
         caption += (
-            "hold the same kind of rows. The kinds were compared through models only: no row left its peer." + told
+            "hold the same kind of rows. Clusters were compared through models only: no row left its peer." + peers_as
         )
         if story.truth and not last:
-            caption += " Which links are wrong is known of the last iteration only."
+            caption += " Which links are wrong is known for the last iteration only."
         gone = story.gone if last else []
         if gone and story.protocol.mode == "refined":
             caption += (
-                " A kind of rows may begin as several communities; training leaves one of them, and the others are "
+                " A kind of rows may start as several communities; after training one is left, and the others are "
             )
-            caption += "dropped when no row belongs to them any more."
+            caption += "dropped when no row belongs to them."
         figure = association_figure(graph, classes, peers=peers, gone=gone, hues=story.colours if last else None)
         made.append(_picture(figure, caption, f"association graph of iteration {number}"))
     return Section(f"{name}Which clusters are the same", steps=made, step="iteration")
@@ -229,8 +229,8 @@ def _history(story: Story, name: str) -> Section:
     caption = "Communities are groups of linked clusters; before the first step every cluster is isolated."
     if known:
         caption += (
-            f" The dashed line is the number of classes among these peers, {len(known)}. Accuracy is each peer's own, under "
-            "its best matching of labels to classes; a wrong association links clusters of different classes."
+            f" The dashed line is the number of classes among these peers, {len(known)}. Accuracy is computed for each peer "
+            "with its best matching of labels to classes; a wrong association links clusters of different classes."
         )
     figures = history_figures(story.curves, step=step, wanted=wanted)
     pictures = [_picture(figure, "", f"{figure.axes[0].get_title()} by {step}") for figure in figures]
@@ -256,13 +256,13 @@ def _models(story: Story, name: str) -> Section | None:
     figure = reconstruction_figure(X, [text for text, _ in samples], reconstructions(stack, X), headings)
     what = "class" if story.truth else "community"
     caption = (
-        f"Left a row of each {what}, to the right how each community's model reconstructs it, and the mean squared error. "
-        "The best is outlined: a model is good at rows of the kind that it has learned, and at no others."
+        f"Left: one row of each {what}. Right: its reconstruction by each community's model, with the mean squared error. "
+        "The best one is outlined: a model reconstructs well only rows of the kind that it has learned."
     )
     if story.truth:
-        caption += " In brackets what most rows of a community are."
+        caption += " In brackets: the class of most rows of the community."
     if len(there) > len(shown):
-        caption += f" Of {len(there)} models, those of the most rows."
+        caption += f" Shown are the {len(shown)} of {len(there)} models with the most rows."
     picture = _picture(figure, caption, "rows and their reconstructions by each community's model", "png")
     return Section(f"{name}What each community's model draws", pictures=[picture])
 
@@ -277,11 +277,11 @@ def _of_class(story: Story, group: int) -> str:
 
 
 def _samples(story: Story, shown: Sequence[int]) -> list[tuple[str, NDArray[np.float64]]]:
-    """Return rows in working coordinates, and what each is: one of each class, or of each community."""
+    """Return one row of each class, or of each community, in working coordinates, with its name."""
     assert story.found.state is not None
     found: dict[Any, NDArray[np.float64]] = {}
     numbers = {story.label_of(group): group for group in shown}
-    # Where some peers have true labels, rows of these peers are shown.
+    # If some peers have true labels, their rows are shown.
     for name, kinds in (story.truth or story.labels).items():
         X = story.shares[name].X
         for kind in np.unique(kinds).tolist():
@@ -296,33 +296,31 @@ def _samples(story: Story, shown: Sequence[int]) -> list[tuple[str, NDArray[np.f
 def _traffic(story: Story, name: str) -> Section | None:
     refined = story.protocol.mode == "refined"
     costs = []
-    for told in story.rounds:
-        if "model_bytes" in told:
-            step = str(told["iteration"])
+    for event in story.rounds:
+        if "model_bytes" in event:
+            step = str(event["iteration"])
             if refined:
-                step = str(told.get("refinement", 0) + 1)  # the exchange is what the first one works with
-            costs.append(Cost(told["phase"], step, int(told["model_bytes"])))
+                step = str(event.get("refinement", 0) + 1)  # the exchange belongs to the first refinement
+            costs.append(Cost(event["phase"], step, int(event["model_bytes"])))
     if not any(cost.model_bytes for cost in costs):
         return None
     by = "refinement" if refined else "iteration"
     caption = (
-        f"Models as they are sent ({story.protocol.encoding}), by {by}. Counted is "
-        "what follows from the agreed states: each model once for each peer that needs it. "
+        f"Models as they are sent ({story.protocol.encoding}), by {by}. The bytes follow from the "
+        "agreed states: each model counts once for each peer that needs it. "
     )
     if story.sent:
-        caption += (
-            "All that the peers sent is what they counted themselves: also agreement, membership, headers, and what "
-        )
-        caption += "was sent again."
+        caption += "The total that the peers sent is their own count: it includes agreement, membership, headers and "
+        caption += "repeated messages."
     elif story.sent is None:
-        caption += "How much the peers sent in all is not known: a peer was lost, and its counters with it."
+        caption += "The total that the peers sent is not known, because a peer was lost with its counters."
     else:
-        caption += "Nobody counted what was really sent."
+        caption += "The total that the peers sent was not counted."
     figure = bytes_figure(costs, len(story.found.roster), story.sent or 0, by)
     return Section(f"{name}What was sent", pictures=[_picture(figure, caption, "bytes of models by phase")])
 
 
 def _picture(figure: Figure, caption: str, alt: str, kind: str = "svg") -> Picture:
-    # Rows as pictures are smaller as one image; all else takes its colours from the page.
+    # Many rows are smaller as one PNG image; other pictures are SVG, in the colours of the page.
     source = inline_svg(figure, alt) if kind == "svg" else data_address(figure, kind)
     return Picture(source, caption, alt, width_in_pixels(figure))

@@ -1,4 +1,4 @@
-"""The page that shows runs side by side: small charts of what differs, and the whole table."""
+"""The page that compares runs: small charts of what differs, and the whole table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
-from p2pclust.scenario.outcome.folder import write_text
-from p2pclust.scenario.page.job_story import picture_of
-from p2pclust.scenario.page.page import Picture, Section, page_text
+from p2pclust.scenario.outcome.units import scaled
+from p2pclust.scenario.page.page import Page, Picture, Section, write_page
+from p2pclust.scenario.page.story import picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["write_comparison"]
 
 _CHARTS: Final = 12
-_UNITS: Final = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))}
 
 
 def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
@@ -50,8 +49,7 @@ def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> 
     same = [["", "in all runs"]]
     same += [[f"{line.part}: {line.what}", shown(line.values[0], line.unit)] for line in lines if not line.differs]
     sections.append(Section("What differs, as a table", table=table, folded_table=same, fold="what is the same in all"))
-    text = page_text(f"{len(runs)} runs side by side", ", ".join(numbered), sections)
-    write_text(file, text)
+    write_page(file, Page(f"{len(runs)} runs side by side", ", ".join(numbered), sections))
 
 
 def _drawable(line: Line) -> bool:
@@ -64,12 +62,12 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
     drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75)
     axes = drawing.figure.add_subplot()
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
-    scale, unit = next(((f, u) for f, u in _UNITS.get(line.unit, ()) if max(known) >= f), (1.0, line.unit))
+    scale, unit = scaled(max(known), line.unit)
     for lane, (value, name) in enumerate(zip(known, names, strict=True)):
         (bar,) = axes.barh([lane], [value / scale], 0.7, color=series_colour(lane))
         drawing.mark(bar, peer=name, tip=f"{name}: {shown(line.values[lane], line.unit)}")
-        told = "–" if line.values[lane] is None else f"{value / scale:.3g}"
-        axes.annotate(f" {told}", (value / scale, lane), va="center", fontsize=8, color=INK)
+        text = "–" if line.values[lane] is None else f"{value / scale:.3g}"
+        axes.annotate(f" {text}", (value / scale, lane), va="center", fontsize=8, color=INK)
     axes.set_yticks(range(len(names)), [name if len(name) <= 16 else f"…{name[-15:]}" for name in names], fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, 1.2 * max(known) / scale if max(known) > 0 else 1)
@@ -80,7 +78,7 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
 
 
 def _curves(runs: Sequence[Run]) -> list[Picture]:
-    """How far the centers moved, and what each peer sent, one line for each run."""
+    """Return pictures of how far the centers moved and of what each peer sent, with one line for each run."""
     pictures = []
     n_jobs = max(len(run.result["jobs"]) for run in runs)
     for number in range(n_jobs):
@@ -89,12 +87,14 @@ def _curves(runs: Sequence[Run]) -> list[Picture]:
             what = "how far the centers moved" + (f", job {number + 1}" if n_jobs > 1 else "")
             drawing = _lines(runs, [list(of_run) for of_run in series], what, "round of clustering", log=True)
             zeros = [run.name for run in runs if _rests(run, number)]
-            said = f"Left out, because a logarithmic axis has no 0: rounds of {', '.join(zeros)} that moved nothing."
+            said = (
+                f"Rounds of {', '.join(zeros)} that moved no center are not shown, because a logarithmic axis has no 0."
+            )
             pictures.append(picture_of(drawing, what, said if zeros else ""))
     sent = [sorted(_sent(run), reverse=True) for run in runs]
     if sum(any(of_run) for of_run in sent) > 1:
         ranked = [[(float(place), value / 1000) for place, value in enumerate(of_run, start=1)] for of_run in sent]
-        drawing = _lines(runs, ranked, "what each peer sent (kB), the busiest first", "peer")
+        drawing = _lines(runs, ranked, "bytes sent by each peer (kB), largest first", "peer")
         pictures.append(picture_of(drawing, "bytes sent by each peer", ""))
     return pictures
 

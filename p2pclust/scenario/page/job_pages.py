@@ -1,4 +1,4 @@
-"""The part of ``report.html`` that shows one job: how it went round by round, what it found, and how good that is."""
+"""The part of ``report.html`` that shows one job: its rounds, its result, and the quality of the result."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.page.job_story import LANES, JobStory, picture_of
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.round_pages import rounds_section
 from p2pclust.scenario.page.rows import JobRows
+from p2pclust.scenario.page.story import LANES, JobStory, picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
 from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawings
@@ -28,53 +28,55 @@ __all__ = ["job_sections"]
 
 _CLASSES: Final = 40
 _TABLED: Final = 200
-_FEATURES: Final = 100  # lines of the table of centers
-_FOLDED_FROM: Final = 16  # lines, from which on the table is shown when a reader asks for it
-_ABSENT: Final = 4  # peers without a share in the result that are named
+_FEATURES: Final = 100  # the most lines of the table of centers
+_FOLDED_FROM: Final = 16  # longer tables are folded
+_ABSENT: Final = 4  # the most peers without a part in the result that are named
 
 
-def job_sections(story: JobStory, name: str) -> list[Section]:
-    """Return the sections of a job; `name` tells jobs of one run apart, if there are several."""
+def job_sections(story: JobStory) -> list[Section]:
+    """Return the sections of a job."""
     drawn = canvas.can_draw()
-    made = [rounds_section(story, name)] if drawn else []
-    made.append(_terms(story, name))
+    made = [rounds_section(story)] if drawn else []
+    made.append(_terms(story))
     if drawn and story.job.has_workspace and story.done and story.found is not None and story.found.notes:
-        # Heavy, and only such jobs need it.
+        # Imported here, because it is slow to import and only these jobs need it.
         from p2pclust.scenario.page.community_pages import Story, sections  # noqa: PLC0415
 
         hues = [] if story.rows is None else story.rows.hues
-        made += sections(Story(story.job, story.found, story.shares, story.events, story.sent, hues), name)
+        made += sections(
+            Story(story.job, story.found, story.run.shares, story.run.events, story.run.sent, hues), story.prefix
+        )
     if drawn and story.rows is not None:
-        made += [_found(story, story.rows, name), _labels(story, story.rows, name), _pooled(story, name)]
+        made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
     else:
-        made.append(_centers_alone(story, name))
-    made.append(_notes(story, name))
+        made.append(_centers_alone(story))
+    made.append(_notes(story))
     return [section for section in made if section is not None]
 
 
-# -- who aggregated -----------------------------------------------------------------------------------------------------
+# -- terms --------------------------------------------------------------------------------------------------------------
 
 
-def _terms(story: JobStory, name: str) -> Section | None:
-    """Which terms there were and why each ended; nothing where one peer aggregated from beginning to end."""
+def _terms(story: JobStory) -> Section | None:
+    """Return every term with the reason why it ended; None if one peer aggregated from start to finish."""
     terms = story.terms
     if not terms or (len(terms) == 1 and terms[0].finished):
         return None
     text = (
-        "A term is the time of one aggregator. When it ends without a result, the other peers elect another one, which "
-        "goes on from the last round that a majority holds."
+        "A term is the time of one aggregator. When it ends without a result, the peers elect another aggregator, which "
+        "continues from the last round that a majority has stored."
     )
     table = [["term", "aggregator", "from (s)", "to (s)", "rounds closed", "why it ended"]]
     for term in terms:
         times = ["-" if t is None else f"{t:.2f}" for t in (term.start, term.end)]
         table.append([term.number, term.aggregator or "none", *times, str(term.rounds), term.why])
-    return Section(f"{name}Who aggregated, and why it ended", text, table=table)
+    return Section(f"{story.prefix}Who aggregated, and why it ended", text, table=table)
 
 
-# -- what it found ------------------------------------------------------------------------------------------------------
+# -- the result ---------------------------------------------------------------------------------------------------------
 
 
-def _found(story: JobStory, rows: JobRows, name: str) -> Section:
+def _found(story: JobStory, rows: JobRows) -> Section:
     scaled = story.entry["parameters"].get("scaling", "none") != "none"
     plane = plane_of(rows.X, rows.features, scaled=scaled)
     centers = _whole_centers(story, rows)
@@ -87,8 +89,8 @@ def _found(story: JobStory, rows: JobRows, name: str) -> Section:
     panels = [Colouring("clusters found", rows.labels[rows.drawn], rows.clusters, _of_clusters(rows), at, trails)]
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))
-    if len(rows.names) > 1 and own_colours(story.groups):
-        own = peer_colours(story.groups)
+    if len(rows.names) > 1 and own_colours(story.run.groups):
+        own = peer_colours(story.run.groups)
         panels.append(
             Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, [own[peer] for peer in rows.names])
         )
@@ -96,13 +98,13 @@ def _found(story: JobStory, rows: JobRows, name: str) -> Section:
     caption = f"{_of(rows)} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
     caption += _without(story)
     if trails is not None:
-        caption += " Thin lines: the way the centers took from the first ones (small dots) to the last."
+        caption += " Thin lines show the path of the centers from the first ones (small dots) to the last."
     if story.job.has_workspace:
-        caption += " Rows of no community are grey."
+        caption += " Rows that belong to no community are grey."
     if len(panels) > 1 and panels[1].names is rows.classes:
-        caption += " A cluster whose rows are mostly of one class has the strong tone of that class's light colour."
+        caption += " A cluster whose rows are mostly of one class has the strong shade of that class's light colour."
     if max(len(rows.clusters), len(rows.classes)) > len(CLUSTERS):
-        caption += f" There are {len(CLUSTERS)} colours; beyond that number they repeat."
+        caption += f" There are {len(CLUSTERS)} colours; with more names they repeat."
     drawings = scatter_drawings(plane(rows.X), panels, plane.titles)
     pictures = [
         picture_of(drawing, f"rows in a plane: {panel.title}", "")
@@ -114,23 +116,25 @@ def _found(story: JobStory, rows: JobRows, name: str) -> Section:
     table = centers_table(story)
     few = len(table) <= _FOLDED_FROM
     return Section(
-        f"{name}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
+        f"{story.prefix}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
         fold="the centers as a table, in the data's own units",
     )  # fmt: skip
 
 
-def _centers_alone(story: JobStory, name: str) -> Section | None:
-    """Without pictures the centers are a table of their own."""
+def _centers_alone(story: JobStory) -> Section | None:
+    """Return the centers as a table, for a page without pictures."""
     table = centers_table(story)
-    return Section(f"{name}What it found", "The centers, in the data's own units.", table=table) if table else None
+    return (
+        Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table) if table else None
+    )
 
 
 def centers_table(story: JobStory) -> list[list[str]]:
-    """Return the centers in the data's own units, with headings: a line for each feature, a column for each cluster.
+    """Return the centers in the data's units, with headings: a line for each feature, a column for each cluster.
 
-    Six digits of each number are shown; the files ``centers*.csv`` have all.
+    Numbers have six digits here and all digits in the files ``centers*.csv``.
     """
-    found, features = story.entry["centers"], next(iter(story.shares.values())).feature_names
+    found, features = story.entry["centers"], next(iter(story.run.shares.values())).feature_names
     if found is None and story.job.by_columns and story.rows is not None:
         found, features = story.evidence.centers, story.rows.features
     if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):
@@ -169,24 +173,24 @@ def _of(rows: JobRows) -> str:
 
 
 def _without(story: JobStory) -> str:
-    """Say whose rows are not among those that are shown, and why."""
+    """Return a sentence that names the peers whose rows are not shown, and why; empty if there are none."""
     absent = story.absent
     if not absent:
         return ""
-    told = [f"{name} ({why})" if why else name for name, why in list(absent.items())[:_ABSENT]]
+    named = [f"{name} ({why})" if why else name for name, why in list(absent.items())[:_ABSENT]]
     if len(absent) > _ABSENT:
-        told.append(f"{len(absent) - _ABSENT} more")
-    n_rows = sum(story.shares[name].n_rows for name in absent)
-    who = f"{', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}"
+        named.append(f"{len(absent) - _ABSENT} more")
+    n_rows = sum(story.run.shares[name].n_rows for name in absent)
+    who = f"{', '.join(named[:-1])}{' and ' if named[:-1] else ''}{named[-1]}"
     why = "did not finish" if story.job.has_workspace else "had no part in the clustering"
     return f" Not shown are the {n_rows} rows of {who}, which {why}."
 
 
-def _labels(story: JobStory, rows: JobRows, name: str) -> Section | None:
-    """Who holds what, how that fits the true classes, and how sure it is."""
+def _labels(story: JobStory, rows: JobRows) -> Section | None:
+    """Return the rows of each peer, the match of clusters to true classes, and the memberships."""
     made = [_confusion(story, rows), _certainty(rows)]
     pictures = _holdings(rows) + [picture for picture in made if picture is not None]
-    return Section(f"{name}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
+    return Section(f"{story.prefix}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
 
 
 def _holdings(rows: JobRows) -> list[Picture]:
@@ -198,7 +202,7 @@ def _holdings(rows: JobRows) -> list[Picture]:
         drawings.append(holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
     title, kinds = "the clusters of each peer's rows", [*rows.clusters, "none"]
     drawings.append(holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
-    caption = "What each peer's rows are: the more alike the bars, the more alike the peers."
+    caption = "The rows of each peer by kind. Similar bars mean similar peers."
     captions = [caption, *("" for _ in drawings[1:])]
     return [picture_of(drawing, "what each peer holds", said) for drawing, said in zip(drawings, captions, strict=True)]
 
@@ -215,8 +219,8 @@ def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
         table[:, order], rows.classes, [called[n] for n in order.tolist()], row="true class", column=kind
     )
     caption = (
-        f"How many rows of each class came into each {kind}, each {kind} below the class that it fits best. "
-        "The fuller the colour, the larger the share of the class."
+        f"The rows of each class in each {kind}. Each {kind} is in the column of the class that it matches best. "
+        "A darker cell is a larger share of the class."
     )
     return picture_of(drawing, f"{kind} against true class", caption)
 
@@ -225,12 +229,12 @@ def _certainty(rows: JobRows) -> Picture | None:
     if rows.sure is None:
         return None
     half = float(np.mean(rows.sure > 0.5))
-    caption = f"A line for each cluster. {half:.0%} of the rows belong to their cluster by more than half."
+    caption = f"A line for each cluster. {half:.0%} of the rows have a membership above one half in their cluster."
     drawing = certainty_drawing(rows.sure, rows.labels[rows.drawn], rows.clusters, rows.hues)
     return picture_of(drawing, "how sure rows are of their cluster", caption)
 
 
-def _pooled(story: JobStory, name: str) -> Section | None:
+def _pooled(story: JobStory) -> Section | None:
     evidence, entry, rows = story.evidence, story.entry, story.rows
     if rows is None or evidence.pooled is None or (centers := _whole_centers(story, rows)) is None:
         return None
@@ -239,57 +243,57 @@ def _pooled(story: JobStory, name: str) -> Section | None:
     promised = entry["pooled"] is not None
     if promised:
         text = (
-            "The same algorithm on all rows in one place, from the same first centers and round by round over the same "
-            f"contributors, differs by {entry['pooled']['relative_difference']:.1e} of a feature's range at most."
+            "The same algorithm on all rows in one place, from the same first centers and with the same contributors in "
+            f"each round, differs by at most {entry['pooled']['relative_difference']:.1e} of a feature's range."
         )
         if entry["suppressed"]:
-            text += f" Privacy rules kept something back {entry['suppressed']} times, which pooling has no need of."
+            text += f" Privacy rules suppressed {entry['suppressed']} values, which the pooled algorithm includes."
     else:
         gap = entry["gap"]
         text = (
-            f"This protocol promises no equality. {gap['to'].capitalize()}, from the same first centers and until it stops "
-            f"by itself, ends {gap['center_distance']:.2g} of the features' ranges away (best matching)."
+            f"This protocol does not promise to equal pooling. {gap['to'].capitalize()}, from the same first centers and "
+            f"with its own stop rule, ends {gap['center_distance']:.2g} of the features' ranges away (best matching)."
         )
     if entry["best_pooled"]:
-        text += f" A start can be bad for both: the fleet's objective is {entry['best_pooled']['words']}."
+        text += f" First centers can be bad for both: the fleet's objective is {entry['best_pooled']['words']}."
     wanted = (evidence.pooled - low) / ranges
     if not np.isfinite(wanted).all():
-        return Section(f"{name}Compared with pooling all rows", text)
+        return Section(f"{story.prefix}Compared with pooling all rows", text)
     found = (centers - low) / ranges
-    caption = "Each dot is one coordinate of one center, in the feature's range; equal ones lie on the diagonal."
+    caption = "Each dot is one coordinate of one center, in the feature's range; equal coordinates lie on the diagonal."
     pictures = [
         picture_of(agreement_drawing(found, wanted, rows.hues), "the fleet's centers against pooled ones", caption)
     ]
     if promised:
         apart = differences_drawing(np.abs(found - wanted), rows.features)
         caption = (
-            "For each feature the center that differs most. What is equal to the last bit has no place on a logarithmic "
-            'axis: it stands at "equal".'
+            "The largest difference of any center, for each feature. Values that are equal bit for bit are drawn at "
+            '"equal", because a logarithmic axis has no 0.'
         )
         pictures.append(picture_of(apart, "largest difference for each feature", caption))
-    return Section(f"{name}Compared with pooling all rows", text, pictures)
+    return Section(f"{story.prefix}Compared with pooling all rows", text, pictures)
 
 
-# -- everything else ----------------------------------------------------------------------------------------------------
+# -- figures ------------------------------------------------------------------------------------------------------------
 
 
-def _notes(story: JobStory, name: str) -> Section | None:
-    """What has no picture: parameters, terms, warnings, what privacy rules kept back."""
+def _notes(story: JobStory) -> Section | None:
+    """Return what has no picture: parameters, terms, warnings, suppressed values."""
     entry = story.entry
     facts = [["what", "value"], ["protocol", entry["protocol"]]]
     facts += [[key, str(value)] for key, value in entry["parameters"].items() if not isinstance(value, list | dict)]
     facts += [[f"term {term['term']}", term["aggregator"]] for term in entry["terms"]]
-    told = [["failure", entry["failure"]]] if entry["failure"] else []
-    told += [["doubt", doubt] for doubt in entry["doubts"]]
+    remarks = [["failure", entry["failure"]]] if entry["failure"] else []
+    remarks += [["doubt", doubt] for doubt in entry["doubts"]]
     if entry["objective"] is not None:
         facts.append(["objective, in squared working coordinates", f"{entry['objective']:.6g}"])
     if entry["suppressed"]:
-        told.append(["suppressed by privacy rules", str(entry["suppressed"])])
+        remarks.append(["suppressed by privacy rules", str(entry["suppressed"])])
     if entry["coarse"]:
-        told.append(["centers too far from all rows for the grid of the sums", str(entry["coarse"])])
-    told += [[f"warning for {peer}", warning] for peer, warning in entry["warnings"].items()]
-    told += [[f"batch {batch['batch']}", batch["verdict"]] for batch in entry["drift"]]
+        remarks.append(["centers too far from all rows for the grid of the sums", str(entry["coarse"])])
+    remarks += [[f"warning for {peer}", warning] for peer, warning in entry["warnings"].items()]
+    remarks += [[f"batch {batch['batch']}", batch["verdict"]] for batch in entry["drift"]]
     if entry["note"]:
-        told.append(["note", entry["note"]])
-    table = [["what", "value"], *told[:_TABLED]] if told else []
-    return Section(f"{name}The job in figures", table=table, folded_table=facts, fold="parameters and terms")
+        remarks.append(["note", entry["note"]])
+    table = [["what", "value"], *remarks[:_TABLED]] if remarks else []
+    return Section(f"{story.prefix}The job in figures", table=table, folded_table=facts, fold="parameters and terms")

@@ -1,4 +1,4 @@
-"""The part of ``report.html`` that shows how a job went round by round: how far the centers moved, and who contributed."""
+"""The part of ``report.html`` that shows the rounds of a job: how far the centers moved, and which peers contributed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from p2pclust.protocols.engine.runner import labelling_stage
-from p2pclust.scenario.page.job_story import LANES, NARROW, JobStory, picture_of
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.rows import worth_of
+from p2pclust.scenario.page.story import LANES, NARROW, JobStory, picture_of
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
 
 __all__ = ["rounds_section"]
 
 
-def rounds_section(story: JobStory, name: str) -> Section | None:
-    """Return the section, or None if no round was closed; `name` tells jobs of one run apart."""
+def rounds_section(story: JobStory) -> Section | None:
+    """Return the section, or None if no round was closed."""
     entry = story.entry
     if not entry["stages"]:
         return None
-    end = f"ended because {entry['stops']}" if entry["converged"] else "it did not come to rest"
+    end = f"ended because {entry['stops']}" if entry["converged"] else "it did not converge"
     made = [_movement(story), _objective(story), _attendance(story)]
     pictures = [picture for picture in made if picture is not None]
-    return Section(f"{name}How it went, round by round", f"{entry['rounds']} rounds; {end}.", pictures)
+    return Section(f"{story.prefix}How it went, round by round", f"{entry['rounds']} rounds; {end}.", pictures)
 
 
 def _movement(story: JobStory) -> Picture | None:
@@ -31,16 +31,16 @@ def _movement(story: JobStory) -> Picture | None:
     if len([shift for shift in moved if shift is not None]) < 2:
         return None
     stage, protocol = labelling_stage(story.job)
-    told = zip(story.entry["stages"], story.entry["contributors"], strict=True)
-    rounds = [n for n, (name, who) in enumerate(told) if name == story.job.stages[stage].protocol and who]
-    # A round that made no step, as the first one over columns, has no number in the history.
+    recorded = zip(story.entry["stages"], story.entry["contributors"], strict=True)
+    rounds = [n for n, (name, who) in enumerate(recorded) if name == story.job.stages[stage].protocol and who]
+    # A round that moved no center, such as the first one over columns, is not in the history.
     rounds = rounds[len(rounds) - len(moved) :] if len(rounds) >= len(moved) else list(range(1, len(moved) + 1))
     what = "distances" if story.job.by_columns else "centers"
     tol = float(getattr(protocol, "tol", 0.0) or 0.0)
     caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
     terms = _terms(story)
     if terms:
-        caption += " Orange: another peer took over."
+        caption += " Orange lines: another peer became the aggregator."
     unknown = [str(number) for number, shift in zip(rounds, moved, strict=True) if shift is None]
     if unknown:
         caption += f" Not known in round {', '.join(unknown[:8])}{' and others' if len(unknown) > 8 else ''}."
@@ -51,9 +51,9 @@ def _movement(story: JobStory) -> Picture | None:
 
 
 def _terms(story: JobStory) -> list[tuple[int, str]]:
-    """In which round each term after the first began."""
+    """Return the round in which each term after the first began, and its name."""
     job = None if story.found is None else story.found.job_id
-    elected = [event for event in story.events if event["verb"] == "elected" and event["job"] == job]
+    elected = [event for event in story.run.events if event["verb"] == "elected" and event["job"] == job]
     return [(int(event.get("round", 0)), f"term {event['term']}") for event in elected[1:]]
 
 
@@ -66,7 +66,7 @@ def _objective(story: JobStory) -> Picture | None:
         steps.append((last, centers))
     there = _contributing(story, [number for number, _ in steps])
     changing = any(names != there[0] for names in there)
-    if changing:  # a round to which no peer contributed did not move the centers
+    if changing:  # without the rounds that had no contributor: the centers did not move in them
         kept = [(step, names) for step, names in zip(steps, there, strict=True) if names]
         steps, there = [step for step, _ in kept], [names for _, names in kept]
     worth = worth_of(story.job, story.found, story.rows, [those for _, those in steps], there if changing else None)
@@ -80,7 +80,7 @@ def _objective(story: JobStory) -> Picture | None:
         if story.absent
         else "all rows"
     )
-    caption = f"What the algorithm minimises, over {over}, for the centers that each round began with."
+    caption = f"The objective that the algorithm minimises, over {over}, for the centers at the start of each round."
     if changing:
         caption += (
             " Not every peer contributed to every round: each point is the mean over the rows of the peers that did, so the "
@@ -91,38 +91,42 @@ def _objective(story: JobStory) -> Picture | None:
 
 
 def _contributing(story: JobStory, rounds: Sequence[int]) -> list[frozenset[str]]:
-    """Return for each of these rounds the peers whose rows count; where peers hold columns, every row counts always."""
+    """Return the contributors of each of these rounds; all peers where they hold columns."""
     assert story.rows is not None
     known = story.entry["contributors"]
-    everybody = frozenset(story.rows.names)
+    every = frozenset(story.rows.names)
     if story.job.by_columns or not known:
-        return [everybody for _ in rounds]
-    # The last centers stand after the last round: they are those of the peers that contributed to it.
-    return [everybody & frozenset(known[min(number, len(known) - 1)]) for number in rounds]
+        return [every for _ in rounds]
+    # The last centers belong to the contributors of the last round.
+    return [every & frozenset(known[min(number, len(known) - 1)]) for number in rounds]
 
 
 def _attendance(story: JobStory) -> Picture | None:
     entry = story.entry
-    everybody, lanes = _lanes(story.names, entry["contributors"], entry["abstained"])
+    there, lanes = _lanes(story.run.names, entry["contributors"], entry["abstained"])
     if not lanes:
         return None
-    told = (entry["contributors"], entry["abstained"], lanes, story.groups, entry["stages"])
-    drawing, narrow = attendance_drawing(*told), attendance_drawing(*told, width=NARROW)
-    caption = "Who contributed to each round."
-    if any(len(who) == 1 for who in entry["contributors"]) and len(everybody) > 1:
-        caption += " First centers are asked of one peer."
-    if len(lanes) < len(everybody):
-        caption += f" {len(lanes)} of {len(everybody)} peers: first of all those that missed a round."
+    drawing, narrow = (
+        attendance_drawing(
+            entry["contributors"], entry["abstained"], lanes, story.run.groups, entry["stages"], width=width
+        )
+        for width in (11.0, NARROW)
+    )
+    caption = "The contributors of each round."
+    if any(len(who) == 1 for who in entry["contributors"]) and len(there) > 1:
+        caption += " First centers come from one peer."
+    if len(lanes) < len(there):
+        caption += f" {len(lanes)} of {len(there)} peers are shown, those that missed a round first."
     return picture_of(drawing, "who contributed to each round", caption, narrow)
 
 
 def _lanes(
     names: Sequence[str], contributors: Sequence[Sequence[str]], abstained: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[str]]:
-    """Return whoever took part, and whom of them there is room for."""
+    """Return the peers that took part, and those of them that have a lane."""
     missed = {name: None for of_round in abstained for name in of_round}
-    there = missed | {name: None for of_round in contributors for name in of_round}
-    everybody = [name for name in names if name in there]
-    first = [name for name in everybody if name in missed] + [name for name in everybody if name not in missed]
+    named = missed | {name: None for of_round in contributors for name in of_round}
+    there = [name for name in names if name in named]
+    first = [name for name in there if name in missed] + [name for name in there if name not in missed]
     kept = dict.fromkeys(first[:LANES])
-    return everybody, [name for name in everybody if name in kept]
+    return there, [name for name in there if name in kept]

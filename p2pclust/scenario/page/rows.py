@@ -1,6 +1,6 @@
-"""The rows of a finished job with all that is known of them: whose they are, their cluster, their class, how sure they are.
+"""The rows of a finished job: the peer, cluster, true class and membership of each.
 
-Only a testbed can have this: it dealt the rows out.
+Only a testbed has them, because it dealt the rows out.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = ["DRAWN", "JobRows", "rows_of", "worth_of"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: So many rows are drawn at most; what is counted, is counted over all.
+#: The most rows that are drawn; counts are over all rows.
 DRAWN: Final = 2400
-_NUMBERS: Final = 200_000_000  # values of all rows, beyond which only the rows that are drawn are labelled
+_NUMBERS: Final = 200_000_000  # with more values than this only the rows that are drawn are labelled
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class JobRows:
     names : tuple of str, length P
         The peers that contributed, or for a job without centers those that finished.
     peer, labels : int array, shape (n,)
-        Of each row: whose it is, and its cluster; negative for none.
+        The peer and the cluster of each row; the cluster is negative if it has none.
     y : array, shape (n,), or None
         True labels, where every one of these peers has them.
     X : float64 array, shape (s, F)
@@ -53,7 +53,7 @@ class JobRows:
         Which of the n rows these are.
     features : tuple of str, length F
     clusters : tuple of str
-        What the clusters are called.
+        The names of the clusters.
     sure : float64 array, shape (s,), or None
         The greatest membership of each row drawn, where memberships are fuzzy.
     """
@@ -81,7 +81,7 @@ class JobRows:
 
     @cached_property
     def hues(self) -> list[int]:
-        """The number of each cluster's colour: that of the class which most of its rows are of, if it fits that best."""
+        """The number of each cluster's colour: that of the class of most of its rows, where that is unique."""
         n_clusters = len(self.clusters)
         if self.y is None or not n_clusters:
             return cluster_hues([None] * n_clusters)
@@ -89,13 +89,13 @@ class JobRows:
         mostly = 2 * counts > counts.sum(axis=0)
         alike: list[int | None] = [None] * n_clusters
         for kind in np.flatnonzero(mostly.any(axis=1)).tolist():
-            # Of several clusters of one class the one with the most of its rows.
+            # If several clusters have mostly this class: the one with the most rows of it.
             alike[int(np.argmax(np.where(mostly[kind], counts[kind], -1)))] = kind
         return cluster_hues(alike, len(self.classes))
 
     @property
     def held(self) -> Ints:
-        """How many rows of each cluster each peer has, shape (P, C + 1); the last column has those in none."""
+        """How many rows of each cluster each peer has, shape (P, C + 1); the last column counts rows without a cluster."""
         numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
         return _counted(self.peer, numbers, len(self.names), len(self.clusters) + 1)
 
@@ -106,7 +106,7 @@ class JobRows:
 
     @property
     def confusion(self) -> Ints:
-        """How many rows of each class came into each cluster, shape (K, C + 1); the last column has those in none."""
+        """How many rows of each class are in each cluster, shape (K, C + 1); the last column is for no cluster."""
         numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
         return _counted(self.kinds, numbers, len(self.classes), len(self.clusters) + 1)
 
@@ -117,7 +117,7 @@ def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
 
 
 def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
-    """Return the rows of a job that is done; None where peers conclude no labels.
+    """Return the rows of a job that is done, or None if its peers end without labels.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence:
 def worth_of(
     job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
 ) -> list[float]:
-    """Return what the algorithm minimises, over the rows that are drawn, for each of these centers.
+    """Return the objective over the rows that are drawn, for each of these sets of centers.
 
     Parameters
     ----------
@@ -162,8 +162,8 @@ def worth_of(
     centers : sequence of float64 arrays, shape (C, F)
         In the data's own units.
     peers : sequence of collections of str, optional
-        For each of the centers the peers whose rows count. The values are then means over these rows, because sums over
-        different rows cannot be compared; NaN where none of the rows drawn is of such a peer.
+        The peers whose rows count, for each set of centers. The values are then means over these rows, because sums over
+        different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
     assert found.state is not None
     origin, scale = found.state.arrays["origin"], found.state.arrays["scale"]
@@ -182,7 +182,7 @@ def worth_of(
 
 
 def _spread(n_rows: int) -> Ints:
-    """Return which rows are drawn: evenly over all, so that each peer has its share."""
+    """Return which rows are drawn: evenly over all, so that each peer is represented."""
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, DRAWN)).round().astype(np.int64))
 
 
@@ -212,7 +212,7 @@ def _gathered(
 
 
 def _taken(parts: Sequence[Floats], drawn: Ints) -> Floats:
-    """Return these rows of all parts together, without putting the parts together."""
+    """Return these rows of the concatenated parts, without concatenating the parts."""
     starts = np.cumsum([0, *(len(part) for part in parts)])
     return np.concatenate(
         [
@@ -234,7 +234,7 @@ def _sure(job: Job, found: JobResult, held: Mapping[str, DataSet], drawn: Ints) 
 
 
 def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
-    """Every peer has some columns of all rows: nobody's row is anybody's."""
+    """Return the rows where each peer has some columns of every row, so that no row belongs to one peer."""
     assert found.state is not None
     held = [shares[name] for name in found.roster]
     concluded = engine.conclude(job, found.state, Local(held[0].X, ids=held[0].shared_ids))
@@ -254,7 +254,7 @@ def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evide
 
 
 def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
-    """Rows of no community are in none, whatever their own peer calls them."""
+    """Return the rows where each peer labels its own; those outside all communities have no cluster."""
     from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
     from p2pclust.scenario.pictures.graph import community_names  # noqa: PLC0415
 

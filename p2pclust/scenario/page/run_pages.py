@@ -1,25 +1,21 @@
-"""``report.html`` of a run: what it came to, the fleet and what befell it, every job, and what it cost.
+"""``report.html`` of a run: its result, the fleet and its faults, every job, and the cost.
 
-Everything comes from what the run left and from the rows that the scenario dealt out. No picture is worth a failed run:
-without matplotlib the page has its words and tables only, and says what to install.
+The page is made from the run's result and events and from the rows that the scenario dealt out. Without matplotlib it has
+text and tables only, and says what to install.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from p2pclust.data import DataSet
-from p2pclust.fleet.spec import Event, FleetResult
-from p2pclust.protocols.engine.job import Job
+from p2pclust.fleet.spec import Event
 from p2pclust.scenario.outcome.chronicle import Chronicle
-from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.units import size
 from p2pclust.scenario.page.job_pages import job_sections
-from p2pclust.scenario.page.job_story import NARROW, JobStory, picture_of
-from p2pclust.scenario.page.page import Picture, Section, Tile, write_page
+from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
+from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
@@ -27,67 +23,15 @@ from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
 from p2pclust.topology import Overlay
 
-__all__ = ["RunStory", "write_run_page"]
+__all__ = ["write_run_page"]
 
 _ABOUT: Final = (
     "This page shows one run of a scenario, with everything that the testbed knows: it dealt the rows out to the peers, so "
-    "it may look at all of them. In a real fleet nobody could draw it: no row leaves its device. Pointing at something "
-    "tells what it is; pointing at a peer shows it everywhere."
+    "it can show all of them. A real fleet cannot produce this page, because no row leaves its device. Point at an element "
+    "to see its description; point at a peer to highlight it in all pictures."
 )
-_DRAWN: Final = 300  # peers of an overlay that is drawn
-_EVENTS: Final = 400  # lines of the table of events
-
-
-@dataclass(frozen=True)
-class RunStory:
-    """A run with everything that its page is made from.
-
-    Parameters
-    ----------
-    result : mapping
-        What ``result.json`` holds.
-    jobs : sequence of Job
-    found : FleetResult
-    shares : mapping of str to DataSet
-        Every peer's rows, by name.
-    groups : mapping of str to str
-        Each peer's device class.
-    strangers : collection of str
-        Those of the peers that are on nobody's roster, and only try to get in.
-    overlay : Overlay or None
-        At the start; None for a full mesh.
-    evidence : sequence of Evidence
-        Of each job that was handed in.
-    events : sequence of Event
-        In order.
-    """
-
-    result: Mapping[str, Any]
-    jobs: Sequence[Job]
-    found: FleetResult
-    shares: Mapping[str, DataSet]
-    groups: Mapping[str, str]
-    strangers: Collection[str]
-    overlay: Overlay | None
-    evidence: Sequence[Evidence] = ()
-    events: Sequence[Event] = field(default=(), repr=False)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """All peers, by class, then by name."""
-        order = {group: place for place, group in enumerate(dict.fromkeys(self.groups.values()))}
-        return sorted(self.shares, key=lambda name: (order[self.groups[name]], name))
-
-    @cached_property
-    def told(self) -> Chronicle:
-        """What was when."""
-        links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
-        return Chronicle(self.events, self.names, links, self.strangers)
-
-    @property
-    def linked(self) -> bool:
-        """Whether there were links at all; the in-process backend has none."""
-        return bool(self.result["backend"] != "in-process")
+_DRAWN: Final = 300  # the most peers of an overlay that is drawn
+_EVENTS: Final = 400  # the most lines of the table of events
 
 
 def write_run_page(out: Path, story: RunStory) -> None:
@@ -100,12 +44,10 @@ def write_run_page(out: Path, story: RunStory) -> None:
     strangers = f" and {_counted(len(story.strangers), 'stranger')}" if story.strangers else ""
     peers = f"{_counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
-    sections = _sections(story)
-    # Without pictures the tables are all that there is.
-    write_page(
-        out, title, facts, sections, about=_ABOUT, tiles=_tiles(story), alarm=_alarm(story),
-        unfolded=not canvas.can_draw(),
-    )  # fmt: skip
+    # Without pictures the page has little but its tables.
+    unfolded = not canvas.can_draw()
+    page = Page(title, facts, _sections(story), _ABOUT, _tiles(story), _alarm(story), unfolded)
+    write_page(out / "report.html", page)
 
 
 def _alarm(story: RunStory) -> str:
@@ -148,15 +90,14 @@ def _tiles(story: RunStory) -> list[Tile]:
     if any(sent):
         tiles.append(
             Tile(
-                _size(sum(value or 0 for value in sent)),
-                "sent by the peers that could tell" if None in sent else "sent",
+                size(sum(value or 0 for value in sent)),
+                "sent by the peers that reported it" if None in sent else "sent",
             )
         )
     return tiles
 
 
 def _sections(story: RunStory) -> list[Section]:
-    result = story.result
     drawn = canvas.can_draw()
     sections = (
         [] if drawn else [Section("No pictures", f"This page has {canvas.INSTALL}; then run the scenario again.")]
@@ -164,34 +105,24 @@ def _sections(story: RunStory) -> list[Section]:
     sections += [section for section in (_fleet(story, drawn=drawn), _expected(story)) if section is not None]
     if drawn and (happened := _timeline(story)) is not None:
         sections.append(happened)
-    for number, (job, entry) in enumerate(zip(story.jobs, result["jobs"], strict=True)):
-        done = story.found.jobs[number] if number < len(story.found.jobs) else None
-        evidence = story.evidence[number] if number < len(story.evidence) else Evidence()
-        name = f"Job {number + 1}: " if len(story.jobs) > 1 else ""
-        part = JobStory(job, entry, done, story.shares, story.groups, story.names, story.events, _sent(story), evidence)
-        sections += job_sections(part, name)
+    for number in range(len(story.jobs)):
+        sections += job_sections(JobStory(story, number))
     return [*sections, *_cost(story, drawn=drawn), *_left_out(story), *_details(story)]
 
 
 def _left_out(story: RunStory) -> list[Section]:
-    """How many rows no device holds, because a value is missing there."""
+    """Return how many rows were left out because a value is missing."""
     rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
-    text = "A value is missing in these rows, and the scenario says to leave such rows out: no count has them."
+    text = (
+        "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
+    )
     return [Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows])] if rows else []
 
 
 def _expected(story: RunStory) -> Section | None:
     expectations = story.result["expectations"]
-    verdicts = [(bool(item["held"]), item["what"], _found(item)) for item in expectations]
+    verdicts = [Verdict(bool(item["held"]), item["what"], _found(item)) for item in expectations]
     return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
-
-
-def _sent(story: RunStory) -> int | None:
-    """All bytes that were sent; 0 where they are those of several jobs, None where a peer took its counters with it."""
-    if len(story.jobs) > 1:
-        return 0
-    sent = sum(int(peer.get("bytes_sent") or 0) for peer in story.found.peers.values())
-    return None if sent and not all(peer.get("finished") for peer in story.found.peers.values()) else sent
 
 
 # -- the fleet ----------------------------------------------------------------------------------------------------------
@@ -203,7 +134,7 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     if not drawn:
         return Section("The fleet", _failed(story), half=True) if _failed(story) else None
     if len(story.shares) > _DRAWN:
-        text = f"{len(story.shares)} peers are too many for a picture that shows anything: up to {_DRAWN} are drawn."
+        text = f"{len(story.shares)} peers are too many to draw: the limit is {_DRAWN}."
         return Section("The fleet", text + " " + _failed(story))
     names = tuple(name for name in story.names if name not in story.strangers)
     overlay = story.overlay
@@ -214,28 +145,29 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     for (a, b), traffic in story.found.links.items():
         pair = (a, b) if a < b else (b, a)
         load[pair] = load.get(pair, 0) + traffic.total_bytes
-    drawing = roles_drawing(overlay, story.groups, story.told, load=load, tips=_tips(story))
-    told = _changing(story.told)
+    drawing = roles_drawing(overlay, story.groups, story.chronicle, load=load, tips=_tips(story))
+    changing = _changing(story.chronicle)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
-    caption += f"Move the slider to see {told} at a moment. " if told else ""
+    caption += f"Move the slider to see {changing} at one moment. " if changing else ""
     if own_colours(story.groups):
         caption += "Each peer has one colour, the same in all pictures of this page"
         caption += ", and the shape of its device class." if len(set(story.groups.values())) > 1 else "."
     else:
         caption += "Peers have the colour of their device class in all pictures of this page."
-    end = story.told.end if told else 0.0
+    end = story.chronicle.end if changing else 0.0
     label = "the overlay with roles and failures"
     picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
     return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
 
 
-def _changing(told: Chronicle) -> str:
-    """Return what the slider shows; nothing where it would change nothing."""
-    terms = [term for term in told.terms if not term.within]
-    shown = ["who aggregated"] if len(terms) > 1 or (terms and told.away) else []
-    shown += ["who was away"] if told.away else []
+def _changing(chronicle: Chronicle) -> str:
+    """Return what changes as the slider moves; empty if nothing changes."""
+    terms = [term for term in chronicle.terms if not term.within]
+    shown = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
+    shown += ["who was away"] if chronicle.away else []
     steady = all(
-        len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= told.end for spans in told.linked.values()
+        len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= chronicle.end
+        for spans in chronicle.linked.values()
     )
     shown += [] if steady else ["which links there were"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
@@ -246,18 +178,18 @@ def _counted(number: int, what: str) -> str:
 
 
 def _failed(story: RunStory) -> str:
-    """Return in words what went wrong, and who was kept out."""
-    strikes = story.told.strikes
-    told = ", ".join(f"{strike.told} ({strike.t:.2f} s)" for strike in strikes[:8])
+    """Return in words which faults struck, and which strangers were kept out."""
+    strikes = story.chronicle.strikes
+    struck = ", ".join(f"{strike.words} ({strike.t:.2f} s)" for strike in strikes[:8])
     more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""
-    text = f"What went wrong: {told}{more}. " if strikes else ""
+    text = f"Faults: {struck}{more}. " if strikes else ""
     out = [name for name in sorted(story.strangers) if not story.result["peers"][name]["finished"]]
     if out:
-        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.told.refusals.items())[:1])
-        others = len(story.told.refusals) - 1
+        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.chronicle.refusals.items())[:1])
+        others = len(story.chronicle.refusals) - 1
         refused += f" and {_counted(others, 'other')}" if others > 0 else ""
-        who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} on nobody's roster, and nobody let "
-        text += f"{who}{'it' if len(out) == 1 else 'them'} in{f': refused by {refused}' if refused else ''}."
+        who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
+        text += f"{who}{f': refused by {refused}' if refused else ''}."
     return text.strip()
 
 
@@ -267,24 +199,26 @@ def _tips(story: RunStory) -> dict[str, str]:
         peer = story.result["peers"][name]
         what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
         if name in story.strangers and not peer["finished"]:
-            what = "a stranger, whom nobody let in"
-        sent = f", sent {_size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
+            what = "a stranger that could not join"
+        sent = f", sent {size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
         found[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
     return found
 
 
 def _timeline(story: RunStory) -> Section | None:
-    told = story.told
-    if not story.linked or not told.here or told.end <= 0:
+    chronicle = story.chronicle
+    if not story.linked or not chronicle.here or chronicle.end <= 0:
         return None
-    lanes = lanes_of(told, story.names)
-    drawing, narrow = (timeline_drawing(told, lanes, story.groups, width) for width in (11.0, NARROW))
+    lanes = lanes_of(chronicle, story.names)
+    drawing, narrow = (timeline_drawing(chronicle, lanes, story.groups, width) for width in (11.0, NARROW))
     clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
-    caption = f"A lane for each peer, over the {clock} of the run; above them a stroke for each round that was closed."
+    caption = (
+        f"A lane for each peer, over the {clock} of the run; above the lanes a mark for each round that was closed."
+    )
     if len(lanes) < len(story.names):
-        caption += f" {len(lanes)} of {len(story.names)} peers: first of all those to whom something happened."
-    if any(term.within for term in told.terms):
-        caption += " The thin bars are aggregators of communities, while the communities' models are trained."
+        caption += f" {len(lanes)} of {len(story.names)} peers are shown, those with events first."
+    if any(term.within for term in chronicle.terms):
+        caption += " Thin bars show the aggregators of communities while the communities' models are trained."
     return Section("What happened when", pictures=[picture_of(drawing, "time line of all peers", caption, narrow)])
 
 
@@ -313,17 +247,15 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
     pictures: list[Picture] = []
     text = ""
     if drawn:
-        text = (
-            "A bar for each peer." if len(story.names) <= 40 else "A dot for each peer; the stroke is in their middle."
-        )
+        text = "A bar for each peer." if len(story.names) <= 40 else "A dot for each peer; the line marks the median."
         pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
         kinds: dict[str, int] = {}
         for traffic in story.found.links.values():
-            for kind, size in traffic.n_bytes.items():
-                kinds[kind] = kinds.get(kind, 0) + size
+            for kind, n_bytes in traffic.n_bytes.items():
+                kinds[kind] = kinds.get(kind, 0) + n_bytes
         if kinds:
-            told = f"What kinds of messages the {_size(sum(kinds.values()))} on all links were."
-            pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", told))
+            caption = f"The {size(sum(kinds.values()))} on all links, by kind of message."
+            pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", caption))
     table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
     for name in story.names[:_EVENTS]:
         values = [measure.values[name] for measure in known]
@@ -332,22 +264,22 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
     return [Section("What it cost each device", text, pictures, folded_table=table, fold=fold)]
 
 
-# -- everything else ----------------------------------------------------------------------------------------------------
+# -- the log ------------------------------------------------------------------------------------------------------------
 
 
 def _details(story: RunStory) -> list[Section]:
-    told = [
+    logged = [
         event
         for event in story.events
         if event["verb"] in ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
     ]
     rows = [["seconds", "peer", "what"]]
-    rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in told[:_EVENTS]]
-    if len(told) > _EVENTS:
-        rows.append(["", "", f"and {len(told) - _EVENTS} more, in events.jsonl"])
+    rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in logged[:_EVENTS]]
+    if len(logged) > _EVENTS:
+        rows.append(["", "", f"and {len(logged) - _EVENTS} more, in events.jsonl"])
     return [
         Section(
-            "The log, shortened", folded_table=rows, fold=f"{min(len(told), _EVENTS)} events of {len(story.events)}"
+            "The log, shortened", folded_table=rows, fold=f"{min(len(logged), _EVENTS)} events of {len(story.events)}"
         )
     ]
 
@@ -373,8 +305,3 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
-
-
-def _size(n_bytes: float) -> str:
-    scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
-    return f"{n_bytes / scale:.3g} {unit}"

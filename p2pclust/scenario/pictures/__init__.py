@@ -1,5 +1,5 @@
-"""Pictures of a run: the fleet and what befell it, how a job went, what it found, what it cost.
+"""Pictures of a run: the fleet and its faults, the rounds of a job, its result and its cost.
 
-Matplotlib's objects alone, no global state and no window; each function returns a figure, or a figure and what its parts
-are. Matplotlib is in the extra ``plots``, so it is imported where it is needed.
+They use Matplotlib's objects only, without global state and without a window; each function returns a figure, or a figure
+with a description of its parts. Matplotlib is in the extra ``plots``, so it is imported where it is needed.
 """

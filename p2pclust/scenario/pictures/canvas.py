@@ -1,4 +1,4 @@
-"""What all pictures share: figures, and how a figure becomes bytes that a page can hold."""
+"""Empty figures, and figures as images for a page."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = [
     "width_in_pixels",
 ]
 
-#: What a page without pictures has.
-INSTALL: Final = "no pictures, for matplotlib is not installed: pip install 'p2pclust[plots]'"
+#: Said where a page has no pictures.
+INSTALL: Final = "no pictures, because matplotlib is not installed: pip install 'p2pclust[plots]'"
 
 
 def can_draw() -> bool:
@@ -39,7 +39,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
-    """Return a figure as an image; the same figure, the same bytes.
+    """Return a figure as an image; the same figure gives the same bytes.
 
     Parameters
     ----------
@@ -49,18 +49,18 @@ def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
     from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
 
     buffer = io.BytesIO()
-    # Names within an SVG are drawn by chance, if no salt is given; and both kinds would tell date or version.
+    # Without a salt the names in an SVG are random; without `metadata` images contain the date or a version.
     with rc_context({"svg.hashsalt": "p2pclust"}):
         figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
     return buffer.getvalue()
 
 
 def data_address(figure: Figure, kind: str = "svg") -> str:
-    """Return a figure as an address that holds all of it, for the ``src`` of an image; see `image_bytes`."""
+    """Return a figure as a ``data:`` address for the ``src`` of an image; see `image_bytes`."""
     mime = {"svg": "svg+xml", "png": "png"}[kind]
     return f"data:image/{mime};base64,{base64.b64encode(image_bytes(figure, kind)).decode('ascii')}"
 
 
 def width_in_pixels(figure: Figure) -> int:
-    """Return how wide a figure should be on a page: letters are then about as large as the page's own."""
+    """Return the width of a figure on a page at which its letters are about as large as the page's own."""
     return round(96 * float(figure.get_figwidth()))

@@ -1,4 +1,4 @@
-"""What a run cost each device: bytes, messages, memory, energy; and what kinds of messages the bytes were."""
+"""Pictures of what a run cost each device, and of its bytes by kind of message."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p2pclust.scenario.outcome.units import scaled
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Measure", "cost_drawing", "kinds_drawing"]
 
 _LANES: Final = 40
-_UNITS: Final = {"B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")), "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"))}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Measure:
     ----------
     title : str
     unit : str
-        ``B`` and ``J`` get a larger or smaller one where they need it.
+        ``B`` and ``J`` are shown in a larger or smaller unit where that suits the values.
     values : mapping of str to float or None
-        By peer; None where it is not known.
+        By peer; None if unknown.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Measure:
 
 
 def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
-    """Draw what each device spent: a bar for each peer, or where there are many peers a dot for each.
+    """Draw one measure of each device: a bar for each peer, or a dot if there are many peers.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, st
     drawing = Drawing.new(3.55, (0.26 if len(names) <= _LANES else 0.9) * rows + 0.85)
     axes = drawing.figure.add_subplot()
     draw = _bars if len(names) <= _LANES else _dots
-    scale, unit = _scale(measure)
+    largest = max((value for value in measure.values.values() if value is not None), default=0.0)
+    scale, unit = scaled(largest, measure.unit)
     draw(drawing, axes, measure, names, groups, scale, unit)
     axes.set_title(f"{measure.title}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
     axes.set_xlim(left=0)
@@ -65,11 +66,6 @@ def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, st
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     return drawing
-
-
-def _scale(measure: Measure) -> tuple[float, str]:
-    top = max((value for value in measure.values.values() if value is not None), default=0.0)
-    return next(((f, u) for f, u in _UNITS.get(measure.unit, ()) if top >= f), (1.0, measure.unit))
 
 
 def _bars(
@@ -98,8 +94,8 @@ def _bars(
 def _dots(
     drawing: Drawing, axes: Axes, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
 ) -> None:  # fmt: skip
-    """A cloud of dots for each class, as high as there are peers of about this cost."""
-    rng = np.random.Generator(np.random.PCG64(0))  # of where a dot stands in its cloud, which says nothing
+    """Draw a cloud of dots for each device class, with a line at the median."""
+    rng = np.random.Generator(np.random.PCG64(0))  # the height of a dot in its cloud has no meaning
     colours = device_colours(groups)
     for lane, (group, colour) in enumerate(colours.items()):
         own = [name for name in names if groups[name] == group]
@@ -117,7 +113,7 @@ def _dots(
 
 
 def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
-    """Draw what kinds of messages the bytes were, the most first; the least ones together.
+    """Draw bytes by kind of message, the largest first; the smallest ones are one part.
 
     Parameters
     ----------

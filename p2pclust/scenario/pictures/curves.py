@@ -1,4 +1,4 @@
-"""The paper's five curves (Figure 8) as pictures."""
+"""The five curves of FedCRef's Figure 8 as pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PANELS", "history_figures"]
 
 Floats = NDArray[np.float64]
 
-#: By the name of a curve, what it shows: the panels of the paper's Figure 8, and one that only the refined mode has.
+#: The title of each curve by its name: the panels of the paper's Figure 8, and one for the refined mode.
 PANELS: Final[Mapping[str, str]] = {
     "communities": "communities",
     "accuracy": "accuracy (mean over peers)",
@@ -33,17 +33,17 @@ PANELS: Final[Mapping[str, str]] = {
 def history_figures(
     curves: Mapping[str, Sequence[float]], *, step: str = "iteration", wanted: Mapping[str, float] | None = None
 ) -> list[Figure]:
-    """Draw the paper's five curves (Figure 8), as far as they are known: a figure for each.
+    """Draw the known ones of the paper's five curves (Figure 8), each in its own figure.
 
     Parameters
     ----------
     curves : mapping of str to sequence of float
-        By a name of :data:`PANELS`: one number per step, the first of them before the first step; NaN where it is not
-        known. A curve that is missing, or NaN throughout, has no panel.
+        By a name of :data:`PANELS`: one number per step, preceded by that before the first step; NaN if unknown. A curve
+        that is missing, or NaN throughout, has no panel.
     step : str
-        What a step is called.
+        The name of a step.
     wanted : mapping of str to float, optional
-        What would be right, as a dashed line: for example as many communities as there are classes.
+        The right value, drawn as a dashed line: for example the number of classes for the communities.
     """
     shown = [name for name in PANELS if name in curves and np.isfinite(np.array(curves[name], float)).any()]
     figures = []
@@ -74,7 +74,7 @@ def history_figures(
 
 
 def _scale(axes: Axes, name: str, values: Floats, wanted: float | None) -> None:
-    """Choose an ordinate that begins at 0 where 0 means something, and that a few counts do not blow up."""
+    """Choose a range that starts at 0 where 0 has a meaning, and that is not too small for a few counts."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

@@ -1,4 +1,4 @@
-"""The association graph as a picture."""
+"""A picture of the association graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def community_names(n_groups: int) -> list[str]:
 
 
 def names_of_groups(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
-    """Return the name of each community: first those that are left, in the order of their labels, then those that are gone.
+    """Return the name of each community: first the remaining ones in the order of their labels, then the dropped ones.
 
     Examples
     --------
@@ -53,7 +53,6 @@ def association_figure(
     peers: Sequence[str] | None = None,
     gone: Sequence[int] = (),
     hues: Sequence[int] | None = None,
-    title: str = "",
 ) -> Figure:
     """Draw an association graph: communities apart and in colours, isolated clusters around them.
 
@@ -61,16 +60,14 @@ def association_figure(
     ----------
     association : Association
     classes : sequence, length M, optional
-        What most rows of each cluster truly are; None for a cluster of which nobody knows. Links between clusters of
-        different classes are then red, and clusters that are not of their community's class have a red edge.
+        The true class of most rows of each cluster; None if unknown. Links between clusters of different classes are then
+        red, and clusters of another class than their community have a red edge.
     peers : sequence of str, optional
-        What is written into the clusters of each peer, at most three letters; by default its index in the roster.
+        The text in each peer's clusters, at most three letters; by default the peer's index in the job roster.
     gone : sequence of int
-        Communities that were dropped later, for no row belongs to them any more.
+        Communities that were dropped later because no row belongs to them.
     hues : sequence of int, optional
-        For each community the number of its colour; by default its own place.
-    title : str
-        By default how many there are of everything.
+        The number of each community's colour; by default its index.
     """
     layout = lay_out(association)
     left, right, bottom, top = layout.page
@@ -89,13 +86,13 @@ def association_figure(
         axes.text(x, y, text, ha="center", va="bottom", fontsize=9, color=INK, linespacing=1.1)
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
-    axes.set_title(title or _headline(association, known, len(gone)), fontsize=12)
+    axes.set_title(_headline(association, known, len(gone)), fontsize=12)
     _legend(figure, known)
     return figure
 
 
 def _mode(kinds: Sequence[Any]) -> Any:
-    """The most frequent of these that are known, the first of equals; None if none is."""
+    """Return the most frequent known class, the first of equally frequent ones; None if no class is known."""
     counts: dict[Any, int] = {}
     for kind in kinds:
         if kind is not None:
@@ -104,14 +101,16 @@ def _mode(kinds: Sequence[Any]) -> Any:
 
 
 def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
-    """Say what the clusters of a community are, as far as it is known."""
-    told = [other for other in kinds if other is not None]
-    same = sum(other == kind for other in told)
-    if not told:
+    """Return the known classes of a community's clusters in words."""
+    known = [other for other in kinds if other is not None]
+    same = sum(other == kind for other in known)
+    if not known:
         return ""
-    if same < len(told):
-        return f"\n{same} of class {kind}, {len(told) - same} not"
-    return f"\nall of class {kind}" if len(told) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(told)} unknown"
+    if same < len(known):
+        return f"\n{same} of class {kind}, {len(known) - same} not"
+    return (
+        f"\nall of class {kind}" if len(known) == len(kinds) else f"\nclass {kind}, {len(kinds) - len(known)} unknown"
+    )
 
 
 def _headline(association: Association, known: Sequence[Any], n_gone: int) -> str:
@@ -121,11 +120,11 @@ def _headline(association: Association, known: Sequence[Any], n_gone: int) -> st
     if not groups:
         return f"no community: {len(alone)} clusters, all isolated"
     text += f"{len(association.links)} links"
-    told = [(known[a], known[b]) for a, b in association.links.tolist()]
-    told = [pair for pair in told if None not in pair]
-    if told:
-        wrong = sum(a != b for a, b in told)
-        text += f", {wrong} of them wrong ({100 * wrong / len(told):.1f} %)" if wrong else ", none of them wrong"
+    pairs = [(known[a], known[b]) for a, b in association.links.tolist()]
+    pairs = [pair for pair in pairs if None not in pair]
+    if pairs:
+        wrong = sum(a != b for a, b in pairs)
+        text += f", {wrong} of them wrong ({100 * wrong / len(pairs):.1f} %)" if wrong else ", none of them wrong"
     return text
 
 
@@ -137,7 +136,7 @@ def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layo
     for a, b in association.links.tolist():
         different = known[a] is not None and known[b] is not None and known[a] != known[b]
         (wrong if different else right).append((layout.places[a], layout.places[b]))
-    # Many links of a large community together shall not be darker than the few of a small one.
+    # The many links of a large community must not look darker than the few of a small one.
     faint = float(np.clip(6.0 / math.sqrt(max(1, len(right))), 0.25, 0.8))
     axes.add_collection(LineCollection(right, colors=LINK, linewidths=0.8, alpha=faint, zorder=1))
     axes.add_collection(LineCollection(wrong, colors=WRONG, linewidths=1.6, alpha=max(faint, 0.7), zorder=2))
@@ -155,7 +154,7 @@ def _draw_nodes(
     from matplotlib.patches import Circle  # noqa: PLC0415
 
     owners = association.clusters.owners.tolist()
-    # As large as the node lets it be, on a page of 11 inches.
+    # As large as fits into a node, on a page of 11 inches.
     font = float(np.clip(layout.node * 11 * 72 / (layout.page[1] - layout.page[0]), 3.0, 9.0))
     for node, (peer, group) in enumerate(zip(owners, association.group_of.tolist(), strict=True)):
         kind = main[group] if group >= 0 else None

@@ -1,8 +1,8 @@
-"""Figures as part of a page: an SVG element that takes its colours from the page, and whose parts can be pointed at.
+"""Figures as part of a page: an SVG element in the colours of the page, with parts that have descriptions.
 
-Matplotlib writes an SVG as a document of its own, in fixed colours. Here it becomes an element: its colours become the
-page's variables, so that it is readable on a dark page as on a light one and black on white when it is printed; its
-letters are the page's own; and what a figure marked bears its name, so that the page can tell or hide it.
+Matplotlib writes an SVG as a separate document with fixed colours. Here it becomes an element: its colours become the
+page's variables, so it is readable on a dark page, on a light one and in print; its letters have the page's font; and
+the marked parts of a figure have attributes, so that the page can describe or hide them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Mark:
 
 @dataclass
 class Drawing:
-    """A figure, and what its parts are.
+    """A figure with descriptions of its parts.
 
     Parameters
     ----------
@@ -55,57 +55,57 @@ class Drawing:
 
     @classmethod
     def new(cls, width: float, height: float) -> Drawing:
-        """Return an empty one, in inches."""
+        """Return an empty drawing; the size is in inches."""
         return cls(new_figure(width, height))
 
     def mark(
         self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
         tip: str = "",
     ) -> None:  # fmt: skip
-        """Say what an artist is.
+        """Describe an artist.
 
         Parameters
         ----------
         artist : Artist
             A line, a patch, a text, or a collection.
         kind : str
-            What the page's style may call it.
+            A class name for the page's style.
         peer : str
-            Whose it is: pointing at it shows everything of this peer on the whole page.
+            The peer that it belongs to: pointing at it highlights this peer on the whole page.
         when : sequence of (float, float), optional
-            From when to when it is there, where the page shows a single moment.
+            The spans of time in which it is shown, where the page shows a single moment.
         tip : str
-            What is told when somebody points at it.
+            The text that is shown when the reader points at it.
         """
         spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
         artist.set_gid(f"{_MARK}{len(self._marks)}")
         self._marks.append(_Mark(kind, peer, spans, tip))
 
     def svg(self, label: str) -> str:
-        """Return it as an element of a page; `label` is for whoever cannot see it."""
+        """Return it as an element of a page; `label` describes it in words."""
         return inline_svg(self.figure, label, self._marks)
 
     @property
     def width(self) -> int:
-        """How wide it should be on a page, in pixels."""
+        """The width on a page, in pixels."""
         return round(96 * float(self.figure.get_figwidth()))
 
 
 def inline_svg(figure: Figure, label: str, marks: Sequence[_Mark] = ()) -> str:
-    """Return a figure as an SVG element of an HTML page; the same figure, the same text.
+    """Return a figure as an SVG element of an HTML page; the same figure gives the same text.
 
     Parameters
     ----------
     figure : Figure
     label : str
-        In words what it shows, for whoever cannot see it.
+        Describes the picture in words.
     marks : sequence
-        What :class:`Drawing` noted of its parts.
+        The descriptions of its parts; see :class:`Drawing`.
     """
     text = _svg_text(figure)
     start = text.index("<svg")
     box = re.search(r'viewBox="([^"]*)"', text)
-    assert box is not None, "matplotlib writes one"
+    assert box is not None, "matplotlib always writes a viewBox"
     body = text[text.index(">", start) + 1 : text.rindex("</svg>")]
     body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"\s*<style.*?</style>", "", body, count=1, flags=re.DOTALL)
@@ -128,15 +128,15 @@ def _svg_text(figure: Figure) -> str:
     for axes in figure.axes:
         axes.patch.set_visible(False)
     buffer = io.BytesIO()
-    # Letters as letters: a page can be searched, and a screen reader reads them. And not by `savefig`, which lays a figure
-    # out by drawing all of it once more.
+    # Text stays text, so that a page can be searched and a screen reader can read it. `savefig` would draw the figure a
+    # second time for its layout.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
     return buffer.getvalue().decode("utf-8")
 
 
 def _shortened(body: str) -> str:
-    """Leave out what only costs room: digits that no screen shows, white space, lists of fonts, turns by nothing."""
+    """Leave out what only takes space: digits that no screen shows, white space, lists of fonts, rotations by 0."""
 
     def attribute(match: re.Match[str]) -> str:
         value = re.sub(r"(\.\d{2})\d+", r"\1", match[2])
@@ -154,7 +154,7 @@ def _shortened(body: str) -> str:
 
 
 def _coloured(body: str) -> str:
-    """Let the page say what each colour is."""
+    """Replace colours by the page's variables."""
 
     def named(match: re.Match[str]) -> str:
         variable = VARIABLES.get(match[2])
@@ -164,7 +164,7 @@ def _coloured(body: str) -> str:
 
 
 def _identified(body: str, prefix: str, marks: Sequence[_Mark]) -> str:
-    """Keep names within one picture: only what is referred to has one, unlike all others of the page."""
+    """Make names unique on the page, and keep only those that are referred to."""
 
     def group(match: re.Match[str]) -> str:
         name = match[1]

@@ -1,4 +1,4 @@
-"""Where the clusters of an association graph are drawn: communities apart from one another, the isolated ones around."""
+"""The layout of an association graph: communities apart from each other, isolated clusters around them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn 
 # Compared by identity, because it holds arrays.
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Places in units of about a node's distance to the next.
+    """Places; the unit is about the distance between neighbouring nodes.
 
     Attributes
     ----------
     places : float64 array, shape (M, 2)
         Of the clusters.
     captions : float64 array, shape (G, 2)
-        For each community the lower middle of its caption.
+        The lower middle of each community's caption.
     page : (float, float, float, float)
         Left, right, bottom and top.
     node : float
@@ -47,7 +47,7 @@ class Layout:
 
 
 def lay_out(association: Association) -> Layout:
-    """Return where everything is drawn; the same graph is always drawn alike.
+    """Return the layout of a graph; the same graph always has the same layout.
 
     Examples
     --------
@@ -58,10 +58,10 @@ def lay_out(association: Association) -> Layout:
     """
     groups = association.groups
     inner = [_community(association, members) for members in groups]
-    # Of each community half its width and height, nodes included.
+    # Half the width and height of each community, with its nodes.
     sizes = np.array([np.abs(own).max(axis=0) + _NODE for own in inner]).reshape(-1, 2)
     half, (wide, high), middles, boxes = np.array(_LEAST), (0.0, 0.0), sizes, sizes
-    for _ in range(2):  # Letters are as large on every page: how much room they need shows when the page is known.
+    for _ in range(2):  # Letters have the same size on every page, so the room that they need depends on the page.
         wide, high = (2 * float(half[0]) * part for part in _CAPTION)
         boxes = np.maximum(sizes + np.array([0.0, high / 2]), [wide / 2, 0.0])
         middles = _packed(boxes)
@@ -78,16 +78,16 @@ def lay_out(association: Association) -> Layout:
 
 
 def _community(association: Association, members: tuple[int, ...]) -> Floats:
-    """Return the places of one community around its own middle, no two nodes closer than 1 if that can be."""
+    """Return the places of one community around its middle, with nodes at least 1 apart if possible."""
     import networkx as nx  # noqa: PLC0415 - heavy, and only a picture needs it
 
     nodes = [association.clusters.nodes[m] for m in members]
-    # In the order of the members: a subgraph's own is that of a set.
+    # In the order of the members, because the order of a subgraph is that of a set.
     graph = nx.Graph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(sorted(tuple(sorted(edge)) for edge in association.graph().subgraph(nodes).edges()))
     if nx.density(graph) > 0.6 and len(nodes) <= 24:
-        # Nearly all are linked: nobody is in the middle.
+        # Nearly all are linked: put them on a circle.
         angles = 2 * math.pi * np.arange(len(nodes)) / len(nodes) + math.pi / 2
         found = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     else:
@@ -96,24 +96,24 @@ def _community(association: Association, members: tuple[int, ...]) -> Floats:
     found -= (found.min(axis=0) + found.max(axis=0)) / 2
     apart = np.hypot(*(found[:, np.newaxis] - found).transpose(2, 0, 1))
     closest = apart[np.triu_indices(len(nodes), 1)].min()
-    # Two nodes that nearly coincide must not blow a community up.
+    # Two nodes at nearly the same place must not enlarge the whole community.
     most = 1.4 * math.sqrt(len(nodes)) / np.hypot(*found.T).max()
     spread: Floats = found * min(1.0 / max(closest, 1e-9), most)
     return spread
 
 
 def _level(places: Floats) -> Floats:
-    """Turn places so that they are widest along the page."""
+    """Rotate places so that they are widest along the page."""
     centred = places - places.mean(axis=0)
     axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1]
-    # An eigenvector's sign is the library's choice; this one is ours.
+    # The sign of an eigenvector is arbitrary: choose one.
     axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
     turned: Floats = centred @ axes
     return turned
 
 
 def _packed(boxes: Floats) -> Floats:
-    """Return middles of boxes that do not touch: in rows, in their order, as words on a page.
+    """Return middles of boxes that do not touch: in order, in rows, as words on a page.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _packed(boxes: Floats) -> Floats:
     full = 2 * boxes + _GAP
     if not len(boxes):
         return np.zeros((0, 2))
-    # As long rows as leave everything largest on a page of the wanted shape.
+    # The length of rows that allows the largest drawing on a page of the wanted shape.
     lengths = np.linspace(full[:, 0].max(), full[:, 0].sum(), 60) * 1.001
     rows = min((_rows(full, length) for length in lengths.tolist()), key=lambda rows: _page(full, rows))
     middles = np.zeros((len(boxes), 2))
@@ -137,7 +137,7 @@ def _packed(boxes: Floats) -> Floats:
 
 
 def _rows(full: Floats, longest: float) -> list[list[int]]:
-    """Return boxes in rows no longer than this, filled one after the other."""
+    """Return boxes in rows of at most this length, filled in order."""
     rows: list[list[int]] = []
     for number, width in enumerate(full[:, 0].tolist()):
         if not rows or full[rows[-1], 0].sum() + width > longest:
@@ -147,7 +147,7 @@ def _rows(full: Floats, longest: float) -> list[list[int]]:
 
 
 def _page(full: Floats, rows: list[list[int]]) -> float:
-    """Return how wide a page of the wanted shape has to be for these rows."""
+    """Return the width of a page of the wanted shape that holds these rows."""
     width = max(float(full[row, 0].sum()) for row in rows)
     return max(width, _STRETCH * sum(float(full[row, 1].max()) for row in rows))
 
@@ -155,7 +155,7 @@ def _page(full: Floats, rows: list[list[int]]) -> float:
 def _rim(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
     """Return places around a page of this half width and height, and the page with them.
 
-    As few as fit stand in a row below; more go all around, as often as is needed.
+    If they fit, they are in one row below; otherwise they surround the page, in as many rings as needed.
     """
     places: list[tuple[float, float]] = []
     below = 0.0
@@ -171,7 +171,7 @@ def _rim(count: int, width: float, height: float) -> tuple[Floats, tuple[float, 
 
 
 def _on_rectangle(way: float, width: float, height: float) -> tuple[float, float]:
-    """Return the point after so long a way around, from the lower left corner on."""
+    """Return the point at this distance along the rectangle, starting from the lower left corner."""
     for x, y, dx, dy, length in (
         (-width, -height, 1, 0, 2 * width),
         (width, -height, 0, 1, 2 * height),

@@ -1,4 +1,4 @@
-"""What the models of communities draw: some rows, and how each model reconstructs them."""
+"""Pictures of rows and of their reconstructions by the communities' models."""
 
 from __future__ import annotations
 
@@ -21,25 +21,22 @@ __all__ = ["reconstruction_figure"]
 Floats = NDArray[Any]
 
 _CELL: Final = 0.9  # of a picture; 1 with the room to the next
-_PITCH: Final = 1.22  # from row to row: a number stands below each picture
+_PITCH: Final = 1.22  # from row to row, with a number below each picture
 
 
-def reconstruction_figure(
-    rows: Floats, names: Sequence[str], drawn: Floats, headings: Sequence[str], *, title: str = ""
-) -> Figure:
-    """Draw rows, and each as every community's model reconstructs it; the best reconstruction is outlined.
+def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: Floats, headings: Sequence[str]) -> Figure:
+    """Draw rows and their reconstructions by every community's model; the best reconstruction is outlined.
 
     Parameters
     ----------
     rows : float64 array, shape (n, d)
         In working coordinates. Where d is a square, a row is drawn as a picture, else as a line.
     names : sequence of str, length n
-        What each row is.
+        The name of each row.
     drawn : array, shape (M, n, d)
         The reconstructions.
     headings : sequence of str, length M
-        What each model is of.
-    title : str
+        The name of each model.
     """
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
@@ -68,14 +65,13 @@ def reconstruction_figure(
                 axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=GOOD, linewidth=2.5))
     axes.set(xlim=(-0.9, M + 1.3), ylim=(_PITCH * n + 0.05, -0.55))
     axes.axis("off")
-    axes.set_title(title, fontsize=11)
     return figure
 
 
 def _draw_row(
     axes: Axes, row: Floats, original: Floats | None, x: float, y: float, limits: tuple[float, float]
 ) -> None:
-    """Draw a row into its cell, upside down as the figure is: as a picture, or as a line over the original's."""
+    """Draw a row into its cell, upside down as the figure is: as a picture, or as a line over the original."""
     side = math.isqrt(row.size)
     if side * side == row.size and side > 1:
         axes.imshow(

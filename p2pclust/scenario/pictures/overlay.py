@@ -1,4 +1,4 @@
-"""An overlay as a picture: its links, how many each peer has, and the peers whose loss would part it."""
+"""A picture of an overlay: its links, the number of each peer's links, and the cut vertices."""
 
 from __future__ import annotations
 
@@ -22,23 +22,21 @@ __all__ = ["overlay_figure"]
 
 Floats = NDArray[np.float64]
 
-_PEER = CURVE  # not the colour of any peer: this picture shows places, not who is there
-_NAMED = 40  # more peers than this have no room for names
-_MANY = 2000  # links, from which on they fade
+_PEER = CURVE  # not a peer's own colour: this picture shows the overlay, not a run
+_NAMED = 40  # with more peers there is no room for names
+_MANY = 2000  # more links than this are drawn fainter
 _PAGE = 9.0  # inches, the longer side
 
 
-def overlay_figure(overlay: Overlay, title: str = "") -> Figure:
+def overlay_figure(overlay: Overlay) -> Figure:
     """Draw an overlay.
 
-    A peer is the larger the more links it has. Peers without which the others fall into parts are red. Names are
-    written up to 40 peers.
+    A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
+    40 peers.
 
     Parameters
     ----------
     overlay : Overlay
-    title : str
-        By default its kind and how many peers and links there are.
     """
     places = _on_page(lay_out(overlay))
     lines = _lines(overlay, places)
@@ -55,7 +53,7 @@ def overlay_figure(overlay: Overlay, title: str = "") -> Figure:
         _write_names(axes, overlay, places, sizes)
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
-    axes.set_title(title or _headline(overlay), fontsize=12, color=INK)
+    axes.set_title(_headline(overlay), fontsize=12, color=INK)
     _legend(figure, overlay, len(cut))
     return figure
 
@@ -66,21 +64,21 @@ def _headline(overlay: Overlay) -> str:
 
 
 def _on_page(places: Floats) -> Floats:
-    """Return places in inches, the longer side as long as the page, the lower left corner at 0."""
+    """Return places in inches; the longer side fills the page, the lower left corner is at 0."""
     places = places - places.min(axis=0)
     extent = places.max()
     return places * ((_PAGE - 1.6) / extent if extent > 0 else 1.0)
 
 
 def _sizes(overlay: Overlay) -> Floats:
-    """Return the area of each peer's mark, in square points: by its links, and smaller the more peers there are."""
+    """Return the area of each peer's mark in square points: larger with more links, smaller with more peers."""
     usual = float(np.clip(9000 / overlay.n_peers, 30, 420))
     sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
     return sizes
 
 
 def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
-    """Return each link as a line: straight, but bent around what is between the ends of a row or column of a torus."""
+    """Return each link as a line, straight except for those that join the ends of a row or column of a torus."""
     lines = [places[[a, b]] for a, b in overlay.pairs.tolist()]
     if overlay.kind != "grid":
         return lines
@@ -92,7 +90,7 @@ def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
 def _draw_links(axes: Axes, lines: list[Floats]) -> None:
     from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
 
-    # Many links together shall not be darker than few.
+    # Many links must not look darker than few.
     faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
     if len(lines) > _MANY:
         faint = max(0.02, faint * _MANY / len(lines))
@@ -101,18 +99,18 @@ def _draw_links(axes: Axes, lines: list[Floats]) -> None:
 
 
 def _bent(line: Floats, height: float) -> Floats:
-    """Return a curve between two ends, so that it is seen beside what is on the straight line between them."""
+    """Return a curve between two ends that passes beside the straight line between them."""
     start, end = line
     way = (end - start) / np.hypot(*(end - start))
     bow = np.array([-way[1], way[0]]) * height
     parts = np.linspace(0.0, 1.0, 40)[:, np.newaxis]
-    # Rises soon and stays: it passes all that is between at the same distance.
+    # It keeps the same distance along most of the line.
     curve: Floats = start + parts * (end - start) + bow * (1.0 - (2.0 * parts - 1.0) ** 4)
     return curve
 
 
 def _write_names(axes: Axes, overlay: Overlay, places: Floats, sizes: Floats) -> None:
-    """Write each name beside its peer, where the fewest links are: away from its neighbours."""
+    """Write each name beside its peer, on the side away from its neighbours."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415
 
     place_of = dict(zip(overlay.names, places, strict=True))
@@ -122,7 +120,7 @@ def _write_names(axes: Axes, overlay: Overlay, places: Floats, sizes: Floats) ->
             place_of[name] - np.mean([place_of[other] for other in neighbours], axis=0) if neighbours else np.zeros(2)
         )
         far = float(np.hypot(*away))
-        # In the middle of its neighbours: below.
+        # Below, if it is in the middle of its neighbours.
         x, y = away / far if far > 0.25 else (0.0, -1.0)
         points = math.sqrt(size) / 2 + 3
         axes.annotate(
@@ -146,5 +144,5 @@ def _legend(figure: Figure, overlay: Overlay, n_cut: int) -> None:
     few = f"a peer, {least} link{'s' if least != 1 else ''}"
     marks = [dot(_PEER, 8, few)] if least == most else [dot(_PEER, 7, few), dot(_PEER, 12, f"a peer, {most} links")]
     if n_cut:
-        marks.append(dot(WRONG, 8, f"cut vertex: without it the others fall into parts ({n_cut})"))
+        marks.append(dot(WRONG, 8, f"cut vertex: without it the others are disconnected ({n_cut})"))
     figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)

@@ -1,7 +1,7 @@
-"""Every colour of a report, and what it stands for: each colour means one thing on the whole page.
+"""Every colour of a report and its meaning: a colour has one meaning on the whole page.
 
-Peers, clusters and classes have palettes of their own, and no colour is in two of them. A cluster and a class are related
-on purpose only: a cluster whose rows are mostly of one class has the strong colour of which that class has the light one.
+Peers, clusters and classes have separate palettes without common colours. A cluster whose rows are mostly of one class has
+the strong shade of that class's light colour.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = [
     "series_colour",
 ]
 
-# -- what has one meaning -----------------------------------------------------------------------------------------------
+# -- single colours -----------------------------------------------------------------------------------------------------
 
 INK: Final = "#333333"
 LINK: Final = "#777777"
-#: What the page itself is; edges of this colour keep shapes apart.
+#: The background; edges of this colour separate shapes.
 PAPER: Final = "#fefefe"
-#: What belongs to nothing: rows of no cluster, clusters of no community.
+#: Rows without a cluster, clusters without a community.
 ALONE: Final = "#bdbdbd"
 WRONG: Final = "#d62728"
 GOOD: Final = "#2ca02c"
@@ -50,35 +50,35 @@ CROWN: Final = "#f1a340"
 #: A number over time, of the whole fleet.
 CURVE: Final = "#44546a"
 
-# -- what there are many of ---------------------------------------------------------------------------------------------
-# No red, which is for what is wrong, no grey, which is for what is alone. Neighbours in a list are far apart in hue.
+# -- palettes -----------------------------------------------------------------------------------------------------------
+# Without red (for errors) and grey (for rows without a cluster). Neighbours in a list differ much in hue.
 
-#: Clusters and communities: strong.
+#: Clusters and communities: strong colours.
 CLUSTERS: Final = (
     "#3986e4", "#df7b0c", "#33ac5a", "#b55fba", "#16bbbc", "#d9bd1c", "#765fca", "#9ac242", "#a44c1d", "#ed76b3",
     "#0cbef9", "#048265", "#c78df8", "#a77601", "#3f53a3",
 )  # fmt: skip
-#: True classes: the light colours of the same hues, in the same order.
+#: True classes: light colours of the same hues, in the same order.
 CLASSES: Final = (
     "#96bef1", "#efb78d", "#9ad1a4", "#d7a8d9", "#84dcdc", "#e6d997", "#b0a8e4", "#c4db9e", "#d99a7e", "#f6b4d2",
     "#94dafd", "#74c0a6", "#ddbff9", "#d4b278", "#8ea1d9",
 )  # fmt: skip
-#: Peers, or where there are more of them than colours their device classes: deep.
+#: Peers, or their device classes if there are more peers than colours: deep colours.
 PEERS: Final = (
     "#20487a", "#a26144", "#00421a", "#784a7b", "#8f8138", "#004a4a", "#685f9c", "#783a5a", "#3c5009", "#2b7ea1",
     "#473102", "#1f7a3d", "#9070ac", "#7d8f2a", "#2d2a6e",
 )  # fmt: skip
-#: What is none of these and stands beside its like: runs that are compared, the curves of a sweep.
+#: Runs that are compared, the curves of a sweep.
 SERIES: Final = (
     "#4e79a7", "#e8a33d", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#8cd17d", "#499894", "#d7b5d8",
     "#a0cbe8", "#b6992d", "#5b5ea6", "#c7a76c", "#2f6b4f",
 )  # fmt: skip
-#: Parts of a sum, the largest first: from dark to light.
+#: Parts of a sum, the largest first, from dark to light.
 SHADES: Final = (
     "#2f3f4f", "#3e4e5f", "#4e5e70", "#5e6f81", "#6e8092", "#7f91a4", "#91a3b6", "#a2b5c8", "#b4c7db", "#c7daee",
 )  # fmt: skip
 
-# A dark page takes lighter ones where these would sink into it.
+# Lighter colours for a dark page, where these would be too dark.
 _DARK_PEERS: Final = (
     "#5276a6", "#d29478", "#3a6e46", "#a77aa9", "#bfb272", "#177b7b", "#9790ca", "#a76b87", "#697d44", "#69afd0",
     "#7a5a20", "#57ad70", "#c0a3db", "#a9bd55", "#7b79c9",
@@ -90,7 +90,7 @@ DARK: Final = {
     "#2f6b4f": "#57a47f", "#b6992d": "#cdb34d",
 }  # fmt: skip
 
-#: By a colour, the page's variable that stands for it.
+#: The page's variable for each colour.
 VARIABLES: Final = {
     INK: "ink", "#000000": "ink", "#ffffff": "paper", PAPER: "paper", LINK: "link", ALONE: "alone",
     WRONG: "wrong", GOOD: "good", CROWN: "crown", CURVE: "curve",
@@ -123,14 +123,14 @@ def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
     Parameters
     ----------
     alike : sequence of int or None
-        For each cluster the class that most of its rows are of, each class once at most; None for no such class.
+        The class of most rows of each cluster, each class at most once; None for no such class.
     n_classes : int
 
     Returns
     -------
     list of int
-        The class's number where there is one, else one that no other cluster has, and if it can be no class. Numbers
-        repeat only where there are more clusters than colours.
+        The class's number if there is one; otherwise a number that no other cluster has and, if possible, no class. Numbers
+        repeat only if there are more clusters than colours.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
     >>> cluster_hues([14, None], n_classes=15)
     [14, 0]
     """
-    # A class beyond the last colour shares one with another class: nothing should look like it.
+    # A class beyond the last colour shares its colour with another class: no cluster should have it.
     wanted = [hue if hue is not None and hue < len(CLUSTERS) else None for hue in alike]
     ordered = [*range(n_classes, len(CLUSTERS)), *range(min(n_classes, len(CLUSTERS)))]
     free = [hue for hue in ordered if hue not in wanted]
@@ -148,12 +148,12 @@ def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
 
 
 def own_colours(groups: Mapping[str, str]) -> bool:
-    """Whether there are colours enough for each peer to have its own; else a peer has that of its device class."""
+    """Whether there are enough colours for each peer; otherwise a peer has the colour of its device class."""
     return len(groups) <= len(PEERS)
 
 
 def device_colours(groups: Mapping[str, str]) -> dict[str, str]:
-    """Return a colour for each device class, in the order in which they come.
+    """Return a colour for each device class, in order of appearance.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def device_colours(groups: Mapping[str, str]) -> dict[str, str]:
 def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
     """Return the colour of each peer in all pictures of a report.
 
-    It follows from the names and device classes of the fleet alone, so two runs of one scenario have the same.
+    It depends only on the names and device classes of the fleet, so two runs of one scenario have the same colours.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
 
 
 def ink_on(colour: str) -> str:
-    """Return the colour of letters that can be read on a colour: nearly black, or nearly white.
+    """Return the colour of text that is readable on a colour: nearly black or nearly white.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The overlay of a run: who was linked to whom, who added up, who failed, and how much each link carried."""
+"""The overlay of a run: its links and their traffic, the aggregators, and the peers that failed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.scenario.outcome.units import size
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import (
     CROWN,
@@ -32,15 +33,15 @@ __all__ = ["roles_drawing"]
 
 Floats = NDArray[np.float64]
 
-_NAMED: Final = 40  # more peers than this have no room for names
-_POINTED: Final = 120  # more peers than this, or five times as many links, cannot be pointed at
-_SHAPES: Final = "oshpv^"  # of device classes, where colours are the peers' own
+_NAMED: Final = 40  # with more peers there is no room for names
+_POINTED: Final = 120  # with more peers, or five times as many links, they have no tips
+_SHAPES: Final = "oshpv^"  # of device classes, where each peer has its own colour
 
 
 def roles_drawing(
     overlay: Overlay,
     groups: Mapping[str, str],
-    told: Chronicle,
+    chronicle: Chronicle,
     *,
     load: Mapping[tuple[str, str], int] | None = None,
     tips: Mapping[str, str] | None = None,
@@ -52,28 +53,28 @@ def roles_drawing(
     overlay : Overlay
         At the start.
     groups : mapping of str to str
-        The device class of every peer of the run. Peers are coloured one by one, and have the shape of their class; where
-        there are more peers than colours they are coloured by class.
-    told : Chronicle
-        Whoever aggregated has a ring with its terms, whoever failed a cross, or a wedge if it came back. Links that
-        come and go are the fainter the shorter they were there.
+        The device class of every peer of the run. Each peer has its own colour and the shape of its class; if there are
+        more peers than colours, a peer has the colour of its class.
+    chronicle : Chronicle
+        A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links
+        that existed for a shorter time are fainter.
     load : mapping of (str, str) to int, optional
-        Bytes that each link carried in both directions, the smaller name first: links are as wide as that.
+        Bytes that each link carried in both directions, the smaller name first; they set the width of the link.
     tips : mapping of str to str, optional
-        What is told of a peer when somebody points at it.
+        The description of a peer that is shown when the reader points at it.
     """
     places = _on_page(lay_out(overlay))
     place_of = dict(zip(overlay.names, places, strict=True))
-    outside = _outside(places, sorted(told.strangers))
+    outside = _outside(places, sorted(chronicle.strangers))
     places = np.concatenate([places, *(place[np.newaxis] for place in outside.values())])
     low, high = places.min(axis=0), places.max(axis=0)
     width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
     drawing = Drawing.new(width, height + 0.5)
     axes = drawing.figure.add_subplot()
     size = float(np.clip(11000 / overlay.n_peers, 24, 520))
-    links = {**dict.fromkeys(overlay.links), **dict.fromkeys(told.linked)}
-    _draw_links(drawing, axes, list(links), place_of, told, load or {})
-    _draw_peers(drawing, axes, overlay.names, place_of, groups, told, size, tips or {})
+    links = {**dict.fromkeys(overlay.links), **dict.fromkeys(chronicle.linked)}
+    _draw_links(drawing, axes, list(links), place_of, chronicle, load or {})
+    _draw_peers(drawing, axes, overlay.names, place_of, groups, chronicle, size, tips or {})
     _draw_strangers(drawing, axes, outside, size, tips or {})
     middle = (low + high) / 2
     axes.set(
@@ -81,12 +82,12 @@ def roles_drawing(
         aspect="equal",
     )  # fmt: skip
     axes.axis("off")
-    _legend(drawing, groups, told, loaded=bool(load))
+    _legend(drawing, groups, chronicle, loaded=bool(load))
     return drawing
 
 
 def _on_page(places: Floats) -> Floats:
-    """Return places in inches: as large as they have to be to lie apart."""
+    """Return places in inches, far enough apart."""
     places = places - places.min(axis=0)
     extent = float(places.max())
     side = float(np.clip(1.0 * math.sqrt(len(places)) + 1.0, 2.6, 7.0))
@@ -94,7 +95,7 @@ def _on_page(places: Floats) -> Floats:
 
 
 def _outside(places: Floats, strangers: Sequence[str]) -> dict[str, Floats]:
-    """Return where strangers stand: in a row below the fleet, to which no link leads."""
+    """Return the places of strangers: in a row below the fleet, without links."""
     if not strangers:
         return {}
     (left, bottom), (right, _) = places.min(axis=0), places.max(axis=0)
@@ -119,7 +120,7 @@ def _draw_strangers(
 
 
 def _draw_links(
-    drawing: Drawing, axes: Axes, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], told: Chronicle,
+    drawing: Drawing, axes: Axes, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], chronicle: Chronicle,
     load: Mapping[tuple[str, str], int],
 ) -> None:  # fmt: skip
     from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
@@ -132,27 +133,27 @@ def _draw_links(
         axes.add_collection(LineCollection(lines, colors=LINK, linewidths=widths, alpha=faint, zorder=1))
         return
     for link, line, wide in zip(links, lines, widths, strict=True):
-        spans = told.linked.get(link, [Span(0.0, told.end)])
-        share = sum(span.end - span.start for span in spans) / (told.end or 1.0)
+        spans = chronicle.linked.get(link, [Span(0.0, chronicle.end)])
+        share = sum(span.end - span.start for span in spans) / (chronicle.end or 1.0)
         (drawn,) = axes.plot(
             *line.T, color=LINK, linewidth=wide, alpha=faint * (0.2 + 0.8 * share), solid_capstyle="round", zorder=1
         )
-        tip = f"{link[0]} – {link[1]}" + (f": {_size(load[link])}" if link in load else "")
-        tip += "" if _steady(spans, told) else f", linked for {share * told.end:.2f} s"
-        when = None if _steady(spans, told) else [(span.start, span.end) for span in spans]
+        tip = f"{link[0]} – {link[1]}" + (f": {size(load[link])}" if link in load else "")
+        tip += "" if _steady(spans, chronicle) else f", linked for {share * chronicle.end:.2f} s"
+        when = None if _steady(spans, chronicle) else [(span.start, span.end) for span in spans]
         drawing.mark(drawn, kind="way", when=when, tip=tip)
 
 
-def _steady(spans: Sequence[Span], told: Chronicle) -> bool:
-    return len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= told.end
+def _steady(spans: Sequence[Span], chronicle: Chronicle) -> bool:
+    return len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= chronicle.end
 
 
 def _draw_peers(
     drawing: Drawing, axes: Axes, names: Sequence[str], place_of: Mapping[str, Floats], groups: Mapping[str, str],
-    told: Chronicle, size: float, tips: Mapping[str, str],
+    chronicle: Chronicle, size: float, tips: Mapping[str, str],
 ) -> None:  # fmt: skip
     colours, shapes = peer_colours(groups), _shapes(groups)
-    terms_of = {name: [term for term in told.terms if term.peer == name and not term.within] for name in names}
+    terms_of = {name: [term for term in chronicle.terms if term.peer == name and not term.within] for name in names}
     for name, terms in terms_of.items():
         x, y = place_of[name]
         if terms:
@@ -164,13 +165,13 @@ def _draw_peers(
         )  # fmt: skip
         if len(names) <= _POINTED:
             drawing.mark(dot, kind="peer", peer=name, tip=tips.get(name, name))
-        away = [(span.start, span.end) for span in told.away.get(name, ())]
+        away = [(span.start, span.end) for span in chronicle.away.get(name, ())]
         if away:
             veil = axes.scatter([x], [y], s=size * 0.62, color=PAPER, linewidths=0, alpha=0.85, zorder=4)
             drawing.mark(veil, when=away)
-            failed = [span for span in told.away[name] if not span.what.startswith(ASLEEP)]
-            back = [(span.start, span.end) for span in failed if span.end < told.end]
-            gone = [(span.start, span.end) for span in failed if span.end >= told.end]
+            failed = [span for span in chronicle.away[name] if not span.what.startswith(ASLEEP)]
+            back = [(span.start, span.end) for span in failed if span.end < chronicle.end]
+            gone = [(span.start, span.end) for span in failed if span.end >= chronicle.end]
             if back:
                 wedge = axes.scatter([x], [y], s=size * 0.35, color=GOOD, marker=">", linewidths=0, zorder=5)
                 drawing.mark(wedge, when=back)
@@ -193,7 +194,7 @@ def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
 def _write_names(
     drawing: Drawing, axes: Axes, place_of: Mapping[str, Floats], terms_of: Mapping[str, Sequence[Term]], size: float
 ) -> None:  # fmt: skip
-    """Write each name beside its peer, on the side with the most room; and which terms it aggregated."""
+    """Write each name beside its peer, on the side with the most room, with the terms that it aggregated."""
     taken = list(place_of.values())
     centre = np.mean(taken, axis=0)
     for name, place in place_of.items():
@@ -206,7 +207,7 @@ def _write_names(
         def room(way: Floats, place: Floats = place, far: float = far) -> float:
             spot = place + far * way
             nearest = min(float(np.hypot(*(spot - other))) for other in taken if other is not place)
-            # Beyond some distance more room is no use; then outwards is better than inwards.
+            # More room than this does not help; then outwards is better than inwards.
             outwards = float(way @ (place - centre)) / (float(np.hypot(*(place - centre))) + 0.05)
             return min(nearest, 0.75) + 0.12 * outwards
 
@@ -222,13 +223,13 @@ def _write_names(
         drawing.mark(text, kind="halo", peer=name)
 
 
-def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loaded: bool) -> None:
+def _legend(drawing: Drawing, groups: Mapping[str, str], chronicle: Chronicle, *, loaded: bool) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     def dot(**how: Any) -> Line2D:
         return Line2D([], [], linestyle="", **{"marker": "o", "markersize": 9, "markeredgecolor": PAPER, **how})
 
-    members = [group for name, group in groups.items() if name not in told.strangers]
+    members = [group for name, group in groups.items() if name not in chronicle.strangers]
     own, shapes = own_colours(groups), _shapes(groups)
     marks = [
         dot(
@@ -239,27 +240,22 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], told: Chronicle, *, loa
         for group, colour in device_colours(groups).items()
         if group in members
     ]
-    if told.strangers:
+    if chronicle.strangers:
         marks.append(
-            dot(color=PAPER, marker="D", markeredgecolor=INK, label=f"stranger, kept out ({len(told.strangers)})")
+            dot(color=PAPER, marker="D", markeredgecolor=INK, label=f"stranger, kept out ({len(chronicle.strangers)})")
         )
-    if any(not term.within for term in told.terms):
+    if any(not term.within for term in chronicle.terms):
         marks.append(dot(color=PAPER, markeredgecolor=CROWN, markeredgewidth=3, label="aggregated"))
-    away = [span for spans in told.away.values() for span in spans]
+    away = [span for spans in chronicle.away.values() for span in spans]
     failed = [span for span in away if not span.what.startswith(ASLEEP)]
-    if any(span.end >= told.end for span in failed):
+    if any(span.end >= chronicle.end for span in failed):
         marks.append(dot(color=WRONG, marker="x", markeredgecolor=WRONG, markeredgewidth=2.5, label="gone for good"))
-    if any(span.end < told.end for span in failed):
+    if any(span.end < chronicle.end for span in failed):
         marks.append(dot(color=GOOD, marker=">", markeredgecolor=GOOD, label="was away, and came back"))
     if len(failed) < len(away):
         marks.append(dot(color=INK, marker="$z$", markeredgecolor=INK, label="was asleep at times"))
-    if any(not _steady(spans, told) for spans in told.linked.values()):
+    if any(not _steady(spans, chronicle) for spans in chronicle.linked.values()):
         marks.append(Line2D([], [], color=LINK, alpha=0.3, label="faint: linked for a short time"))
     if loaded:
-        marks.append(Line2D([], [], color=LINK, linewidth=4, label="wide: carried much"))
+        marks.append(Line2D([], [], color=LINK, linewidth=4, label="wide: carried many bytes"))
     drawing.figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-
-
-def _size(n_bytes: int) -> str:
-    scale, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
-    return f"{n_bytes / scale:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""How a job went, round by round: how far the centers moved, what they were worth, who contributed."""
+"""Pictures of a job's rounds: how far the centers moved, the objective, and the contributors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attendance_drawing", "movement_drawing", "objective_drawing"]
 
-_MARKED: Final = 60  # rounds, beyond which a curve has no dots
+_MARKED: Final = 60  # curves over more rounds have no dots
 _WIDTH: Final = 5.4
 
 
@@ -30,19 +30,19 @@ def movement_drawing(
     rounds : sequence of int
         Their numbers.
     moved : sequence of float or None
-        None where nobody knew.
+        None if unknown.
     tol : float
-        Below which the job ends; 0 if there is no such limit.
+        The job ends below this; 0 if there is no such limit.
     terms : sequence of (int, str)
-        Rounds in which somebody else began to aggregate, and who.
+        The rounds in which another peer began to aggregate, and the names of its terms.
     what : str
-        What it is that moved.
+        What moved.
     """
     drawing = Drawing.new(_WIDTH, 2.9)
     axes = drawing.figure.add_subplot()
-    told = list(zip(rounds, moved, strict=True))
-    known = [(number, shift) for number, shift in told if shift is not None and shift > 0]
-    still = [number for number, shift in told if shift == 0]
+    steps = list(zip(rounds, moved, strict=True))
+    known = [(number, shift) for number, shift in steps if shift is not None and shift > 0]
+    still = [number for number, shift in steps if shift == 0]
     xs, ys = [number for number, _ in known], [shift for _, shift in known]
     (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
@@ -61,18 +61,18 @@ def movement_drawing(
 
 
 def _mark_zeros(drawing: Drawing, axes: Axes, rounds: Sequence[int]) -> None:
-    """Mark at the lower edge what a logarithmic axis has no place for, and say so."""
+    """Mark zeros at the lower edge of a logarithmic axis, and explain the mark."""
     if rounds:
         (marks,) = axes.plot(
             rounds, [0.02] * len(rounds), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
-            label="moved by 0, for which this axis has no place",
+            label="moved by 0, which this axis cannot show",
         )  # fmt: skip
         drawing.mark(marks, tip=f"moved by 0 in round {', '.join(map(str, rounds[:20]))}")
         axes.legend(fontsize=8, frameon=False, loc="upper right")
 
 
 def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str) -> Drawing:
-    """Draw what the centers of each round were worth; `name` says what the value is."""
+    """Draw the value of each round's centers; `name` is the name of the value."""
     drawing = Drawing.new(_WIDTH, 2.9)
     axes = drawing.figure.add_subplot()
     (line,) = axes.plot(
@@ -87,16 +87,16 @@ def attendance_drawing(
     contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
     groups: Mapping[str, str], stages: Sequence[str], *, width: float = 11.0,
 ) -> Drawing:  # fmt: skip
-    """Draw who contributed to each round: a lane for each peer.
+    """Draw the contributors of each round: a lane for each peer.
 
     Parameters
     ----------
     contributors : sequence of sequences of str
         Of each round.
     abstained : sequence of mappings
-        For each round who abstained or was left out, and why.
+        For each round the peers that abstained or were left out, with the reasons.
     names : sequence of str
-        Whose lanes are drawn.
+        The peers that have a lane.
     groups : mapping of str to str
         The device class of every peer of the run.
     stages : sequence of str
@@ -142,7 +142,7 @@ def _attendance_legend(drawing: Drawing, stages: Sequence[str], reasons: Sequenc
 
 
 def _name_stages(axes: Axes, stages: Sequence[str], width: float) -> None:
-    """Write each stage above its first round; where two are too close the later one: the last was asked for."""
+    """Write each stage above its first round; of two that are too close only the later one."""
     changes = [number for number, stage in enumerate(stages) if number == 0 or stage != stages[number - 1]]
     nearest = math.inf
     for number in reversed(changes):
@@ -153,7 +153,7 @@ def _name_stages(axes: Axes, stages: Sequence[str], width: float) -> None:
 
 
 def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
-    """Return the runs of rounds that are there, as (left, width), with a little room between rounds where there are few.
+    """Return the runs of rounds that are there as (left, width), with gaps between rounds if there are few.
 
     Examples
     --------
@@ -175,9 +175,9 @@ def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
 
 
 def _mark_terms(axes: Axes, terms: Sequence[tuple[int, str]]) -> None:
-    for number, told in terms[:8]:
+    for number, name in terms[:8]:
         axes.axvline(number - 0.5, color=CROWN, linewidth=1.2)
-        axes.annotate(told, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+        axes.annotate(name, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
                       va="center", rotation=90, fontsize=8, color=INK)  # fmt: skip
 
 

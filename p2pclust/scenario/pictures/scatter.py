@@ -1,4 +1,4 @@
-"""Rows as dots in a plane, once for each thing that is known about them; and where the centers went."""
+"""Pictures of rows as dots in a plane, coloured by cluster, class or peer, with the path of the centers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["Colouring", "Plane", "add_points", "plane_of", "scatter_drawings"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_LEGEND: Final = 15  # names beside each other below a panel
-_PCA_ROWS: Final = 600  # rows that find the axes where there are more columns than this
+_LEGEND: Final = 15  # the most names in the legend of a panel
+_PCA_ROWS: Final = 600  # with more columns than this, about so many rows determine the axes
 
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """A way to look at rows.
+    """A projection of rows into a plane.
 
     Attributes
     ----------
     axes : float64 array, shape (F, 2)
     middle, scale : float64 array, shape (F,)
-        Taken off a row, and what it is divided by, before.
+        Subtracted from a row, and then its divisor, before the projection.
     titles : (str, str)
-        What stands at the two axes.
+        The titles of the two axes.
     """
 
     axes: Floats
@@ -43,20 +43,20 @@ class Plane:
     titles: tuple[str, str]
 
     def __call__(self, X: Floats) -> Floats:
-        """Return where rows of shape (..., F) are, shape (..., 2)."""
+        """Return the places of rows of shape (..., F), shape (..., 2)."""
         seen: Floats = (X - self.middle) / self.scale @ self.axes
         return seen
 
 
 def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
-    """Return the plane in which rows of two columns lie as they are, and others as their two principal axes show them.
+    """Return the plane of two columns as they are, or the plane of the two principal axes of more columns.
 
     Parameters
     ----------
     X : float64 array, shape (n, F)
     names : sequence of str, length F
     scaled : bool
-        Whether each column counts in its range.
+        Whether each column is divided by its range.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
     n_features = X.shape[1]
     ones, none = np.ones(n_features), np.zeros(n_features)
     if n_features == 1:
-        # The height means nothing then; it keeps dots apart.
+        # The second coordinate is 0.
         return Plane(np.array([[1.0, 0.0]]), none, ones, (names[0], ""))
     if n_features == 2:
         return Plane(np.eye(2), none, ones, (names[0], names[1]))
@@ -83,7 +83,7 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
         parts, axes = np.linalg.eigh(rows.T @ rows)
         parts, axes = parts[::-1], axes[:, ::-1]
     axes = np.array(axes[:, :2])
-    # An axis may point either way: the larger part of it to the right, and upwards.
+    # The sign of an axis is arbitrary: its largest part points to the right, or up.
     axes *= np.where(np.abs(axes).max(axis=0) == axes.max(axis=0), 1.0, -1.0)
     shares = 100 * np.maximum(parts[:2], 0.0) / max(float(parts.sum()), 1e-300)
     titles = (f"principal axis 1 ({shares[0]:.0f} % of the spread)", f"principal axis 2 ({shares[1]:.0f} %)")
@@ -92,22 +92,20 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """What dots are coloured by.
+    """The colours of dots.
 
     Parameters
     ----------
     title : str
     kinds : int array, shape (n,)
-        Of each row, a place in `names`; negative for none.
+        The place of each row's kind in `names`; negative for none.
     names : sequence of str
     colours : sequence of str, optional
-        Of each name; by default those of clusters, in order.
+        Of the names; by default those of clusters, in order.
     centers : float64 array, shape (C, 2), optional
         Drawn over the dots, in the colours of the names.
     trails : float64 array, shape (steps, C, 2), optional
-        Where the centers were before.
-    wanted : float64 array, shape (C, 2), optional
-        Where pooling puts the centers, as hollow squares.
+        The earlier places of the centers.
     """
 
     title: str
@@ -116,7 +114,6 @@ class Colouring:
     colours: Sequence[str] = CLUSTERS
     centers: Floats | None = None
     trails: Floats | None = None
-    wanted: Floats | None = None
 
     def colour(self, kind: int) -> str:
         """Return the colour of a kind."""
@@ -124,7 +121,7 @@ class Colouring:
 
 
 def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> list[Drawing]:
-    """Draw the same rows in the same place several times, each time in other colours.
+    """Draw the same rows several times, each time in other colours.
 
     Parameters
     ----------
@@ -135,16 +132,16 @@ def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[
     """
     every = [
         places,
-        *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails, p.wanted) if part is not None),
+        *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails) if part is not None),
     ]
     whole = np.concatenate(every)
     low, high = np.min(whole, axis=0), np.max(whole, axis=0)
     margin = 0.04 * np.where(high > low, high - low, 1.0)
-    # Small dots where they are many.
+    # With more rows the dots are smaller.
     size = float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0))
     drawings = []
     for panel in panels:
-        # All panels equally high: what is below an axis has its own room.
+        # All axes have the same height; a legend below one gets extra room.
         below = 0.0 if panel.centers is not None else 0.1 + 0.2 * _lines_of_names(panel)
         drawing = Drawing.new(3.55 if len(panels) > 1 else 5.4, 3.9 + below)
         drawings.append(drawing)
@@ -166,8 +163,6 @@ def _draw_panel(drawing: Drawing, axes: Axes, places: Floats, panel: Colouring, 
         dots = add_points(axes, own, panel.colour(kind), size, alpha=0.75 if kind >= 0 else 0.4)
         name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
         drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
-    if panel.wanted is not None:
-        axes.plot(*panel.wanted.T, "s", color="none", markeredgecolor=INK, markersize=11, markeredgewidth=1.2, zorder=5)
     if panel.trails is not None:
         for number in range(panel.trails.shape[1]):
             axes.plot(*panel.trails[:, number].T, "-", color=INK, linewidth=0.9, alpha=0.7, zorder=4)
@@ -221,7 +216,7 @@ def _lines_of_names(panel: Colouring) -> int:
 
 
 def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:
-    """Add dots as one path, which is a tenth of the room that as many markers take; `size` is in points.
+    """Add dots as one path, which takes a tenth of the space of as many markers; `size` is in points.
 
     Parameters
     ----------
@@ -234,7 +229,7 @@ def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: f
     from matplotlib.patches import PathPatch  # noqa: PLC0415 - in the extra `plots`
     from matplotlib.path import Path  # noqa: PLC0415
 
-    # A stroke of no length has a round end on either side: a dot.
+    # A line of length 0 with round ends is a dot.
     path = Path(np.repeat(places, 2, axis=0), np.tile([Path.MOVETO, Path.LINETO], len(places)))
     path.should_simplify = False
     dots = PathPatch(path, facecolor="none", edgecolor=colour, linewidth=size, capstyle="round", alpha=alpha, zorder=3)

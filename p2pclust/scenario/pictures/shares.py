@@ -1,4 +1,4 @@
-"""What came of the rows: who holds rows of which cluster, how sure they are, which classes the clusters are."""
+"""Pictures of a result: clusters by peer and by true class, memberships, centers, and the comparison with pooling."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _PROMISED: Final = 1e-9
-_IMAGES: Final = 64  # columns, from which on a square number of them is drawn as a picture
-_PROFILES: Final = 40  # columns that are drawn beside each other
-_LETTERS: Final = 32  # of a feature's name
-_NUMBERS: Final = 16  # rows and columns of a table that has room for numbers
+_IMAGES: Final = 64  # from so many columns on, a square number of them is drawn as an image
+_PROFILES: Final = 40  # the most columns that are drawn side by side
+_LETTERS: Final = 32  # the most letters of a feature's name
+_NUMBERS: Final = 16  # the most rows or columns of a table with numbers
 
 
 def holdings_drawing(
     title: str, table: Ints, kinds: Sequence[str], colours: Sequence[str], names: Sequence[str]
 ) -> Drawing:
-    """Draw what each peer's rows are, as parts of a bar.
+    """Draw the kinds of each peer's rows as parts of a bar.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def holdings_drawing(
         How many rows of each kind each peer has.
     kinds : sequence of str, length K
     colours : sequence of str
-        Of the kinds; those beyond the last have none.
+        Of the kinds; further kinds are grey.
     names : sequence of str, length P
     """
     drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0)
@@ -77,7 +77,7 @@ def holdings_drawing(
 
 
 def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Sequence[int]) -> Drawing:
-    """Draw how sure rows are of their cluster: for each cluster the greatest memberships of its rows, in order.
+    """Draw the greatest membership of each row, sorted, as a line for each cluster.
 
     Parameters
     ----------
@@ -98,23 +98,25 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
             values = np.interp(along, np.linspace(0, 1, own.size), own)
             (line,) = axes.plot(along, values, color=cluster_colour(hues[number]), linewidth=1.8)
             half = float(np.median(own))
-            drawing.mark(line, kind="curve", tip=f"cluster {name}: half of its rows are at least {half:.2f} sure")
+            drawing.mark(
+                line, kind="curve", tip=f"cluster {name}: half of its rows have a membership of {half:.2f} or more"
+            )
     least = 1 / max(len(names), 1)
     axes.axhline(least, color=INK, linestyle="--", linewidth=1)
-    axes.annotate("no idea", (1.0, least), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                  ha="right", fontsize=8, color=INK)  # fmt: skip
+    axes.annotate("equal in all clusters", (1.0, least), (-2, 3), xycoords=("axes fraction", "data"),
+                  textcoords="offset points", ha="right", fontsize=8, color=INK)  # fmt: skip
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
-    axes.set_xticks([0, 0.5, 1], ["the surest row", "half of the cluster", "the least sure"], fontsize=8)
+    axes.set_xticks([0, 0.5, 1], ["the highest", "half of the cluster", "the lowest"], fontsize=8)
     first, _, last = axes.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    axes.set_title("how sure rows are of their cluster (greatest membership)", fontsize=10, color=INK, loc="left")
+    axes.set_title("each row's membership in its cluster, sorted", fontsize=10, color=INK, loc="left")
     _plain(axes)
     return drawing
 
 
 def matched(table: Ints) -> Ints:
-    """Return an order of the columns such that the diagonal holds as much as it can; those without a row come last.
+    """Return the order of columns that maximises the sum of the diagonal; columns without a row come last.
 
     Parameters
     ----------
@@ -133,15 +135,15 @@ def matched(table: Ints) -> Ints:
 
 
 def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], *, row: str, column: str) -> Drawing:
-    """Draw how many rows of each class came into each cluster.
+    """Draw the number of rows of each class in each cluster.
 
     Parameters
     ----------
     table : int array, shape (R, C)
     rows, columns : sequence of str
-        What they are called.
+        Their names.
     row, column : str
-        What they are.
+        The names of the two axes.
     """
     n_rows, n_columns = table.shape
     cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
@@ -205,7 +207,7 @@ def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Dra
 
 
 def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
-    """Draw how far the fleet's centers are from those of the pooled algorithm, for each feature the largest difference.
+    """Draw for each feature the largest difference between the fleet's centers and those of the pooled algorithm.
 
     Parameters
     ----------
@@ -215,14 +217,14 @@ def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
     """
     drawing = Drawing.new(5.4, 3.6)
     axes = drawing.figure.add_subplot()
-    floor = 1e-18  # where those are drawn that are equal to the last bit
+    floor = 1e-18  # values that are equal bit for bit are drawn here
     worst = np.maximum(apart.max(axis=0), floor)
     (dots,) = axes.plot(np.arange(len(features)), worst, "o", color=CURVE, markersize=4 if len(features) <= 80 else 2.5)
     drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
     axes.set_yscale("log")
     axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
     axes.axhline(_PROMISED, color=WRONG, linestyle="--", linewidth=1)
-    axes.annotate("what is promised: below 1e-9", (1.0, _PROMISED), (-2, 3), xycoords=("axes fraction", "data"),
+    axes.annotate("promised: below 1e-9", (1.0, _PROMISED), (-2, 3), xycoords=("axes fraction", "data"),
                   textcoords="offset points", ha="right", fontsize=8, color=INK)  # fmt: skip
     if len(features) <= 14:
         _name_features(axes, features)
@@ -240,7 +242,7 @@ def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
 def centers_drawing(
     centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
 ) -> Drawing | None:
-    """Draw the centers as pictures if that is what they are, or as lines over the features; None where neither helps.
+    """Draw the centers as images or as lines over the features; return None if neither suits them.
 
     Parameters
     ----------
@@ -251,7 +253,7 @@ def centers_drawing(
     hues : sequence of int
         The numbers of their colours.
     rows : float64 array, shape (n, F)
-        In whose range lines are drawn.
+        Their range is the range of the lines.
     """
     side = math.isqrt(centers.shape[1])
     if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
@@ -262,7 +264,7 @@ def centers_drawing(
 
 
 def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Drawing:
-    """All pictures as one image, with room between them, for as many axes would take their time."""
+    """Draw all images as one with gaps between them, because many axes are slow."""
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
 
     side = pictures.shape[1]
@@ -287,7 +289,7 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
 def _profiles(
     centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
 ) -> Drawing:
-    """Every feature in the range of the rows: the farther lines are apart, the better it tells the clusters apart."""
+    """Draw each center as a line over the features, each feature in the range of the rows."""
     spread = np.ptp(rows, axis=0)
     heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
     longest = max(len(_called(name)) for name in features)

@@ -1,4 +1,4 @@
-"""The time line of a run: a lane for each peer, with who aggregated, what struck, and who was away when."""
+"""The time line of a run: a lane for each peer with its terms as aggregator, its faults, and when it was away."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LANE: Final = 0.27  # inches
 _APART: Final = 0.24  # inches between two numbers of rounds
 
 
-def lanes_of(told: Chronicle, names: Sequence[str], most: int = _LANES) -> list[str]:
-    """Return the peers that have a lane: all, or where there are too many those to whom something happened, first of all.
+def lanes_of(chronicle: Chronicle, names: Sequence[str], most: int = _LANES) -> list[str]:
+    """Return the peers that have a lane: all, or if there are too many, those with events first.
 
     Parameters
     ----------
-    told : Chronicle
+    chronicle : Chronicle
     names : sequence of str
     most : int
 
@@ -38,20 +38,22 @@ def lanes_of(told: Chronicle, names: Sequence[str], most: int = _LANES) -> list[
     """
     if len(names) <= most:
         return list(names)
-    eventful = dict.fromkeys([strike.peer for strike in told.strikes] + [term.peer for term in told.terms])
-    first = [name for name in eventful if name in told.here] + [name for name in names if name not in eventful]
+    eventful = dict.fromkeys([strike.peer for strike in chronicle.strikes] + [term.peer for term in chronicle.terms])
+    first = [name for name in eventful if name in chronicle.here] + [name for name in names if name not in eventful]
     kept = dict.fromkeys(first[:most])
     return [name for name in names if name in kept]
 
 
-def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0) -> Drawing:
+def timeline_drawing(
+    chronicle: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0
+) -> Drawing:
     """Draw the time line.
 
     Parameters
     ----------
-    told : Chronicle
+    chronicle : Chronicle
     names : sequence of str
-        Whose lanes are drawn, from the top down.
+        The peers that have a lane, from top to bottom.
     groups : mapping of str to str
         The device class of every peer of the run.
     width : float
@@ -59,39 +61,39 @@ def timeline_drawing(told: Chronicle, names: Sequence[str], groups: Mapping[str,
     """
     drawing = Drawing.new(width, _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9))
     axes = drawing.figure.add_subplot()
-    end = told.end or 1.0
-    for wait in told.waits:
+    end = chronicle.end or 1.0
+    for wait in chronicle.waits:
         band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
         drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
-        if name in told.strangers:
-            _draw_stranger(drawing, axes, told, name, lane)
+        if name in chronicle.strangers:
+            _draw_stranger(drawing, axes, chronicle, name, lane)
         else:
-            _draw_lane(drawing, axes, told, name, lane, colours[name])
-    _draw_rounds(axes, told, _APART / width * end)
-    for t in told.submitted.values():
+            _draw_lane(drawing, axes, chronicle, name, lane, colours[name])
+    _draw_rounds(axes, chronicle, _APART / width * end)
+    for t in chronicle.submitted.values():
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
-    called = [f"{name} (stranger)" if name in told.strangers else name for name in names]
+    called = [f"{name} (stranger)" if name in chronicle.strangers else name for name in names]
     axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *called], fontsize=9)
     axes.tick_params(axis="x", labelsize=9)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("seconds of the run", fontsize=9, color=INK)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    # The page moves the one along the other, when somebody chooses a moment.
+    # The page moves the cursor along the span when the reader chooses a moment.
     (span,) = axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0)
     drawing.mark(span, kind="span")
     (cursor,) = axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9)
     drawing.mark(cursor, kind="cursor")
-    _legend(drawing, told, own=own_colours(groups))
+    _legend(drawing, chronicle, own=own_colours(groups))
     return drawing
 
 
-def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: int, colour: str) -> None:
-    here = told.here[name]
-    away = told.away.get(name, [])
+def _draw_lane(drawing: Drawing, axes: Axes, chronicle: Chronicle, name: str, lane: int, colour: str) -> None:
+    here = chronicle.here[name]
+    away = chronicle.away.get(name, [])
     edges = [here.start, *(t for span in away for t in (span.start, span.end)), max(here.end, here.start)]
     alive = [(a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
     bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
@@ -101,52 +103,52 @@ def _draw_lane(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: i
             [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2
         )
         drawing.mark(gap[0], peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
-        if _back(span, told):
+        if _back(span, chronicle):
             (wedge,) = axes.plot([span.end], [lane], ">", color=GOOD, markersize=9, markeredgewidth=0, zorder=6)
             drawing.mark(wedge, tip=f"{name} came back, at {span.end:.2f} s")
-    for span in told.troubled.get(name, ()):
+    for span in chronicle.troubled.get(name, ()):
         stripe = axes.broken_barh(
             [(span.start, span.end - span.start)], (lane + 0.22, 0.12), facecolors=WRONG, linewidth=0
         )
         stripe.set_zorder(4)
         drawing.mark(stripe, peer=name, tip=f"{name}: {span.what}, {span.start:.2f} to {span.end:.2f} s")
-    for term in told.terms:
+    for term in chronicle.terms:
         if term.peer == name:
-            _draw_term(drawing, axes, term, lane, told.end)
-    for strike in told.strikes:
-        if strike.peer == name and strike.do != "resume":  # whoever comes back has its mark, however it went away
-            _draw_strike(drawing, axes, strike.t, lane, strike.do, strike.told)
-    for (_, peer), t in told.finished.items():
+            _draw_term(drawing, axes, term, lane, chronicle.end)
+    for strike in chronicle.strikes:
+        if strike.peer == name and strike.do != "resume":  # every return is marked above
+            _draw_strike(drawing, axes, strike.t, lane, strike.do, strike.words)
+    for (_, peer), t in chronicle.finished.items():
         if peer == name:
             (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
             drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
 
 
-def _draw_stranger(drawing: Drawing, axes: Axes, told: Chronicle, name: str, lane: int) -> None:
-    """A lane that is none: it was there, outside, and was refused."""
-    here = told.here[name]
+def _draw_stranger(drawing: Drawing, axes: Axes, chronicle: Chronicle, name: str, lane: int) -> None:
+    """Draw the lane of a stranger: a dashed line with a mark for each refusal."""
+    here = chronicle.here[name]
     (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
-    drawing.mark(line, peer=name, tip=f"{name}: on nobody's roster")
-    for peer, t in told.refusals.items():
+    drawing.mark(line, peer=name, tip=f"{name}: not on the fleet roster")
+    for peer, t in chronicle.refusals.items():
         (mark,) = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
         drawing.mark(mark, tip=f"{peer} refused it, at {t:.2f} s")
 
 
-def _back(span: Span, told: Chronicle) -> bool:
-    """Whether somebody came back who had failed."""
-    return span.end < told.end and not span.what.startswith(ASLEEP)
+def _back(span: Span, chronicle: Chronicle) -> bool:
+    """Whether a peer came back after a failure."""
+    return span.end < chronicle.end and not span.what.startswith(ASLEEP)
 
 
-def _draw_strike(drawing: Drawing, axes: Axes, t: float, lane: int, do: str, told: str) -> None:
+def _draw_strike(drawing: Drawing, axes: Axes, t: float, lane: int, do: str, words: str) -> None:
     back = do in ("join", "heal")
     marker, colour = (">", GOOD) if back else ("X", WRONG)
     (cross,) = axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
-    drawing.mark(cross, tip=f"{told}, at {t:.2f} s")
+    drawing.mark(cross, tip=f"{words}, at {t:.2f} s")
 
 
 def _draw_term(drawing: Drawing, axes: Axes, term: Term, lane: int, end: float) -> None:
     if term.within:
-        # Of a community, while its model is trained: many, short, and no matter of the whole fleet.
+        # Of a community while its model is trained: many and short, and not about the whole fleet.
         bar = axes.broken_barh(
             [(term.start, term.end - term.start)], (lane + 0.12, 0.2), facecolors=CROWN, linewidth=0, zorder=3
         )
@@ -163,53 +165,53 @@ def _draw_term(drawing: Drawing, axes: Axes, term: Term, lane: int, end: float) 
         )  # fmt: skip
 
 
-def _draw_rounds(axes: Axes, told: Chronicle, apart: float) -> None:
-    """A stroke for each round that was closed, with as many numbers as there is room for."""
+def _draw_rounds(axes: Axes, chronicle: Chronicle, apart: float) -> None:
+    """Draw a mark for each round that was closed, and as many numbers as there is room for."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
 
     for colour, whole in ((INK, True), (WRONG, False)):
-        closed = [round_.t for round_ in told.rounds if (round_.present > 0) == whole]
+        closed = [round_.t for round_ in chronicle.rounds if (round_.present > 0) == whole]
         strokes = [[(t, -1.25), (t, -0.75)] for t in closed]
         axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
     last = -np.inf
-    for round_ in told.rounds:
+    for round_ in chronicle.rounds:
         if round_.t - last > apart:
             axes.text(round_.t, -1.36, f"{round_.number}", ha="center", va="bottom", fontsize=7, color=INK)
             last = round_.t
 
 
-def _legend(drawing: Drawing, told: Chronicle, *, own: bool) -> None:
+def _legend(drawing: Drawing, chronicle: Chronicle, *, own: bool) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     marks: list[Artist] = [
         Patch(facecolor=LINK, alpha=0.5, label=f"alive, in the colour of the {'peer' if own else 'device class'}")
     ]
-    if told.terms:
+    if chronicle.terms:
         marks.append(Patch(facecolor=CROWN, label="aggregates"))
-    if told.strikes:
+    if chronicle.strikes:
         marks.append(Line2D([], [], linestyle="", marker="X", color=WRONG, markersize=9, label="a fault strikes"))
-    if any(_back(span, told) for spans in told.away.values() for span in spans):
+    if any(_back(span, chronicle) for spans in chronicle.away.values() for span in spans):
         marks.append(Line2D([], [], linestyle="", marker=">", color=GOOD, markersize=9, label="came back"))
-    if told.away:
-        asleep = any(span.what.startswith(ASLEEP) for spans in told.away.values() for span in spans)
+    if chronicle.away:
+        asleep = any(span.what.startswith(ASLEEP) for spans in chronicle.away.values() for span in spans)
         what = "dotted: asleep, or away" if asleep else "dotted: away"
         marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label=what))
-    if told.submitted:
-        several = "a job was handed in" if len(told.submitted) > 1 else "the job was handed in"
-        marks.append(Line2D([], [], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), label=f"upright: {several}"))
-    if told.troubled:
+    if chronicle.submitted:
+        several = "a job was submitted" if len(chronicle.submitted) > 1 else "the job was submitted"
+        marks.append(Line2D([], [], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), label=f"vertical: {several}"))
+    if chronicle.troubled:
         marks.append(Patch(facecolor=WRONG, label="thin: cut off, slow, or with bad rows"))
-    if told.strangers:
-        marks.append(Line2D([], [], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="outside, and kept out"))
-    if told.refusals:
+    if chronicle.strangers:
+        marks.append(Line2D([], [], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="a stranger, kept out"))
+    if chronicle.refusals:
         marks.append(
             Line2D([], [], linestyle="", marker="D", color=PAPER, markeredgecolor=INK, markersize=6, label="refused")
         )
-    if told.finished:
+    if chronicle.finished:
         marks.append(Line2D([], [], linestyle="", marker="o", color=GOOD, markersize=5, label="finished"))
-    if told.waits:
-        marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting: a majority is out of reach"))
+    if chronicle.waits:
+        marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting: no majority in reach"))
     drawing.figure.legend(
         handles=marks, loc="outside lower center", ncols=4 if drawing.width > 700 else 2, fontsize=9, frameon=False
     )

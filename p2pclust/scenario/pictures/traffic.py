@@ -1,4 +1,4 @@
-"""What a run sends, as a picture."""
+"""A picture of the bytes that a run sends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p2pclust.scenario.outcome.units import scaled, size
 from p2pclust.scenario.pictures.canvas import new_figure
 from p2pclust.scenario.pictures.palette import SHADES
 
@@ -19,13 +20,13 @@ __all__ = ["Cost", "bytes_figure"]
 
 @dataclass(frozen=True)
 class Cost:
-    """The models that one round of the job moved.
+    """The models that one round of a job sent.
 
     Parameters
     ----------
     phase : str
     step : str
-        What the round is called below its bar.
+        The label below the round's bar.
     model_bytes : int
         Over all peers.
     """
@@ -36,36 +37,38 @@ class Cost:
 
 
 _PHASES: Final[Mapping[str, str]] = {
-    "verdicts": "clusters' models, to everybody",
+    "verdicts": "clusters' models, to every peer",
     "train": "FedAvg within the communities",
-    "refine": "communities' models, to everybody",
+    "refine": "communities' models, to every peer",
 }
 
 
 def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str = "iteration") -> Figure:
-    """Draw how many bytes of models each phase moved, step by step.
+    """Draw how many bytes of models each phase sent in each step.
 
     Parameters
     ----------
     costs : sequence of Cost
-        In order; phases that move no models are left out.
+        In order; phases that send no models are left out.
     n_peers : int
     measured : int
-        All bytes that the peers' counters say were sent; 0 where there are none.
+        All bytes sent according to the peers' counters; 0 if there are none.
     by : str
-        What a step is.
+        The name of a step.
     """
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     figure = new_figure(6.5, 3.4)
     axes = figure.add_subplot()
     steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
-    scale, unit = _unit(max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0))
+    scale, unit = scaled(
+        max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0), "bytes"
+    )
     below = np.zeros(len(steps))
     for number, (phase, label) in enumerate(_PHASES.items()):
         sizes = np.array([sum(c.model_bytes for c in costs if (c.step, c.phase) == (step, phase)) for step in steps])
         if sizes.any():
-            text = f"{label}: {_size(int(sizes.sum()))}"
+            text = f"{label}: {size(int(sizes.sum()))}"
             axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=SHADES[3 * number], label=text)
             below += sizes / scale
     axes.set_xticks(range(len(steps)), steps, fontsize=8)
@@ -76,28 +79,12 @@ def bytes_figure(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str
         axes.set_ylim(0, 1.12 * below.max())
     axes.tick_params(axis="y", labelsize=8)
     total = sum(cost.model_bytes for cost in costs)
-    title = f"models: {_size(total)}, {_size(total // max(1, n_peers))} a peer"
+    title = f"models: {size(total)}, {size(total // max(1, n_peers))} a peer"
     if measured:
-        title += f"; all that the peers sent: {_size(measured)}"
+        title += f"; all that the peers sent: {size(measured)}"
     axes.set_title(title, fontsize=11)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     if total:
         axes.legend(fontsize=9, frameon=False)
     return figure
-
-
-def _unit(n_bytes: int) -> tuple[float, str]:
-    return next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= f), (1.0, "bytes"))
-
-
-def _size(n_bytes: int) -> str:
-    """Return a number of bytes for people.
-
-    Examples
-    --------
-    >>> _size(126022080), _size(12)
-    ('126 MB', '12 bytes')
-    """
-    scale, unit = _unit(n_bytes)
-    return f"{n_bytes / scale:.3g} {unit}"

@@ -59,7 +59,9 @@ class TestFinding:
         assert self.found(given) == Path(given)  # whoever reads it says that it is not there
 
     def test_a_name_that_is_nearly_one(self) -> None:
-        with pytest.raises(UsageError, match=r"^quickstar: no such file, and none .* \(did you mean 'quickstart'\? "):
+        with pytest.raises(
+            UsageError, match=r"^quickstar: no such file, and no installed one .* \(did you mean 'quickstart'\? "
+        ):
             self.found("quickstar")
 
     @pytest.mark.parametrize("given", ["scenarios/quickstart.toml", "quickstart.toml"])

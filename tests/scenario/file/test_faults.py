@@ -105,7 +105,7 @@ def test_rows_of_one_column_have_no_other_order() -> None:
     made = Scenario.model_validate(
         MINIMAL | {"faults": [{"do": "corrupt-data", "who": "all", "how": "shuffle", "at": {"job": 0}}]}
     )
-    with pytest.raises(UsageError, match=r"\[faults.0\]: how = 'shuffle': rows of a single column"):
+    with pytest.raises(UsageError, match=r"\[faults.0\]: how = 'shuffle': a single column"):
         planned(made, 1)
 
 

@@ -138,8 +138,8 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + '[[fleet.devices]]\nname = "a b"\n' + JOB,
-        '[fleet.devices.0]: name = "a b": expected small letters, digits, "-" and "_", 40 at most, and not "aggregator" or '
-        '"all"',
+        '[fleet.devices.0]: name = "a b": expected at most 40 lower-case letters, digits, "-" or "_", '
+        'not "aggregator" or "all"',
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { round = 3 }\ndo = "kill"\nwho = { any = 2 }\n',
@@ -168,7 +168,7 @@ ONE_LINE: list[tuple[str, str]] = [
     (HEAD + "[fleet]\n" + JOB, "[fleet]: expected either peers = N, or [[fleet.devices]]"),
     (
         HEAD + '[[fleet.devices]]\nname = "a-01"\n[[fleet.devices]]\nname = "a"\ncount = 2\n' + JOB,
-        "[fleet]: two devices or groups are called 'a-01': give each a name of its own",
+        "[fleet]: two devices or groups are called 'a-01': give each its own name",
     ),
     (HEAD + FLEET + JOB + "suppress_singletons = true\n", "[jobs.0]: protocol 'llf-fcm' has no suppress_singletons"),
     (
@@ -205,7 +205,7 @@ ONE_LINE: list[tuple[str, str]] = [
     ),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = { seconds = 1 }\ndo = "resume"\nwho = "aggregator"\n',
-        "[faults.0]: resume needs who = a device or a group: the aggregator is another one by then",
+        "[faults.0]: resume needs who = a device or a group: another peer is the aggregator by then",
     ),
     *[
         (HEAD + FLEET + JOB + "[[faults]]\n" + fault, said)
@@ -236,15 +236,15 @@ ONE_LINE: list[tuple[str, str]] = [
             ),
             (
                 'at = { seconds = 1 }\ndo = "cut"\nwho = "all"\n',
-                "[faults.0]: nobody is on the other side of the cut: expected who and from to be different devices",
+                "[faults.0]: no device is on the other side of the cut: expected who and from to be different devices",
             ),
             (
                 'at = { round = 1 }\ndo = "join"\nwho = "peer-01"\n',
-                "[faults.0]: who is not there reaches no round: expected at = { seconds = ... } or { job = ... }",
+                "[faults.0]: a device cannot join itself at a round: expected at = { seconds = ... } or { job = ... }",
             ),
             (
                 'at = { job = 0 }\ndo = "kill"\nwho = "aggregator"\n',
-                "[faults.0]: nobody aggregates before a job: expected another moment, or another device",
+                "[faults.0]: there is no aggregator before a job: expected another moment, or another device",
             ),
             (
                 'at = { job = 1 }\ndo = "kill"\nwho = "peer-01"\n',
@@ -264,7 +264,7 @@ ONE_LINE: list[tuple[str, str]] = [
             ),
             (
                 'at = { seconds = 2 }\ndo = "join"\nwho = ["peer-01", "peer-02"]\n',
-                "[[faults]]: 2 of 4 devices join late: expected that a majority is there from the beginning",
+                "[[faults]]: 2 of 4 devices join late: expected a majority from the start",
             ),
         ]
     ],
@@ -416,10 +416,10 @@ def test_files_start_beside_the_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("w\n1\n", "peer-02: b.csv: 1 features, but a.csv of peer-01 has 2: every peer's data need the same columns"),
+        ("w\n1\n", "peer-02: b.csv: 1 features, but a.csv of peer-01 has 2: all peers need the same columns"),
         (
             "h,w\n1,2\n",
-            "peer-02: b.csv: columns h, w, but a.csv of peer-01 has w, h: every peer's data need the same columns in the "
+            "peer-02: b.csv: columns h, w, but a.csv of peer-01 has w, h: all peers need the same columns in the "
             "same order",
         ),
         (

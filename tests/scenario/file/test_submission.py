@@ -55,7 +55,7 @@ def test_how_the_fleet_treats_it() -> None:
         ({"clusters": 3, "tol": "small"}, 'submit: tol = "small": expected a number'),
         (
             {"clusters": 3, "every": "soon"},
-            "submit: every = \"soon\": 'soon' is not a duration: write it like 90s, 15m, 1h or 1d",
+            "submit: every = \"soon\": 'soon' is not a duration: use 90s, 15m, 1h or 1d",
         ),
         (
             {"clusters": 3, "every": "0.5s"},
@@ -83,7 +83,7 @@ def test_algorithms_called_as_elsewhere_are_known(name: str, meant: str) -> None
 def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
     request, _ = request_from({"protocol": "vertical-cm", "clusters": 2})
     assert request.missing == "all"
-    with pytest.raises(UsageError, match="name a way"):
+    with pytest.raises(UsageError, match="use the name of an init"):
         request_from({"protocol": "vertical-cm", "clusters": 1, "init": [[1.0]]})
 
 

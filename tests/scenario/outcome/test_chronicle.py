@@ -29,7 +29,7 @@ def test_a_dead_aggregators_term_ends_with_it() -> None:
     )  # fmt: skip
     assert told.terms == [Term("j", 1, "a", 1.0, 2.0), Term("j", 2, "b", 3.0, 4.0)]
     assert told.away == {"a": [Span(2.0, 4.3, "killed")]}
-    assert [strike.told for strike in told.strikes] == ["a killed while opening round 1"]
+    assert [strike.words for strike in told.strikes] == ["a killed while opening round 1"]
     assert [(r.number, r.present, r.roster) for r in told.rounds] == [(0, 3, 3), (1, 2, 3)]
     assert told.finished == {("j", "b"): 4.0, ("j", "c"): 4.1}
     assert (told.here["c"], told.here["a"]) == (Span(0.0, 4.2), Span(0.0, 4.3))
@@ -102,7 +102,7 @@ def test_links_that_come_and_go() -> None:
 def test_what_is_not_known_changes_nothing() -> None:
     told = Chronicle([event(1.0, "x", "sang", song="la"), event(2.0, "x", "fault", do="dance")], "abc")
     assert (told.end, told.away, told.terms) == (2.0, {}, [])
-    assert told.strikes[0].told == "x dance"
+    assert told.strikes[0].words == "x dance"
     assert Chronicle([], []).end == 0.0
 
 
@@ -125,7 +125,7 @@ def test_sleep_is_no_failure_and_trouble_is_no_absence() -> None:
         "b": [Span(3.5, 4.0, "cut off"), Span(5.5, 7.0, "loses messages")],
         "c": [Span(3.5, 4.0, "cut off"), Span(4.0, 5.0, "slowed down")],
     }  # fmt: skip
-    assert [strike.told for strike in told.strikes] == [
+    assert [strike.words for strike in told.strikes] == [
         "b, c cut off",
         "c slowed down",
         "b loses messages",

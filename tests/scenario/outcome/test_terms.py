@@ -33,7 +33,7 @@ DONE = [told(5.0, "b", "combined", term=2, round=1), told(6.0, "b", "finished", 
         (told(2.0, "a", "unable", reason="no memory"), "a could not go on: no memory", 2.0),
         (
             told(2.0, "a", "waiting", present=2, of=5),
-            "only 2 of 5 peers were in reach, fewer than a majority: a stood down", 2.0,
+            "only 2 of 5 peers were in reach, fewer than a majority: a stepped down", 2.0,
         ),
         (told(2.0, "c", "deposed", term=2), "b did not hear from it in time and was elected", 4.0),
         ({"t": 2.0, "peer": "b", "verb": "fault", "do": "kill"}, "b did not hear from it in time and was elected", 4.0),

@@ -72,7 +72,7 @@ def test_a_run_leaves_a_page(scenario_file: Callable[..., str], tmp_path: Path) 
     headings = re.findall(r"<h2>(.*?)</h2>", text)
     assert headings == [
         "How it went, round by round", "Which clusters are the same", "How the communities came about",
-        "What each community&#x27;s model draws", "What was sent", "What it found", "Whose rows, and how sure",
+        "What each community&#39;s model draws", "What was sent", "What it found", "Whose rows, and how sure",
         "The job in figures", "The log, shortened",
     ]  # fmt: skip
     assert text.count("<img") == len(re.findall(r'<img src="data:image/png;base64,', text)) == 1
@@ -123,7 +123,7 @@ def test_without_labels(scenario_file: Callable[..., str]) -> None:
     assert np.isnan(told.curves["wrong"]).all()
     captions = {section.heading: [*section.pictures, *section.steps][0].caption for section in sections(told, "")}
     assert "dashed" not in captions["How the communities came about"]
-    assert captions["What each community's model draws"].startswith("Left a row of each community")
+    assert captions["What each community's model draws"].startswith("Left: one row of each community")
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,29 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from p2pclust.scenario.page.page import Picture, Section, write_page
+from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 
 
 def test_a_page_holds_everything_and_nothing_is_taken_for_markup(tmp_path: Path) -> None:
     picture = Picture("data:image/png;base64,AAAA", "a < b", '"alt"', 300)
-    write_page(tmp_path, "peers & <models>", "2 peers", [Section("one", "text", [picture], [picture], "earlier")])
+    sections = [Section("one", "text", [picture], [picture], "earlier")]
+    write_page(tmp_path / "report.html", Page("peers & <models>", "2 peers", sections))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<title>peers &amp; &lt;models&gt;</title>" in text
     assert "a &lt; b" in text
-    assert 'alt="&quot;alt&quot;" width="300"' in text
+    assert 'alt="&#34;alt&#34;" width="300"' in text
     assert "<details><summary>earlier</summary>" in text
     assert set(re.findall(r'src="([^"]*)"', text)) == {"data:image/png;base64,AAAA"}
     assert "http" not in text
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_two_half_sections_share_a_row_only_where_one_follows_the_other(tmp_path: Path) -> None:
+    kinds = [True, False, True, True, True]
+    page = Page("t", "", [Section(str(number), half=half) for number, half in enumerate(kinds)])
+    assert [[section.heading for section in row] for row in page.rows] == [["0"], ["1"], ["2", "3"], ["4"]]
+    write_page(tmp_path / "report.html", page)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<section id="s(\d)"|<div class="(pair)">', text) == [
+        ("1", ""), ("2", ""), ("", "pair"), ("3", ""), ("4", ""), ("5", ""),
+    ]  # fmt: skip

@@ -21,11 +21,11 @@ from p2pclust.scenario.file.load import load_scenario
 from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.page.job_pages import _without, centers_table
-from p2pclust.scenario.page.job_story import JobStory
 from p2pclust.scenario.page.page import Section
 from p2pclust.scenario.page.round_pages import _objective
 from p2pclust.scenario.page.rows import JobRows
 from p2pclust.scenario.page.run_pages import _changing, _number
+from p2pclust.scenario.page.story import JobStory
 from p2pclust.scenario.run import carry_out
 
 Write = Callable[..., str]
@@ -99,12 +99,12 @@ clusters = 3
 """
 
 
-def test_a_stranger_is_no_peer_that_did_not_finish(scenario_file: Write, tmp_path: Path) -> None:
+def test_a_stranger_does_not_count_as_a_peer_that_did_not_finish(scenario_file: Write, tmp_path: Path) -> None:
     text = page(scenario_file(base=STRANGER), tmp_path / "out", "simulated")
     assert '<p class="facts">3 peers and 1 stranger, simulated' in text
     assert "<b>3 of 3</b> <span>peers finished</span>" in text
     assert '<li class="good"><b>1 of 1</b> <span>strangers kept out</span>' in text
-    assert "laptop is on nobody&#x27;s roster, and nobody let it in." in text
+    assert "laptop is not on the fleet roster and could not join" in text
     assert "<summary>a row for each peer</summary>" in text
 
 
@@ -112,12 +112,12 @@ def test_bytes_are_whole_numbers() -> None:
     assert [_number(value) for value in (None, 1161760.0, 0.25)] == ["-", "1,161,760", "0.25"]
 
 
-def test_whoever_has_no_share_in_the_result_is_named_with_why(
+def test_a_peer_without_a_part_in_the_result_is_named_with_the_reason(
     scenario_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[JobStory] = []
 
-    def keep(story: JobStory, name: str) -> list[Section]:
+    def keep(story: JobStory) -> list[Section]:
         told.append(story)
         return []
 
@@ -136,9 +136,9 @@ def test_whoever_has_no_share_in_the_result_is_named_with_why(
     assert why.startswith("privacy gate: C (F + 1) / F = 3 rows or fewer: add rows, ")
     assert _without(story) == (f" Not shown are the 3 rows of peer-01 ({why}), which had no part in the clustering.")
     page(scenario_file(), tmp_path / "out")
-    assert _without(told[1]) == "", "everybody is there"
+    assert _without(told[1]) == "", "every peer is there"
     page(scenario_file(base=VERTICAL), tmp_path / "out")
-    assert _without(told[2]) == "", "every row is everybody's"
+    assert _without(told[2]) == "", "every row belongs to all peers"
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     monkeypatch: pytest.MonkeyPatch, contributors: list[list[str]], values: list[float], said: str
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("p2pclust.scenario.round_pages.objective_drawing", lambda *told: drawn.append(told))
-    monkeypatch.setattr("p2pclust.scenario.round_pages.picture_of", lambda drawing, alt, caption: caption)
+    monkeypatch.setattr("p2pclust.scenario.page.round_pages.objective_drawing", lambda *told: drawn.append(told))
+    monkeypatch.setattr("p2pclust.scenario.page.round_pages.picture_of", lambda drawing, alt, caption: caption)
     rows = JobRows(
         ("a", "b"), np.array([0, 0, 1]), np.zeros(3, np.int64), None, np.array([[0.0], [2.0], [10.0]]), np.arange(3),
         ("x",), ("0",),
@@ -198,10 +198,10 @@ def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(
     scenario_file: Write, tmp_path: Path
 ) -> None:
     text = page(scenario_file(), tmp_path / "out")
-    assert "pip install &#x27;p2pclust[plots]&#x27;" in text
+    assert "pip install &#39;p2pclust[plots]&#39;" in text
     assert "<svg" not in text
     assert headings(text) == ["No pictures", "What it found", "The job in figures", "The log, shortened"]
-    assert "In a real fleet nobody could draw it" in text
+    assert "A real fleet cannot produce this page" in text
     assert text.count("<details open><summary>") == text.count("<details") == 2, "its tables are all that there is"
 
 
@@ -209,10 +209,10 @@ def test_a_fleet_that_could_not_begin_has_a_page_that_says_so(scenario_file: Wri
     text = page(scenario_file(base=FUZZY), tmp_path / "out", "simulated", backend=Refuses())
     assert '<p class="alarm" role="alert">The fleet could not finish: two peers want one port</p>' in text
     assert re.search(r'<li class="bad"><b>0 of 4</b> <span>peers finished</span>', text)
-    assert text.count("✗ did not hold") == 2, "what a run does not tell is not held"
+    assert text.count("✗ did not hold") == 2, "a value that a run does not have is not held"
 
 
-def test_what_did_not_hold_stands_above_all(scenario_file: Write, tmp_path: Path) -> None:
+def test_what_did_not_hold_is_at_the_top(scenario_file: Write, tmp_path: Path) -> None:
     more = "[expect]\nrounds_at_most = 1\nfinished_at_least = 4\n"
     text = page(scenario_file(more), tmp_path / "out")
     assert "1 of 2 expectations did not hold</p>" in text
@@ -261,7 +261,7 @@ def test_all_parts_of_a_run_are_drawn(scenario_file: Write, tmp_path: Path) -> N
         "largest difference for each feature", "bytes sent by peer", "bytes received by peer", "messages sent by peer",
         "bytes by kind of message",
     ]  # fmt: skip
-    assert "the way the centers took" in text
+    assert "the path of the centers" in text
     assert "the mean over the rows of the peers that did, so the line may rise." in text
     assert len(text) < 600_000
     assert "1 of 3 expectations did not hold" in text
@@ -274,7 +274,7 @@ def test_of_peers_that_hold_columns(scenario_file: Write, tmp_path: Path) -> Non
     text = page(scenario_file(base=VERTICAL), tmp_path / "out")
     labels = re.findall(r'aria-label="([^"]*)"', text)
     assert "how far the distances moved" in labels
-    assert "what each peer holds" not in labels, "every row is everybody's"
+    assert "what each peer holds" not in labels, "every row belongs to all peers"
     assert "the fleet&#x27;s centers against pooled ones" in labels
     assert "178 rows, in their two principal axes" in text
 
@@ -293,7 +293,7 @@ def test_every_protocol_has_a_page(
     carry_out(load_scenario(path, overrides), "in-process", out=tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "rows in a plane: clusters found" in text
-    assert ("This protocol promises no equality" in text) == (protocol != "llf-cm")
+    assert ("This protocol does not promise to equal pooling" in text) == (protocol != "llf-cm")
 
 
 @pytest.mark.slow
@@ -307,15 +307,15 @@ def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) ->
 
 
 @pytest.mark.pictures
-def test_a_job_that_nobody_finished_is_no_trouble(scenario_file: Write, tmp_path: Path) -> None:
+def test_a_job_that_no_peer_finished_has_a_page(scenario_file: Write, tmp_path: Path) -> None:
     class Lost:
         def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             found = backend("in-process").carry_out(spec, on_event)
             job = dataclasses.replace(found.jobs[0], state=None, digests={})
-            return dataclasses.replace(found, jobs=(job,), failure="nobody is left")
+            return dataclasses.replace(found, jobs=(job,), failure="no peer is left")
 
     text = page(scenario_file(), tmp_path / "out", backend=Lost())
-    assert "nobody is left" in text
+    assert "no peer is left" in text
     assert "rows in a plane" not in text
 
 
@@ -366,7 +366,9 @@ def test_the_centers_of_the_page_are_those_of_the_file(scenario_file: Write, tmp
 def test_of_many_features_the_first_ones_have_a_line() -> None:
     share = SimpleNamespace(feature_names=tuple(f"f{number}" for number in range(130)))
     found = SimpleNamespace(
-        entry={"centers": np.ones((2, 130)).tolist()}, shares={"a": share}, job=SimpleNamespace(by_columns=False)
+        entry={"centers": np.ones((2, 130)).tolist()},
+        run=SimpleNamespace(shares={"a": share}),
+        job=SimpleNamespace(by_columns=False),
     )
     table = centers_table(found)  # type: ignore[arg-type] # nothing else is looked at
     assert len(table) == 102

@@ -1,0 +1,61 @@
+"""From the keys of a job to the job document, and to what a fleet is asked to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from p2pclust.fleet.spec import JobRequest
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.scenario.file.fields import Bounds
+from p2pclust.scenario.file.job_keys import JobSpec
+
+__all__ = ["job_of", "request_of"]
+
+
+def job_of(
+    spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int
+) -> Job:  # fmt: skip
+    """Return the job document.
+
+    Parameters
+    ----------
+    spec : JobSpec
+    scaling : {"none", "minmax", "zscore"}
+    bounds : sequence of (float, float) or None
+        The declared range of each feature.
+    seed : int
+
+    Raises
+    ------
+    UsageError
+        If the protocol refuses a parameter.
+    """
+    return cluster_job(
+        spec.protocol,
+        n_clusters=spec.clusters,
+        scaling=scaling,
+        bounds=None if bounds is None else ([low for low, _ in bounds], [high for _, high in bounds]),
+        init=spec.init,
+        tol=spec.tol,
+        max_rounds=spec.max_rounds,
+        participation=spec.participation,
+        seed=seed,
+        **spec.parameters(),
+    )
+
+
+def request_of(spec: JobSpec, job: Job, aggregator: str = "") -> JobRequest:
+    """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
+    return JobRequest(
+        job,
+        spec.missing,
+        spec.patience_s or 0.0,
+        spec.deadline_s or 0.0,
+        aggregator,
+        spec.collect or "",
+        spec.gossip_tolerance or 0.0,
+        spec.mixing or "",
+        spec.ticks or 0,
+        all_to_all=spec.all_to_all,
+    )
