@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["byte_unit", "duration", "size"]
+__all__ = ["duration", "scaled", "size"]
 
 _BYTES: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_STEPS: Final = {"B": _BYTES, "bytes": _BYTES, "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"))}
 
 
-def byte_unit(n_bytes: float) -> tuple[float, str]:
-    """Return the largest unit that a number of bytes reaches, and how many bytes that is: for the axis of a plot.
+def scaled(value: float, unit: str) -> tuple[float, str]:
+    """Return the unit that suits a value, and how many of the given unit it is.
+
+    Parameters
+    ----------
+    value : float
+    unit : str
+        ``B``, ``bytes`` and ``J`` have larger and smaller units; any other unit stays.
 
     Examples
     --------
-    >>> byte_unit(999), byte_unit(12_345)
-    ((1.0, 'bytes'), (1000.0, 'kB'))
+    >>> scaled(2_500_000, "B"), scaled(0.25, "J"), scaled(7.0, "s")
+    ((1000000.0, 'MB'), (0.001, 'mJ'), (1.0, 's'))
     """
-    return next(((factor, unit) for factor, unit in _BYTES if n_bytes >= factor), (1.0, "bytes"))
+    return next((step for step in _STEPS.get(unit, ()) if value >= step[0]), (1.0, unit))
 
 
 def size(n_bytes: float | None) -> str:

@@ -12,7 +12,7 @@ from p2pclust.tools import workers
 from p2pclust.tools.files import replacing
 from p2pclust.tools.lazy import lazy_names
 from p2pclust.tools.spelling import did_you_mean, nearest
-from p2pclust.tools.units import byte_unit, duration, size
+from p2pclust.tools.units import duration, scaled, size
 from p2pclust.tools.workers import in_processes, n_cores
 
 
@@ -81,7 +81,7 @@ def test_sizes(n_bytes: float, shown: str) -> None:
 
 
 def test_units_of_an_axis() -> None:
-    assert [byte_unit(n_bytes) for n_bytes in (0, 5e6, 5e9)] == [(1.0, "bytes"), (1e6, "MB"), (1e9, "GB")]
+    assert [scaled(n_bytes, "bytes") for n_bytes in (0, 5e6, 5e9)] == [(1.0, "bytes"), (1e6, "MB"), (1e9, "GB")]
 
 
 def test_durations_at_the_edges_of_units() -> None:

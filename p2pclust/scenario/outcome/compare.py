@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.scenario.file.result_paths import value_at
-from p2pclust.scenario.outcome.units import scaled
 from p2pclust.tools.files import regular
+from p2pclust.tools.units import scaled
 
 __all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
-from p2pclust.scenario.outcome.units import scaled
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.page.story import picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
+from p2pclust.tools.units import scaled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from p2pclust.fleet.spec import Event
 from p2pclust.scenario.outcome.chronicle import Chronicle
-from p2pclust.scenario.outcome.units import size
 from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
@@ -21,6 +20,7 @@ from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
 from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.tools.units import size
 from p2pclust.topology import Overlay
 
 __all__ = ["write_run_page"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.outcome.units import scaled
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
+from p2pclust.tools.units import scaled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
-from p2pclust.scenario.outcome.units import size
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import (
     CROWN,
@@ -23,6 +22,7 @@ from p2pclust.scenario.pictures.palette import (
     own_colours,
     peer_colours,
 )
+from p2pclust.tools.units import size
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.outcome.units import scaled, size
 from p2pclust.scenario.pictures.canvas import new_figure
 from p2pclust.scenario.pictures.palette import SHADES
+from p2pclust.tools.units import scaled, size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
