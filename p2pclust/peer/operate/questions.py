@@ -216,7 +216,7 @@ class Asked:
             case "note" if asker.name != HERE:
                 raise UsageError("read: what a peer keeps for itself is told on its own device only")
             case "note":
-                data = _cut(job.desk.note, part)
+                data = _cut(job.workspace.note, part)
             case what:
                 raise UsageError(f"read: what = {what!r:.40}: expected state, blob or note")
         asker.answer({"data": data, "last": len(data) < PART_BYTES})

@@ -143,7 +143,7 @@ class Control:
     def _note(self, request: Mapping[str, Any]) -> None:
         """Write what this peer kept for itself of a job into a file; empty if that is nothing."""
         job = self._shell.core.jobs.jobs.get(request["job"])
-        Path(request["file"]).write_bytes(b"" if job is None else job.desk.note)
+        Path(request["file"]).write_bytes(b"" if job is None else job.workspace.note)
         self._lines.write({"verb": "note", "job": request["job"], "file": request["file"]})
 
     def _blob(self, request: Mapping[str, Any]) -> None:
