@@ -203,7 +203,7 @@ class _SimulatedFleet:
         job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
         for name in sorted(job.digests):
             core = world.peers[name].core
-            if core is not None and (note := core.jobs.jobs[job.job_id].desk.note):
+            if core is not None and (note := core.jobs.jobs[job.job_id].workspace.note):
                 job.notes[name] = Arrays.decode(note)
         for digest in engine.results(mathematics, job.state):
             found = (b"".join(world.peers[name].disk.blob(digest)) for name in sorted(job.digests))

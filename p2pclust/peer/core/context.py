@@ -1,4 +1,4 @@
-"""What every machine of the core shares during a step: the time, the timers, and the list of effects."""
+"""What all machines of the core share during a step: the time, the timers, and the list of effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from p2pclust.peer.core.timing import Limits, Timing
 
 __all__ = ["Context", "TimerKey", "Timers"]
 
-#: The machine that armed it, then whatever that machine needs to tell its timers apart.
+#: The machine that armed it, then what tells this machine's timers apart.
 TimerKey = tuple[str, ...]
 
 #: How long a route through a relay is kept after a message came that way.
@@ -27,7 +27,7 @@ class Timers:
     def __init__(self) -> None:
         self._at: dict[TimerKey, tuple[float, int]] = {}
         self._armed = 0
-        self._next: float | None = float("inf")  # the instant of the earliest; None: not known at the moment
+        self._next: float | None = float("inf")  # the instant of the earliest; None: not computed yet
 
     def set(self, key: TimerKey, at: float) -> None:
         """Arm the timer, or move it."""
@@ -44,7 +44,7 @@ class Timers:
             self._next = None
 
     def postpone(self, kind: TimerKey, by_s: float) -> None:
-        """Let all timers whose keys begin so fire that much later.
+        """Postpone all timers whose keys begin with `kind`.
 
         Examples
         --------
@@ -59,11 +59,11 @@ class Timers:
             self.set(key, self._at[key][0] + by_s)
 
     def armed(self, key: TimerKey) -> bool:
-        """Whether the timer will fire."""
+        """Return whether the timer is armed."""
         return key in self._at
 
     def next_at(self) -> float:
-        """The instant of the earliest timer; infinity if none is armed."""
+        """Return the instant of the earliest timer; infinity if none is armed."""
         if self._next is None:
             self._next = min(self._at.values())[0] if self._at else float("inf")
         return self._next
@@ -79,7 +79,7 @@ class Timers:
 
 @dataclass
 class Context:
-    """The shared part of a core. Machines append effects; nothing here performs one."""
+    """The shared part of a core. Machines append effects; the shell performs them."""
 
     me: str
     preset: Timing
@@ -88,7 +88,7 @@ class Context:
     store_id: str
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
-    barred: dict[str, None] = field(default_factory=dict)  # who was revoked: nothing is sent to them
+    barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)
     effects: list[Effect] = field(default_factory=list)
@@ -104,10 +104,10 @@ class Context:
         return self._stretched[1]
 
     def send(self, to: str, message: Message, *, bulk: bool = False) -> None:
-        """Send a message to a neighbour, to anybody else through the overlay; on a full mesh, where everybody is a
-        neighbour, through the relay that `to` was last heard over if it was heard over one.
+        """Send a message to a neighbour, or to another peer through the overlay.
 
-        Where no way is known nothing is sent: whoever waits for an answer asks again.
+        On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it.
+        Without a known route nothing is sent: a peer that waits for an answer asks again.
         """
         if to in self.barred:
             return
@@ -124,7 +124,7 @@ class Context:
         self.effects.append(Send(to, message, bulk, relays))
 
     def send_around(self, to: str, message: Message, alive: list[str], n_ways: int) -> list[str]:
-        """Send a message through up to so many other peers, because the usual way is silent; return which."""
+        """Send a message through up to `n_ways` other peers, because the usual route is silent; return them."""
         if self.routing.whole:
             relays = self.choose([name for name in alive if name not in (to, self.me)], n_ways)
         else:
@@ -134,18 +134,18 @@ class Context:
         return relays
 
     def carry(self, relay: Relay, source: str, most_hops: int) -> None:
-        """Hand on what a neighbour sends to a third peer, at most so many times.
+        """Hand on a neighbour's message to a third peer, over at most `most_hops` hops.
 
-        Never back to where it came from: the two know different overlays for a moment, and would play at ball with it.
+        Never return it to its sender: while two peers' maps differ, they would bounce it between them.
         """
         hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, most_hops) - 1
         if hops_left >= 0 and hop not in ("", source):
             self.effects.append(Send(hop, replace(relay, hops_left=hops_left)))
 
     def heard(self, source: str, via: str) -> None:
-        """Remember which way a peer's messages come: answers go back the same way.
+        """Remember the relay that a peer's message came through: answers go back through it.
 
-        A route is not prolonged by use, or two peers would go on forever without trying the direct way again.
+        Use does not prolong a route: otherwise two peers would never try the direct way again.
         """
         if not via:
             self._routes.pop(source, None)
@@ -153,7 +153,7 @@ class Context:
             self._routes[source] = (via, self.now + _ROUTE_S)
 
     def way_to(self, name: str) -> str:
-        """The relay that a peer was last heard over, as long as that is remembered; empty otherwise."""
+        """Return the relay that a peer was last heard through, as long as that is remembered; empty otherwise."""
         via, until = self._routes.get(name, ("", 0.0))
         return via if self.now < until and via not in self.barred else ""
 
@@ -162,7 +162,7 @@ class Context:
         self.effects.append(Persist(table, key, value, sync))
 
     def report(self, verb: str, **fields: Any) -> None:
-        """Tell whoever watches."""
+        """Make a report for people, logs and tests."""
         self.effects.append(Report(verb, fields))
 
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
@@ -170,11 +170,11 @@ class Context:
         self.timers.set(key, self.now + delay_s)
 
     def uniform(self, low: float, high: float) -> float:
-        """A random duration; the core's only use of randomness is to spread instants and choose whom to talk to."""
+        """Return a random duration; the core uses randomness only for instants and for the choice of peers."""
         return low + (high - low) * float(self.rng.random())
 
     def choose(self, names: list[str], k: int) -> list[str]:
-        """At most `k` different names."""
+        """Choose at most `k` different names."""
         if len(names) <= k:
             return list(names)
         return [names[i] for i in self.rng.permutation(len(names))[:k]]

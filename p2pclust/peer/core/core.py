@@ -4,9 +4,8 @@ It knows no socket, clock, disk, thread or global random state. The shell perfor
 simulator in virtual time; both run this very class. Effects are performed in order, and a `Persist` with `sync` is on disk
 before the next one: so no message can reveal what a crash could take back.
 
-Machines, from the bottom up: enrolment (who belongs to the fleet), membership (who is there), facts (what everybody shall
-know), blobs (what is large), jobs (one `Job` each: election, follower, and while this peer aggregates, the rounds of its
-term).
+Machines, from the bottom up: enrolment (the fleet roster), membership (which peers are present), facts (small values that
+spread to all), blobs (large objects), jobs (for each job an election, a follower, and while this peer aggregates, its term).
 """
 
 from __future__ import annotations
@@ -71,25 +70,23 @@ _BLOBS = (BlobRequest, BlobChunk, BlobMissing)
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this peer is, and with whom it may speak."""
+    """Who this peer is, and the peers of its fleet."""
 
     name: str
     address: str  # where it listens, "host:port"
-    roster: tuple[str, ...]  # everybody enrolled in the fleet
+    roster: tuple[str, ...]  # all peers of the fleet
     join: Mapping[str, str] = field(default_factory=dict)  # addresses known from the start
     fitness: float = 0.5  # 0 to 1: how well it would aggregate
-    overlay: Mapping[str, Sequence[str]] | None = None  # who is linked to whom, as far as known; None: everybody
-    links: tuple[str, ...] | None = None  # its own neighbours at the start, where they are not those of the overlay
-    partial_view: bool = (
-        False  # whether it may link to whom it likes, and puts another in the place of a dead neighbour
-    )
+    overlay: Mapping[str, Sequence[str]] | None = None  # the links of each peer, as far as known; None: a full mesh
+    links: tuple[str, ...] | None = None  # its own neighbours at the start, if not those of the overlay
+    partial_view: bool = False  # whether it may link to any peer, and replaces a dead neighbour by another
     serial: int = 0  # of the fleet roster; 0 where there is none that could change
-    keys: Mapping[str, str] = field(default_factory=dict)  # of everybody enrolled, whatever changes with its keys
+    keys: Mapping[str, str] = field(default_factory=dict)  # by peer: a text that changes with its keys
 
 
 @dataclass(frozen=True)
 class StoreContents:
-    """What the store held when the peer started."""
+    """The content of the store when the peer started."""
 
     store_id: str
     incarnation: int = 0
@@ -119,9 +116,9 @@ class Core:
         keys = identity.keys or dict.fromkeys(identity.roster, "")
         self._ctx.serial = identity.serial
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
-        self._newcomers: dict[str, None] = {}  # enrolled in this life: no map that was given at its start has them
-        self._minors: dict[str, int] = {}  # of whom the wire format is of another minor version, or was
-        self._running: dict[Token, None] = {}  # tasks that were asked for and have not ended
+        self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
+        self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
+        self._running: dict[Token, None] = {}  # tasks that have not ended
         self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
             "roster": self.enrolment,
             "member": self.membership,
@@ -140,20 +137,20 @@ class Core:
 
     @property
     def timers(self) -> Timers:
-        """What wakes the machines of this core."""
+        """The timers of the machines of this core."""
         return self._ctx.timers
 
     @property
     def barred(self) -> Mapping[str, None]:
-        """Who was revoked, as far as this peer knows."""
+        """The revoked peers, as far as this peer knows."""
         return self._ctx.barred
 
     def way_to(self, name: str) -> str:
-        """The relay through which answers to that peer go on a full mesh, because it was last heard through it; or none."""
+        """Return the relay that a peer was last heard through on a full mesh, or an empty string."""
         return self._ctx.way_to(name)
 
     def step(self, now: float, event: Event) -> list[Effect]:
-        """Take one event and return what is to be done about it, in order.
+        """Take one event and return the effects to perform, in order.
 
         Parameters
         ----------
@@ -196,8 +193,8 @@ class Core:
         return effects
 
     def _wake_up(self, passed_s: float) -> None:
-        """Find out whether we stood still ourselves: asleep by plan, stopped, or without a processor."""
-        if passed_s > 2 * self._ctx.timing.probe_period_s:  # with that pace something happens at least
+        """Detect that this process was asleep, stopped, or without a processor."""
+        if passed_s > 2 * self._ctx.timing.probe_period_s:  # something happens at least once per period
             self.membership.overslept(passed_s)
 
     def _start(self) -> None:
@@ -219,7 +216,7 @@ class Core:
         if isinstance(message, Relay):
             if (
                 message.target in members and message.origin not in self._ctx.barred
-            ):  # the shell opens those that are for this peer
+            ):  # the shell opens relays for this peer
                 self._ctx.carry(message, event.source, len(members))
             return
         self._ctx.heard(event.source, event.via)
@@ -239,14 +236,14 @@ class Core:
             self.jobs.receive(event.source, message)
 
     def _tell_version(self, name: str, minor: int) -> None:
-        """A peer of another minor version, or one that speaks ours now: each understands the other."""
+        """Report the minor version of a peer's wire format; peers of different minor versions understand each other."""
         self._minors[name] = minor
         if self._ctx.serial:
             own = f"{WIRE_VERSION}.{WIRE_MINOR}"
             self._ctx.report("wire-version", member=name, theirs=f"{WIRE_VERSION}.{minor}", ours=own)
 
     def _linked(self, name: str, *, up: bool) -> None:
-        """A link of this peer's own appeared or vanished: first it acts accordingly, then it tells everybody."""
+        """Act on a link that appeared or vanished, then publish this peer's links."""
         if name not in self.membership.members or not self._ctx.routing.link(name, up=up):
             return
         if up:
@@ -279,7 +276,7 @@ class Core:
             self._machines[key[0]].fire(key)
 
     def _settle(self) -> None:
-        """Let what one machine learnt reach the others: a store that forgot, changed members, new facts."""
+        """Pass on what one machine learnt to the others: a lost store, changed members, new facts."""
         if self.membership.take_forgot():
             self.jobs.store_lost()
         for name, before in self.membership.take_changes():
@@ -300,16 +297,16 @@ class Core:
     # -- what a new roster changes (Changes) --------------------------------------------------------------------------
 
     def enrolled(self, name: str) -> None:
-        """That peer belongs to the fleet from now on."""
+        """Add a peer to the fleet."""
         self._newcomers[name] = None
         self.membership.enrol(name)
 
     def renewed(self, name: str) -> None:
-        """That peer has other keys from now on."""
+        """Use a peer's new keys."""
         self.membership.renew(name)
 
     def revoked(self, name: str) -> None:
-        """That peer belongs to the fleet no more."""
+        """Remove a peer from the fleet."""
         self._newcomers.pop(name, None)
         self.membership.expel(name)
         self.blobs.link_vanished(name)
@@ -317,7 +314,7 @@ class Core:
         self.jobs.revoked(name)
 
     def _replace(self, lost: str) -> None:
-        """A neighbour died: link to another that lost it too, so that everybody keeps as many links as before."""
+        """Link to another peer that lost the same neighbour, so that all keep their number of links."""
         other = self.routing.replacement(lost)
         if other:
             self._ctx.report("replaced", lost=lost, by=other)
@@ -326,7 +323,7 @@ class Core:
     def _learn_links(self, fact: Fact) -> None:
         routing = self._ctx.routing
         if fact.owner == self.identity.name:
-            # What others remember of a former life is taken over as still true. Of links it need not be.
+            # Facts of a former life are taken over as still true, but its links may have changed.
             if not routing.whole and fact.value != routing.own_claim:
                 self.facts.publish(LINKS, routing.own_claim)
             return
@@ -336,9 +333,9 @@ class Core:
             self._ctx.report("bad-links", owner=fact.owner, reason=str(error))
 
     def _sweep(self) -> None:
-        """Drop the blobs that nobody needs, last of all: a register may have moved on from one just before.
+        """Drop the blobs that no job needs, at the end of a step: a register may just have left one.
 
-        Never while a task runs: it may be making that very blob again (sums that stand still have one digest in every
+        Never while a task runs: it may be making the same blob again (sums that do not change have one digest in every
         round), and a worker writes while the loop goes on.
         """
         for effect in self._ctx.effects:

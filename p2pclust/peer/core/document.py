@@ -27,8 +27,8 @@ COLLECT: Final = ("star", "tree", "gossip")
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
 
-#: Whoever follows hears with the next heartbeat at the latest that a turn is over: the slowest one of all presets, so that
-#: a document is good at every peer or at none. Turns in quicker succession would be a job without an end that nobody named.
+#: Followers learn with the next heartbeat at the latest that a turn is over. The slowest heartbeat of all presets counts,
+#: so that a document is valid at every peer or at none.
 _LEAST_EVERY_S: Final = max(timing.heartbeat_s for timing in PRESETS.values())
 
 #: A person may not set less: a peer would be passed over before a message to it could be repeated once. Documents that are
@@ -49,7 +49,7 @@ class Turn:
     series: str
     number: int  # from 0
     every_s: float
-    fixed: bool  # whether a person named the roster; otherwise it is whoever is there when the next one begins
+    fixed: bool  # whether the submitter named the job roster; otherwise it is all peers present when a turn begins
 
     def __post_init__(self) -> None:
         if not 0 < len(self.series) <= _MAX_NAME or type(self.number) is not int or self.number < 0:
@@ -61,7 +61,7 @@ class Turn:
 
 
 def every_flaw(every_s: float) -> str:
-    """Say why no job is repeated so long after each end, or return an empty string.
+    """Return why a job cannot be repeated so long after each end, or an empty string.
 
     Examples
     --------
@@ -85,14 +85,14 @@ class Document:
     deadline_s: float
     aggregator: str  # of term 1, or empty: elected
     submitter: str  # empty: a round of another job wants it, and every peer of the roster derives this document
-    nonce: str  # tells two otherwise equal jobs apart; of a job within another: its id, round and name, by slashes
+    nonce: str  # distinguishes equal jobs; of a child job: the parent's id, the round and a name, separated by slashes
     collect: str = (
         "star"  # each contribution goes to the aggregator; or sums of them go up a tree; or nobody aggregates
     )
     # Of collect = "gossip" only:
-    tolerance: float = 0.0  # how closely all estimates of a sum agree before anybody takes one
+    tolerance: float = 0.0  # how closely all estimates of a sum must agree
     mixing: str = ""  # push-sum | metropolis-hastings
-    links: bytes = b""  # see `pack_links`: who talks with whom, as the submitter knew the overlay
+    links: bytes = b""  # see `pack_links`: the overlay as the submitter knew it
     ticks: int = 0  # of a round after which each goes on from its own mixture, in stages that allow it; 0: never
     turn: Turn | None = None  # of a job that is repeated
 
@@ -120,7 +120,7 @@ class Document:
     def _check_gossip(self) -> None:
         if self.aggregator or self.missing == "drop":
             told = f"aggregator = {self.aggregator!r}" if self.aggregator else "missing = 'drop'"
-            raise UsageError(f"{told}: with collect = 'gossip' nobody aggregates, and nobody can set others a deadline")
+            raise UsageError(f"{told}: collect = 'gossip' has no aggregator, and so no deadline")
         if not self.peers_links.connected:
             raise UsageError(
                 "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
@@ -133,7 +133,7 @@ class Document:
 
     @cached_property
     def peers_links(self) -> Links:
-        """Who talks with whom where nobody aggregates, by roster index."""
+        """The links of a gossip job, by roster index."""
         n = len(self.roster)
         if not self.links:
             return Links([[other for other in range(n) if other != peer] for peer in range(n)], self.mixing)
@@ -155,22 +155,22 @@ class Document:
 
     @property
     def parent(self) -> str:
-        """The job in one of whose rounds this one is wanted; empty for a job that somebody submitted."""
+        """The parent of a child job; empty for a submitted job."""
         return "" if self.submitter else self.nonce.split("/")[0]
 
     @property
     def census(self) -> bool:
-        """Whether it only agrees on the next document of a series."""
+        """Whether the job is a census: it only agrees on the next document of a series."""
         return self.job == CENSUS
 
     @property
     def parent_round(self) -> int:
-        """Which round of the parent wants it."""
+        """The round of the parent that a child job belongs to."""
         return int(self.nonce.split("/")[1])
 
     @cached_property
     def told(self) -> dict[str, str]:
-        """How reports name it, and the job in one of whose rounds it is wanted."""
+        """The fields by which reports name the job, and its parent if it has one."""
         return {"job": self.id} | ({"within": self.parent} if self.parent else {})
 
     def __contains__(self, name: str) -> bool:
@@ -186,9 +186,9 @@ class Document:
         return {name: index for index, name in enumerate(self.roster)}
 
     def counts(self, name: str, store_id: str) -> bool:
-        """Whether the peer's word counts for a majority: only with the store that it had at submission.
+        """Return whether a peer counts for a majority: only with the store that it had at submission.
 
-        A peer that lost its store may have voted, or adopted, something that it no longer knows.
+        A peer that lost its store may have voted, or adopted a state, without knowing it any more.
         """
         return name in self and self.store_ids[self.index(name)] == store_id
 
@@ -256,7 +256,7 @@ def _turn(series: Any, number: Any, every_s: Any, fixed: Any) -> Turn:
 def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:
     """Return the links between roster peers as a document has them: pairs of roster indices, two bytes each, sorted.
 
-    No bytes stand for everybody being linked to everybody.
+    Empty bytes mean a full mesh.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a core wants done: the only outputs of its `step`, performed in order by a shell or by the simulator."""
+"""Effects: the only outputs of a core's `step`, performed in order by a shell or by the simulator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Send(Effect):
-    """Hand the message to the transport, which may lose it. With `via`, sign it and let those peers carry it."""
+    """Send a message, which may be lost. With `via`, sign it and send it through those peers."""
 
     to: str
     message: Message
@@ -40,14 +40,14 @@ class Connect(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Disconnect(Effect):
-    """Close the link to a peer, and forget what waits to be sent over it."""
+    """Close the link to a peer, and drop what waits to be sent over it."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckLink(Effect):
-    """Try a plain TCP connect to the peer and say in `LinkChecked` whether it was refused."""
+    """Try a plain TCP connect to the peer, and report in `LinkChecked` whether it was refused."""
 
     peer: str
 
@@ -83,14 +83,14 @@ class SendChunk(Effect):
 
 @dataclass(frozen=True, slots=True)
 class DropBlob(Effect):
-    """Nobody needs this blob any more."""
+    """Delete a blob that no job needs any more."""
 
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRoster(Effect):
-    """Verify the fleet's signature of a roster that a peer sent, and say in `RosterRead` what it holds."""
+    """Verify the fleet's signature of a roster that a peer sent, and return its content in `RosterRead`."""
 
     source: str
     data: bytes
@@ -98,7 +98,7 @@ class CheckRoster(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TakeRoster(Effect):
-    """From now on the roster of that serial, read last, says who may speak here."""
+    """Use the fleet roster of that serial, which was read last, from now on."""
 
     serial: int
 
@@ -112,7 +112,7 @@ class SendRoster(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Compute(Effect):
-    """Do the task away from the event loop; its end is a `Computed` with the same token."""
+    """Do the task away from the event loop; the outcome comes in a `Computed` with the same token."""
 
     token: Token
     task: Task
@@ -120,12 +120,12 @@ class Compute(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Reload(Effect):
-    """Read this peer's rows again before the next task: a job begins that wants them as they are now."""
+    """Read this peer's rows again before the next task: a job begins with the present rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Effect):
-    """Something that people, logs, tests and armed faults may want to know. Carries no data rows, ever."""
+    """Something that people, logs, tests and armed faults may need to know. Never contains data rows."""
 
     verb: str
     fields: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What can happen to a core: the only inputs of its `step`."""
+"""Events: the only inputs of a core's `step`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Woken(Event):
 
 @dataclass(frozen=True, slots=True)
 class Arrived(Event):
-    """A message came; `source` was authenticated by the transport, or by the origin's signature if it was relayed."""
+    """A message came. The transport, or for a relayed message the origin's signature, authenticated `source`."""
 
     source: str
     message: Message
@@ -51,7 +51,7 @@ class Arrived(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkChecked(Event):
-    """A plain TCP connect to the peer was refused, or it was not."""
+    """The result of a plain TCP connect to the peer."""
 
     peer: str
     refused: bool
@@ -59,7 +59,7 @@ class LinkChecked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Hinted(Event):
-    """Somebody who proves nothing says where a peer may be reached."""
+    """An unproven address of a peer."""
 
     peer: str
     address: str
@@ -67,7 +67,7 @@ class Hinted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Linked(Event):
-    """A link of this peer's own appeared or vanished, as a radio notices; on a full mesh it means nothing."""
+    """A link of this peer appeared or vanished, as a radio notices; ignored on a full mesh."""
 
     peer: str
     up: bool
@@ -89,45 +89,45 @@ class RosterRead(Event):
     data: bytes  # the roster itself, opaque to the core
     valid: bool
     serial: int = 0
-    peers: Mapping[str, str] = field(default_factory=dict)  # name -> whatever changes with its keys
+    peers: Mapping[str, str] = field(default_factory=dict)  # name -> a text that changes with its keys
     reason: str = ""  # why it is not valid
 
 
 @dataclass(frozen=True, slots=True)
 class Expired(Event):
-    """The last day of these keys is over, by the clock on the wall, which only the shell reads."""
+    """Keys that have expired, by wall-clock time, which only the shell reads."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Submit(Event):
-    """A person hands in a job: the mathematics as a plain document, and how the fleet is to treat it."""
+    """A job is submitted: its mathematics as a plain document, and how the fleet is to treat it."""
 
     job: bytes  # the job's mathematics, msgpack; opaque to the core
-    roster: tuple[str, ...] = ()  # by default, whoever is alive
+    roster: tuple[str, ...] = ()  # by default, all peers that are alive
     missing: str = "wait"
     patience_s: float = 0.0  # by default, the preset's
     deadline_s: float = 0.0
     aggregator: str = ""  # of term 1; by default, elected
-    collect: str = ""  # star | tree | gossip; by default, as the overlay has it
+    collect: str = ""  # star | tree | gossip; by default, as the overlay requires
     state: bytes = b""  # the first state, where the submitter gives one
     tolerance: float = 0.0  # of collect = "gossip"; by default 1e-9
     mixing: str = ""  # of collect = "gossip"; by default push-sum, with ticks metropolis-hastings
-    ticks: int = 0  # of collect = "gossip": after which each goes on from its own mixture
-    every_s: float = 0.0  # above 0: again so long after each end
-    asked: str = ""  # comes back in the reports `submitted` and `refused`, so that whoever asked knows its own
+    ticks: int = 0  # of collect = "gossip": after which each peer goes on from its own estimate
+    every_s: float = 0.0  # above 0: repeat the job so long after each end
+    asked: str = ""  # repeated in the reports `submitted` and `refused`, so that the asker recognises its own
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Event):
-    """A person wants a job ended."""
+    """A job is cancelled."""
 
     job: str
     by: str  # who
-    asked: str = ""  # comes back in the report `refused`
+    asked: str = ""  # repeated in the report `refused`
 
 
 @dataclass(frozen=True, slots=True)
 class Leave(Event):
-    """Say good-bye: the process is about to end."""
+    """Leave the fleet: the process is about to end."""

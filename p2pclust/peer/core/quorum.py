@@ -1,4 +1,4 @@
-"""The arithmetic of majorities, and whose word counts for one."""
+"""The arithmetic of majorities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["has_majority", "majority"]
 
 
 def majority(n_peers: int) -> int:
-    """How many of a fixed roster, dead or alive, are a majority.
+    """Return how many of a fixed roster, dead or alive, are a majority.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def majority(n_peers: int) -> int:
 
 
 def has_majority(names: Iterable[str], roster: tuple[str, ...]) -> bool:
-    """Whether the names, each counted once and only if it is on the roster, are a majority of it.
+    """Return whether the names are a majority of the roster; a name counts once, and only if it is on the roster.
 
     Examples
     --------

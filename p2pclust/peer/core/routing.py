@@ -1,4 +1,4 @@
-"""Which way a message goes: straight to a neighbour, otherwise from peer to peer along a shortest way of the overlay.
+"""Routes: directly to a neighbour, otherwise from peer to peer along a shortest path of the overlay.
 
 On a full mesh everybody is a neighbour, and none of this is used. On any other overlay a peer has links to its neighbours
 only. It knows the rest of the overlay from its configuration, where a fleet was started as a whole, and from what its
@@ -44,19 +44,19 @@ class Routing:
     ) -> None:
         self._me = me
         self.whole = overlay is None  # a full mesh
-        self.mapped = overlay is not None and len(overlay) > 1  # everybody was given all links at the start
+        self.mapped = overlay is not None and len(overlay) > 1  # all links were known at the start
         self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
         #: Whether everybody was given this peer's links at the start: then nobody has to be told.
         self.told = self.whole or (self.mapped and links is None)
         if links is not None and not self.whole:
             self._claims[me] = tuple(links)
         self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
-        self._silent: dict[str, None] = {}  # who carries nothing
+        self._silent: dict[str, None] = {}  # peers that carry no messages
         self._ways: Ways | None = None
-        self._reach = 0  # 0: not known at the moment
+        self._reach = 0  # 0: not computed yet
 
     def linked(self, name: str) -> bool:
-        """Whether the peer is a neighbour, or this one itself."""
+        """Return whether the peer is a neighbour, or this peer itself."""
         return self.whole or name in self._own or name == self._me
 
     @property
@@ -73,7 +73,7 @@ class Routing:
         return self._map().neighbours(name)
 
     def hop(self, target: str) -> str:
-        """Return the neighbour to whom a message to `target` goes next; empty if no way is known.
+        """Return the neighbour that a message to `target` goes to next; empty without a known route.
 
         Of equally short ways each pair of peers has its own, so that not all take the same.
         """
@@ -83,7 +83,7 @@ class Routing:
         return hops[crc32(f"{self._me} {target}".encode()) % len(hops)] if hops else ""
 
     def nearest_first(self, names: Sequence[str]) -> list[str]:
-        """Return these peers, those that are fewest links away first, and last those to whom no way is known."""
+        """Return these peers by distance in links; those without a known route come last."""
         far = self._map().distances(self._me)
         return sorted(names, key=lambda name: (far.get(name, len(far)), name))
 
@@ -99,14 +99,14 @@ class Routing:
 
     @property
     def reach(self) -> int:
-        """How many links away the farthest peer is; 1 on a full mesh."""
+        """The distance of the farthest peer in links; 1 on a full mesh."""
         if self._reach == 0:
             self._reach = 1 if self.whole else max(1, *self._map().distances(self._me).values())
         return self._reach
 
     @property
     def collect(self) -> str:
-        """How contributions come together unless a job says otherwise."""
+        """The default of `collect` on this overlay."""
         return "star" if self.whole else "tree"
 
     def tree(self, members: Sequence[str]) -> dict[str, str]:
@@ -124,12 +124,12 @@ class Routing:
 
     @property
     def own_claim(self) -> bytes:
-        """What this peer tells of its links."""
+        """The value of the fact with this peer's links."""
         claim: bytes = msgpack.packb(sorted(self._own))
         return claim
 
     def link(self, name: str, *, up: bool) -> bool:
-        """A link of this peer's own appeared or vanished; returns whether that changes anything."""
+        """Note that a link of this peer appeared or vanished; return whether that is new."""
         if self.whole or name == self._me or up == (name in self._own):
             return False
         if up:
@@ -141,13 +141,13 @@ class Routing:
         return True
 
     def replacement(self, lost: str) -> str:
-        """Return to whom this peer may link in place of a neighbour that died; empty if to nobody."""
+        """Return a peer to link to in place of a dead neighbour; empty if there is none."""
         links = mutual(self._claims)
         left = [name for name in links.get(lost, ()) if name not in self._silent]
         return paired(left, links).get(self._me, "")
 
     def learn(self, owner: str, claim: bytes) -> None:
-        """A peer tells its links.
+        """Take the links that a peer has published.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class Routing:
             self._forget_ways()
 
     def carries(self, name: str, does: bool) -> None:
-        """A peer died, or is back."""
+        """Note whether a peer can carry messages."""
         if self.whole or does == (name not in self._silent):
             return
         if does:

@@ -218,7 +218,7 @@ class Questions:
             case "note" if caller.name != HERE:
                 raise UsageError("read: a peer's note can be read on its own device only")
             case "note":
-                data = _cut(job.desk.note, part)
+                data = _cut(job.workspace.note, part)
             case what:
                 raise UsageError(f"read: what = {what!r:.40}: expected state, blob or note")
         caller.answer({"data": data, "last": len(data) < PART_BYTES})

@@ -137,7 +137,7 @@ class Control:
     def _note(self, request: Mapping[str, Any]) -> None:
         """Write this peer's note on a job into a file; an empty one if there is none."""
         job = self._shell.core.jobs.jobs.get(request["job"])
-        Path(request["file"]).write_bytes(b"" if job is None else job.desk.note)
+        Path(request["file"]).write_bytes(b"" if job is None else job.workspace.note)
         self._lines.write({"verb": "note", "job": request["job"], "file": request["file"]})
 
     def _blob(self, request: Mapping[str, Any]) -> None:

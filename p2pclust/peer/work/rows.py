@@ -25,7 +25,7 @@ def load_rows(
     tell: Callable[[str, Mapping[str, Any]], None],
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Local:
-    """Read the rows; what cannot be read makes this peer abstain by name and stops nobody else.
+    """Read the rows; if they cannot be read, this peer abstains, by name, and the others go on.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def load_rows(
     Returns
     -------
     Local
-        Its `problem` is what the others are told, without paths and without values.
+        Its `problem` is what other peers are sent, without paths and values.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
         config.get(key) is None for key in ("columns", "id_column")
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
-        # What is wrong with it is told as in every backend.
+        # Errors are reported as in every backend.
         return Local(_array(path), **more), 0
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})

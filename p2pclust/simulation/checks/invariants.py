@@ -1,4 +1,4 @@
-"""The invariants, watched from outside after every effect; a broken one is an `AssertionError` that tells the story.
+"""The invariants, watched from outside after every effect; a broken one is an `AssertionError` with the last events.
 
 S1  at most one aggregator per job and term, elected by a majority whose votes are on disk
 S2  a peer is in the sum of a round at most once
@@ -7,8 +7,8 @@ S4  one term and round of a job is one state
 S5  finished peers hold the same bits (and, checked at the end of a run, those of the replay)
 S6  no message reveals what a crash could take back
 S7  incarnation, term and register never fall, except with a lost store
-S8  nobody finishes before a majority of intact stores holds the final state
-S10  nobody aggregates or combines on the word of a peer that it knows to be revoked
+S8  no peer finishes before a majority of intact stores holds the final state
+S10  no peer aggregates or combines with votes or answers of a peer that it knows to be revoked
 L5  each unfinished job has a timer of its own armed at each peer
 
 Queues and exceptions need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
@@ -134,7 +134,7 @@ class Invariants(Observer):
             return  # the end may be learnt from a peer of any term
         # Where each peer goes on from a model of its own, the final state only is one.
         own = bool(self._documents[effect.key].ticks) and not final
-        # What a candidate takes over from another peer's register in a later term is no adoption: it never says that it is.
+        # Taking over another peer's register as a candidate in a later term is not an adoption.
         learns = (peer.name, effect.key) in self._learns
         self._learns.pop((peer.name, effect.key), None)
         past = learns and term < self._terms.get(key, 0)
@@ -183,7 +183,7 @@ class Invariants(Observer):
             case FactDelta() if message.owner == peer.name and not peer.wiped:  # what a lost store told comes back
                 cancels = [key.removeprefix(CANCEL) for key in message.keys if key.startswith(CANCEL)]
                 told = all(disk.read_synced("cancel", key) is not None for key in cancels)
-        self._assert(told, "S6", f"{peer.name} tells what is not synced: {message.kind}")
+        self._assert(told, "S6", f"{peer.name} reveals what is not synced: {message.kind}")
 
     @staticmethod
     def _ballot(peer: Peer, job: str) -> tuple[int, str]:

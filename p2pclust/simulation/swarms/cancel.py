@@ -1,4 +1,4 @@
-"""Swarm testing of cancels: the same misfortunes, and somebody who wants the job ended at a random instant, or two do.
+"""Swarm testing of cancels: the same faults, and one or two cancels at random instants.
 
 All peers have to finish with the same bits, those of the replay of as many rounds as there were; the job is then done, or
 cancelled by one of those who asked for it.
@@ -48,7 +48,7 @@ class CancelSwarm(Swarm):
             self.marks.counts["done in spite of a cancel" if self.marks.counts["cancel asked for"] else "done"] += 1
             return
         assert state.reason.startswith(f"{CANCELLED}admin-"), f"the job failed: {state.reason}"
-        assert self.marks.counts["cancel asked for"], "cancelled, and nobody asked for it"
+        assert self.marks.counts["cancel asked for"], "cancelled without a cancel"
         self.marks.counts["cancelled"] += 1
 
     def _judge_result(self, state: JobState) -> None:
@@ -64,14 +64,14 @@ class CancelSwarm(Swarm):
 
 
 class LeaderlessCancelSwarm(CancelSwarm, LeaderlessSwarm):
-    """One run of a job that nobody aggregates."""
+    """One run of a gossip job."""
 
     def _alike(self, again: JobState, state: JobState) -> bool:
         return again.log == state.log
 
 
 def run(seed: int, *, overlay: str | None = None) -> SeedResult:
-    """Run one seed; each fourth is of a job that nobody aggregates."""
+    """Run one seed; each fourth is of a gossip job."""
     plan: SwarmPlan = draw(seed)
     return (
         LeaderlessCancelSwarm(paced(plan, overlay)).go() if seed % 4 == 3 else CancelSwarm(laid_out(plan, overlay)).go()

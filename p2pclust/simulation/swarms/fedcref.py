@@ -34,7 +34,7 @@ from p2pclust.simulation.world.world import World
 
 __all__ = ["FedCRefSwarm", "draw", "run"]
 
-#: After everybody has finished: by then whoever was told late has dropped what it need not keep.
+#: After all have finished: by then the last of them has dropped what it need not keep.
 _SETTLE_S: Final = 5.0
 _N_FEATURES: Final = 6
 
@@ -126,11 +126,11 @@ class FedCRefSwarm(Swarm):
     def _judge_peer(self, peer: Peer, state: JobState, agreed: Agreed) -> None:
         assert peer.core is not None
         jobs = peer.core.jobs.jobs
-        assert list(jobs) == [self.marks.job], f"L6: {peer.name} keeps jobs that nobody needs: {list(jobs)}"
+        assert list(jobs) == [self.marks.job], f"L6: {peer.name} keeps jobs that are not needed: {list(jobs)}"
         tables = peer.disk.load().tables
         left = {table: [key for key in rows if key != self.marks.job] for table, rows in tables.items()}
-        assert not any(left.values()), f"L6: {peer.name} has rows on disk that nobody needs: {left}"
-        note = jobs[self.marks.job].desk.note
+        assert not any(left.values()), f"L6: {peer.name} has rows on disk that are not needed: {left}"
+        note = jobs[self.marks.job].workspace.note
         index = self.names.index(peer.name)
         workspace = Workspace(index, Arrays.decode(note) if note else Arrays(), self._blob)
         labels = engine.conclude(self.job, state, peer.local, workspace)["labels"]

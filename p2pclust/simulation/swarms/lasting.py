@@ -35,7 +35,7 @@ def core_plan(plan: SwarmPlan) -> SwarmPlan:
     patience_s = min(plan.timing.patience_s, 4.0)
     return replace(
         plan,
-        missing="wait" if plan.missing == "all" else plan.missing,  # with "all", everybody is waited for, for ever
+        missing="wait" if plan.missing == "all" else plan.missing,  # with "all", peers are waited for without limit
         phase_crashes=plan.phase_crashes[:1], crashes=(), cuts=(), pauses=(), compute_s=(0.001, 0.3),
         timing=replace(plan.timing, patience_s=1.0 if plan.timing.patience_s == 8.0 else patience_s),
     )  # fmt: skip

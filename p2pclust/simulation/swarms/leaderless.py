@@ -1,4 +1,4 @@
-"""Swarm testing of jobs that nobody aggregates: the same misfortunes, on overlays of few links.
+"""Swarm testing of gossip jobs: the same faults, on sparse overlays.
 
 The verdict differs in one point: sums agree up to a tolerance, so the result is not that of the replay bit by bit. All
 peers still have to finish with the same bits.
@@ -37,7 +37,7 @@ class LeaderlessSwarm(Swarm):
         for _ in range(_TRIES):
             if self.marks.job:
                 return
-            # Refused: that peer had not been told yet how the others are linked.
+            # Refused: that peer did not know the others' links yet.
             self.world.step(self.world.peers[self.names[0]], self._request(data, ""))
             self.world.run_until(self.world.now + 1.0)
         assert self.marks.job, f"L2: no peer knows the overlay after {_TRIES} s"

@@ -42,7 +42,7 @@ def laid_out(plan: SwarmPlan, kind: str | None) -> SwarmPlan:
 
 
 def on_sparse_overlay(plan: SwarmPlan) -> SwarmPlan:
-    """Draw links for a plan: a tree, or a ring, perhaps with more links; and whether everybody knows them all."""
+    """Draw links for a plan: a tree, or a ring, perhaps with more links; and whether all peers know all of them."""
     rng = np.random.default_rng([plan.seed, 11])
     links, known = _few_links(rng, plan.n_peers), bool(rng.random() < 0.5)
     return replace(plan, links=links, known=known, collect=str(rng.choice(["star", "tree", "tree"])))
@@ -85,7 +85,7 @@ def on_moving_overlay(plan: SwarmPlan) -> SwarmPlan:
 
 
 def _walk(rng: np.random.Generator, n: int) -> list[tuple[float, int, int]]:
-    """One peer goes from neighbour to neighbour; between two it is out of everybody's range for a while, or not at all."""
+    """One peer goes from neighbour to neighbour; between two it is out of range of all peers for a while, or not at all."""
     walker, at = int(rng.integers(n)), float(rng.uniform(0.0, 10.0))
     gap_s, stay_s = float(rng.choice([0.0, 0.0, 0.3, 3.0])), float(rng.choice([0.5, 2.0, 6.0]))
     moves = []

@@ -40,9 +40,9 @@ class SwarmPlan:
     cuts: tuple[tuple[float, int, float, bool], ...]  # instant, peer, for, one direction only
     pauses: tuple[tuple[float, int, float], ...]
     deadline_s: float = 2.0  # of a round, where missing is "drop"
-    blackouts: tuple[float, ...] = ()  # instants at which everybody crashes
-    links: tuple[tuple[int, int], ...] = ()  # of an overlay that is no full mesh
-    known: bool = True  # whether everybody knows the whole overlay from the start
+    blackouts: tuple[float, ...] = ()  # instants at which all peers crash
+    links: tuple[tuple[int, int], ...] = ()  # of a sparse overlay
+    known: bool = True  # whether all peers know the whole overlay from the start
     collect: str = "star"
     moves: tuple[
         tuple[float, int, int], ...

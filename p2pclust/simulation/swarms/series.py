@@ -1,7 +1,7 @@
 """Swarm testing of jobs that are repeated: the same misfortunes while turns follow each other, on data that grow.
 
-Each turn is one job, whoever reached for it; its mathematics begins with the centers that the turn before it ended with.
-After everything healed the turns must go on, with everybody; and when somebody ends the series, they must stop.
+Each turn is one job, even if several peers began it; it begins with the centers that the turn before it ended with.
+After all faults have healed the turns must go on, with all peers; when the series is cancelled, they must stop.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class SeriesSwarm(Swarm):
         return max(self.turns.documents, default=-1)
 
     def _heal(self) -> None:
-        super()._heal()  # the first turn has ended, or been dropped for a newer one, if anybody has it at all
+        super()._heal()  # the first turn has ended, or been dropped for a newer one, if any peer has it
         until = self._newest() + _MORE_TURNS
         self.world.run_until(self.world.now + DEADLINE_S, lambda: self._step() or self._all_at(until))
 
@@ -163,14 +163,14 @@ class SeriesSwarm(Swarm):
             self.marks.counts["warm start"] += 1
 
     def _judge_memory(self) -> None:
-        """Nobody keeps more than the present turn, the one before, and a census or two."""
+        """Check that no peer keeps more than the present turn, the one before, and a census or two."""
         for peer in self.world.peers.values():
             assert peer.core is not None
             kept = peer.disk.load().tables["job"]
             assert len(kept) <= 4, f"L6: {peer.name} keeps {len(kept)} documents of one series"
 
     def _judge_cancel(self) -> None:
-        """Somebody ends the series: what runs ends, and nothing more begins."""
+        """Cancel the series: the running turn ends, and no other begins."""
         peer = self.world.peers[self.names[self.plan.seed % len(self.names)]]
         assert peer.core is not None
         job = next(d.id for d in peer.core.jobs.turns(self.turns.series) if not d.census)
@@ -184,7 +184,7 @@ class SeriesSwarm(Swarm):
 
 
 class LeaderlessSeriesSwarm(SeriesSwarm, LeaderlessSwarm):
-    """One run of a job that nobody aggregates."""
+    """One run of a gossip job."""
 
 
 def run(seed: int, *, overlay: str | None = None) -> SeedResult:

@@ -2,7 +2,7 @@
 
 First the safety phase: loss, delay, duplicates, cuts, pauses, crashes at random moments and at the very steps that matter
 (while a round is opened, adopted, combined or closed), restarts with lost writes, wiped stores. Then everything is healed
-and everybody restarted: now the job has to end, with the bits of the in-process replay of its own record.
+and all peers have restarted: now the job has to end, with the bits of the in-process replay of its own record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from p2pclust.simulation.world.world import World
 
 __all__ = ["DEADLINE_S", "SeedResult", "Swarm", "run"]
 
-#: Liveness: how long after the last fault has healed everybody may take (virtual seconds).
+#: Liveness: how long the job may take after the last fault has healed (virtual seconds).
 DEADLINE_S: Final = 120.0
 
 
@@ -119,7 +119,7 @@ class Swarm:
         submitter = world.peers[self.names[int(self._rng.integers(self.plan.n_peers))]]
         named = self.names[int(self._rng.integers(self.plan.n_peers))] if self.plan.named_aggregator else ""
         world.step(submitter, self._request(msgpack.packb(self.job.to_dict()), named))
-        if not self.marks.job:  # it asks first who everybody is: a bad network could keep it from ever handing in
+        if not self.marks.job:  # it asks for store ids first: on a bad network it might never submit
             self.network.conditions = Conditions()
             world.run_until(world.now + 30.0, lambda: bool(self.marks.job))
             self.network.conditions = self.plan.conditions
@@ -153,7 +153,7 @@ class Swarm:
         world.run_until(start + FAULTS_UNTIL_S, self._step)
 
     def _step(self) -> bool:
-        """After every event: plan the return of whom a phase crash took."""
+        """After every event: plan the restart of a peer that a phase crash ended."""
         while self.phase_crashes.crashed:
             name = self.phase_crashes.crashed.pop()
             down_s = float(self._rng.uniform(0.05, 8.0))
@@ -208,7 +208,7 @@ class Swarm:
             self.marks.counts["link appeared" if up else "link vanished"] += 1
 
     def _heal_links(self) -> None:
-        """Enough links again, the new ones first: nobody need be cut off on the way."""
+        """Restore enough links, the new ones first, so that no peer is cut off meanwhile."""
         if not self.plan.moves:
             return
         last = {(self.names[a], self.names[b]): None for a, b in self.plan.last_links}
@@ -252,15 +252,15 @@ class Swarm:
         self._judge_result(state)
         if self.plan.moves:
             self.world.run_until(self.world.now + DEADLINE_S, self._all_know_the_links)
-            assert self._all_know_the_links(), "L4: not everybody knows the links that there are now"
+            assert self._all_know_the_links(), "L4: not all peers know the present links"
         self.marks.counts["finished"] += 1
 
     def _judge_end(self, state: JobState) -> None:
-        """Everybody finished with this state: may the job end so?"""
+        """Check whether the job may end with this state."""
         assert state.status == "done", f"the job failed: {state.reason}"
 
     def _judge_result(self, state: JobState) -> None:
-        """Everybody finished with this state: is it right?"""
+        """Check the final state."""
         again = replay(self.job, [self.locals[name] for name in self.names], state.log)
         assert again.encode() == state.encode(), "S5: the bits are not those of the in-process replay"
 
@@ -270,7 +270,7 @@ class Swarm:
         return all(core.routing.neighbours_of(name) == near for core in peers for name, near in now.items())
 
     def _was_accepted(self) -> bool:
-        """Whether the document reached a disk other than one that was wiped with it: else there is no job any more."""
+        """Return whether a disk that was not wiped has the document: otherwise the job is lost."""
         return any(p.core is not None and self.marks.job in p.core.jobs.jobs for p in self.world.peers.values())
 
     def _final_state(self, peer: Peer) -> bytes:

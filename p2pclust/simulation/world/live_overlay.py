@@ -8,7 +8,7 @@ __all__ = ["LiveOverlay"]
 
 
 class LiveOverlay:
-    """The links of a fleet. Without an overlay everybody has one to everybody, and none ever changes.
+    """The links of a fleet. Without an overlay it is a full mesh, which never changes.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class LiveOverlay:
         return self._near is None or b in self._near[a]
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """To whom a peer has a link now, sorted."""
+        """Return the present neighbours of a peer, sorted."""
         near = [other for other in self._names if other != name] if self._near is None else self._near[name]
         return tuple(sorted(near))
 

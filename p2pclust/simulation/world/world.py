@@ -67,7 +67,7 @@ class World:
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
-        #: The links of devices that have one of their own; nobody has unless it is shaped.
+        #: The shaped links of devices; other devices have none.
         self.lines = Lines(network, lambda: self.now, self.at, self._deliver)
         self.traffic = Traffic()
         #: The links between peers, as they are now.
@@ -153,7 +153,7 @@ class World:
         self.step(peer, Started())
 
     def _identity(self, peer: Peer) -> Identity:
-        """Who a new life is: it finds the roster that it kept and the links that there are now, whatever it was told."""
+        """Return the identity of a new life, with the roster that it stored and the present links."""
         kept = peer.disk.read_synced(TABLE, CURRENT)
         if kept is not None:
             read = read_paper("", kept)
@@ -183,7 +183,7 @@ class World:
         peer = self.peers[name]
         if peer.core is None:
             return
-        peer.frozen_until = self.now  # whoever stands still is woken up to leave
+        peer.frozen_until = self.now  # a stopped peer is woken up to leave
         self.step(peer, Leave())
         peer.must_sync = True  # a shell syncs every batch of rows; only a crash comes between
         self._sync(peer)
@@ -221,7 +221,7 @@ class World:
         self.peers[name].asleep = True
 
     def wake(self, name: str) -> None:
-        """Wake a device; one whose process was stopped besides stands still until that is over."""
+        """Wake a device; if its process was stopped as well, it goes on when that is over."""
         self.peers[name].asleep = False
         self._go_on(self.peers[name], self.peers[name].life)
 
@@ -339,7 +339,7 @@ class World:
             case DropBlob():
                 peer.disk.drop_blob(effect.digest)
             case Connect() if self._partial_view and self.overlay.sparse:
-                # Whoever links to another may use the link; the other may as soon as it links back.
+                # A peer may use a link that it opens; the other end may as soon as it links back.
                 peer.links[effect.peer] = None
                 self.overlay.add(peer.name, effect.peer)
             case Connect() | Disconnect():
@@ -369,7 +369,7 @@ class World:
             self._transmit(peer, relay, carried, encode(carried), lane)
 
     def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
-        # A peer that was paused when a link vanished may use it until it is told; all others were told at once.
+        # A peer that was paused when a link vanished may use it until it notices; all others noticed at once.
         if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
         self._mark(b"send", peer.name, target, *frames)

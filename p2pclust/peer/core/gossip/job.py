@@ -1,21 +1,20 @@
-"""One job that nobody aggregates, at one peer: its rounds, and what it takes to end together.
+"""One gossip job (a job without an aggregator) at one peer: its rounds, and its end.
 
-Every peer of the circle (:mod:`p2pclust.peer.core.gossip.members`) computes its contribution, talks with its neighbours
-in ticks (:mod:`p2pclust.peer.core.gossip.ticks`) until all have the same answers and the same estimate
-(:mod:`p2pclust.protocols.gossip.averaging`), and computes the next state from them. So all states of a round have the
-same bits, and each is on disk before the next round.
+Every member of the epoch (:mod:`p2pclust.peer.core.gossip.members`) computes its contribution, exchanges messages with its
+neighbours in ticks (:mod:`p2pclust.peer.core.gossip.ticks`) until all have the same answers and the same estimate
+(:mod:`p2pclust.protocols.gossip.averaging`), and computes the next state from them. So all states of a round have the same
+bits, and each is on disk before the next round.
 
-*Versions.* Peers enter a circle with the states that they have, which may be of different rounds: one may have ended a
-round just before another one died on the way. A word says which state its sender entered with; words of different ones
-do not mix. Who hears of a higher one, by round, then by the epoch in which it was adopted, takes it over and begins
-again with it.
+*Versions.* Members enter an epoch with the states that they have, which may be of different rounds. A message names the
+state that its sender entered with; messages of different states do not mix. A member that learns of a higher state, by
+round, then by the epoch in which it was adopted, takes it over and begins again with it.
 
-*The end.* The final state is not finished by computing it: whoever did so might be cut off before anybody else. The
-circle says two rounds of words about it, each as many ticks long as it has hops. After the first everybody has the
-state, and puts it on disk in this epoch. After the second everybody has done so, and finishes: a majority of intact
-stores holds the state, so every circle that can come has a peer with it. Who asks a finished peer gets the final state.
+*The end.* A member that has computed the final state is not finished: it might be cut off before any other has it. The
+members exchange two more rounds of messages, each of as many ticks as the overlay has hops. After the first all of them
+have the state, and put it on disk in this epoch. After the second all of them have done so, and finish: a majority of
+intact stores holds the state, so every later epoch has a member with it. A finished peer answers with the final state.
 
-Nothing of a tick is on disk. Who restarts has no masses and so no place in the circle: it joins anew.
+Nothing of a tick is on disk. A restarted peer has lost its masses, so it joins again.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
 __all__ = ["GossipJob"]
 
-_TOLD = 100  # ticks, after which whoever watches is told that it goes on
+_TOLD = 100  # a report is made after so many ticks
 
 
 class GossipJob:
@@ -68,22 +67,22 @@ class GossipJob:
         self.ledger = job.ledger
         self.id = document.id
         self._me = document.index(context.me)
-        self.desk = JobWorkspace(job, note)  # nothing lies on it
+        self.workspace = JobWorkspace(job, note)  # always empty
         self.circles = GossipMembership(context, job.membership, document, job.ledger, self)
         self._exchange = Ticks(context, self._tell)
         self._handover = Handover(context, job.blobs, document)
         self._work = GossipWork(context, document)
         self._timer: TimerKey = ("job", document.id, "mix")
-        self._version: Version | None = None  # of the state that this peer works on
+        self._version: Version | None = None  # of the present state
         self._ref: Ref | None = None
         self._final = False
-        self._entry: Version | None = None  # with which it entered the circle
-        self._one = False  # whether one peer only is asked
-        self._ticks = 0  # after which each goes on from its own mixture; 0: when all agree
-        self._offers: dict[str, Offer] = {}  # to the present state, by circle where one is asked
+        self._entry: Version | None = None  # with which it entered the epoch
+        self._one = False  # whether only one peer is asked
+        self._ticks = 0  # after which each member goes on from its own estimate; 0: when all agree
+        self._offers: dict[str, Offer] = {}  # to the present state; by members if only one peer is asked
         self._round: Averaging | None = None
         self._half_way = False  # of the end
-        self._taken: Version | None = None  # a state of another peer that is being looked at
+        self._taken: Version | None = None  # a state of another peer that the worker reads
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
@@ -98,10 +97,10 @@ class GossipJob:
         else:
             self.circles.join()
 
-    # -- the door ---------------------------------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """A message of this job came from a roster peer."""
+        """Handle a message of this job from a roster peer."""
         match message:
             case Close():
                 self._on_close(source, message)
@@ -119,24 +118,24 @@ class GossipJob:
                 self._on_held(source, message)
 
     def fire(self, key: TimerKey) -> None:
-        """A timer of this job is due."""
+        """Handle a timer of this job."""
         if not self.ledger.finished:
             self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
             self.circles.fire()
             self._exchange.repeat()
 
     def member_changed(self, name: str) -> None:
-        """Membership changed its mind about a roster peer."""
+        """React to a new membership status of a roster peer."""
         if not self.ledger.finished:
             self.circles.look()
 
     @property
     def terms(self) -> Mapping[int, str]:
-        """Nobody aggregates."""
+        """Always empty: no peer aggregates."""
         return {}
 
     def standing(self) -> tuple[str, str, list[str]]:
-        """Say for people what this job is at here, that nobody aggregates, and for whom is waited."""
+        """Return the job's phase at this peer, an empty string (no aggregator), and the peers that it waits for."""
         if self.ledger.finished:
             return "finished", "", []
         if self.circles.circle is None:
@@ -146,25 +145,25 @@ class GossipJob:
         return "closing" if self._final else "mixing", "", self._exchange.waits_for()
 
     def forget(self) -> None:
-        """Nobody needs this job any more: leave no timer and no row behind."""
+        """Delete the timer and rows of this job."""
         self._ctx.timers.cancel(self._timer)
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
 
     def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched, for this job."""
+        """Return the blobs that this job needs."""
         refs = [ref for ref in (self.ledger.register.ref, self._ref) if ref is not None and ref.payload is None]
         return [ref.digest for ref in refs] + self._handover.in_use()
 
     def blob_ready(self, digest: bytes) -> None:
-        """A blob that somebody here may have waited for is complete."""
+        """Go on with what waited for this blob."""
         message = None if self.ledger.finished else self._handover.ready(digest)
         if isinstance(message, Close):
             self._on_close("", message)
         elif message is not None:
             self._on_held("", message)
 
-    # -- words ------------------------------------------------------------------------------------------------------
+    # -- ticks ------------------------------------------------------------------------------------------------------
 
     def _tell(self, name: str, at: Position, frames: Frames) -> None:
         circle, entry = self.circles.circle, self._entry
@@ -177,7 +176,7 @@ class GossipJob:
         self._ctx.send(name, message, bulk=sum(map(len, frames)) > MAX_CONTROL_BYTES // 2)
 
     def greet(self, name: str) -> None:
-        """Tell a peer where this one stands."""
+        """Send this peer's epoch and position to another."""
         self._tell(name, self._exchange.at, ())
 
     def _on_mix(self, source: str, message: Mix) -> None:
@@ -203,7 +202,7 @@ class GossipJob:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take as many ticks as the neighbours' words allow."""
+        """Take as many ticks as the neighbours' messages allow."""
         while self._round is not None and (words := self._exchange.words()) is not None:
             ticks = {name: self._read(name, word) for name, word in words.items()}
             for name, tick in ticks.items():
@@ -237,7 +236,7 @@ class GossipJob:
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     def entered(self) -> None:
-        """This peer entered another circle."""
+        """Begin again in a new epoch."""
         self._round, self._taken, self._half_way = None, None, False
         self._handover.forget()
         self._entry = self._version
@@ -246,11 +245,11 @@ class GossipJob:
             self._open()
 
     def outside(self) -> None:
-        """This peer is in no circle any more."""
+        """Stop the round: this peer has left the epoch."""
         self._round = None
 
     def _work_on(self, version: Version, ref: Ref, info: StateInfo) -> None:
-        """A state is known here: open the round that it begins."""
+        """Open the round that begins with a state."""
         self._version, self._ref, self._taken = version, ref, None
         self._final, self._one = info.final, info.one
         self._ticks = 0 if info.settles else self.document.ticks
@@ -279,12 +278,12 @@ class GossipJob:
 
     @property
     def _whom(self) -> str:
-        """What an offer depends on beside the state: of the circle follows who is asked, where that is one."""
+        """What an offer depends on beside the state: where one peer is asked, it depends on the members."""
         assert self.circles.circle is not None
         return self.circles.circle.mask.hex() if self._one else ""
 
     def cancelled(self) -> None:
-        """Somebody wants this job ended: the next answer of this peer says so."""
+        """Let this peer's next answer say that the job is cancelled."""
         if not self.ledger.finished:
             self.circles.settle()
 
@@ -297,7 +296,7 @@ class GossipJob:
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=self.document.tolerance, ticks=self._ticks
         )  # fmt: skip
-        if self._round.ended:  # nobody else is there
+        if self._round.ended:  # there is no other member
             self._end_round(self._round)
         else:
             self._say()
@@ -308,7 +307,7 @@ class GossipJob:
         assert circle is not None
         assert version is not None
         self._round = None
-        if not ended.complete:  # somebody kept back what others said
+        if not ended.complete:  # a peer withheld answers of others
             self._ctx.report(
                 "malformed", **self.document.told, peer="", reason="answers are missing at the end of a round"
             )
@@ -325,7 +324,7 @@ class GossipJob:
         self._work.close(self._ref, ended, within=str(circle.epoch), own=self._ticks > 0)
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        """A task of this job ended."""
+        """Go on after a task of this job."""
         assert isinstance(token, GossipToken), token
         self._work.ended(token)
         if self.ledger.finished:
@@ -363,7 +362,7 @@ class GossipJob:
         assert self.circles.circle is not None
         epoch, round_, roster = self.circles.circle.epoch, self._version.round, self.document.roster
         self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
-        if self._me == self.circles.circle.members[0]:  # all say the same, so one does
+        if self._me == self.circles.circle.members[0]:  # all members report the same, so one does
             contributors = [roster[index] for index in made.info.contributors]
             fields = {**made.info.to_dict(roster), **self.document.told, "contributors": contributors}
             self._ctx.report("combined", term=epoch, round=round_, **fields)
@@ -386,7 +385,7 @@ class GossipJob:
         ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))
         if ref is None:
             return
-        # Not on disk yet: a round that all take part in shows first that everybody in the circle has this very state.
+        # Not on disk yet: a round with all members shows first that all of them have this state.
         self._round, self._half_way = None, False
         self._entry = self._taken = version
         self._exchange.enter(self._near(), (version.round, 0), again=True)
@@ -394,14 +393,14 @@ class GossipJob:
         self._work.describe(ref)
 
     def _near(self) -> list[str]:
-        """The neighbours in the circle."""
+        """Return the neighbours that are members."""
         assert self.circles.links is not None
         return [self.document.roster[other] for other in self.circles.links.near[self._me]]
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _closed(self, ended: Averaging) -> None:
-        """As many ticks as hops are over: all have the state; or, half way before, all have it on disk."""
+        """Go on after as many ticks as hops: all members have the state, or, the second time, have it on disk."""
         assert self._version is not None
         assert self._ref is not None
         assert self.circles.circle is not None
@@ -418,7 +417,7 @@ class GossipJob:
 
     @property
     def _present(self) -> Offer:
-        """What is said of the final state: with which store."""
+        """This peer's answer to the final state: the id of its store."""
         return Offer(Answer(self._me, payload=self._ctx.store_id.encode()), None)
 
     def _finish(self, epoch: int, round_: int, ref: Ref) -> None:
@@ -430,7 +429,7 @@ class GossipJob:
         self._children.ended(self.id)
 
     def _on_close(self, source: str, message: Close) -> None:
-        """Somebody finished, so a majority has this state."""
+        """Finish: the sender has finished, so a majority has this state."""
         if self.ledger.finished:
             return
         ref = self._handover.resolve(source, message, (self.ledger.register.ref, self._ref))

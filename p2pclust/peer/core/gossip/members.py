@@ -1,24 +1,23 @@
-"""Who takes part in a job that nobody aggregates.
+"""The members of a gossip job: which peers take part in an epoch.
 
-A *circle* is an epoch and the peers that take part in it. All of its peers do a round, or none: every answer of
-everybody in it is needed before any of them can end the round (:mod:`p2pclust.protocols.gossip.averaging`). A circle
-without a majority of the roster's intact stores, as far as these are known, is never proposed nor entered, and none
-finishes before all in it have said with which store they are there. Hence two circles cannot both get on without a peer
-in common, and that peer brings what the one found out into the other.
+A *circle* is an epoch and its members. A round needs the answers of all members before any of them can end it
+(:mod:`p2pclust.protocols.gossip.averaging`). A circle is proposed and entered only with a majority of the roster's intact
+stores, as far as these are known, and a member finishes only after all members have named their store. Hence two circles
+that both make progress have a peer in common, and that peer brings the result of one into the other.
 
-The first circle is the whole roster, in epoch 0. Anybody may *propose* another one: who enters it with a higher epoch,
-and tells it to its neighbours, who enter it too, for the highest epoch wins. An epoch holds a checksum of its
-proposer's store, so no two circles have the same. It is on disk before anything is said in it. The reasons to propose:
+The first circle is the whole roster, in epoch 0. Any peer may *propose* another one: it enters it with a higher epoch and
+sends it to its neighbours, which enter it too, since the highest epoch wins. An epoch contains a checksum of its
+proposer's store, so no two circles have the same epoch. It is on disk before a message is sent in it. Reasons to propose:
 
-- A peer of the circle is dead, by membership. The proposal is what is left of the circle, as far as the proposer
-  reaches it over links of living peers. If that is no majority, nothing is proposed: this part waits.
-- This peer is in no circle: it came back without the masses of the round that is running, or others went on without it.
-  It asks its neighbours; whoever has a circle tells it. The proposal is that circle with this peer. A peer that hears
-  of no circle at all for a while, since all restarted, proposes whoever is present.
-- A former life of this peer, whose store is lost, took part in this very circle: neighbours have words of it.
+- Membership considers a member dead. The proposal is the rest of the circle, as far as the proposer reaches it over links
+  of living peers. Without a majority nothing is proposed: this part waits.
+- This peer is in no circle: it restarted and lost its masses, or others went on without it. It asks its neighbours, and
+  those in a circle answer. The proposal is that circle and this peer. If no peer answers for a while, because all have
+  restarted, the proposal is all present peers.
+- A former life of this peer, whose store is lost, took part in this circle: neighbours have messages of it.
 
-Entering a circle begins the running round anew, with fresh contributions. So a death or a return costs a round that is
-repeated and changes no sum: no mass of one epoch is ever added to one of another.
+Entering a circle begins the running round again, with fresh contributions. So a death or a return costs a repeated round
+and changes no sum: a mass of one epoch is never added to one of another.
 """
 
 from __future__ import annotations
@@ -41,34 +40,34 @@ __all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]
 
 _STORE_BITS = 32
 _MOST_EPOCHS = 2**60
-_PATIENCE = 4  # repeats without a word of any circle, or with a dead peer in it
+_PATIENCE = 4  # repeats without an answer, or with a dead member
 
 
 @dataclass(frozen=True)
 class GossipMembers:
-    """Peers that take part, by roster index, sorted."""
+    """An epoch and its members: roster indices, sorted."""
 
     epoch: int
     members: tuple[int, ...]
 
     @cached_property
     def mask(self) -> bytes:
-        """The members as they travel."""
+        """The members as bits."""
         bits = sum(1 << member for member in self.members)
         return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
 class GossipMembershipHooks(Protocol):
-    """What a circle tells the job that it belongs to."""
+    """The job that takes part."""
 
     def entered(self) -> None:
-        """This peer entered another circle."""
+        """Begin again in a new epoch."""
 
     def outside(self) -> None:
-        """This peer is in no circle any more."""
+        """Stop the round: this peer has left the epoch."""
 
     def greet(self, name: str) -> None:
-        """Tell a peer the present circle."""
+        """Send the present circle to a peer."""
 
 
 class GossipMembership:
@@ -85,14 +84,14 @@ class GossipMembership:
         self._me = document.index(context.me)
         self._all = document.peers_links
         self.circle: GossipMembers | None = None
-        self.links: Links | None = None  # among the circle's members
+        self.links: Links | None = None  # among the members
         self._needs_all = document.missing == "all"
         self._highest = ledger.term
         self._outside_since = 0.0
         self._asked_at = float("-inf")
         self._proposed_at = float("-inf")
         self._doubt_at = float("inf")
-        self._waiting = 0  # how many are here, as last reported; 0: not waiting
+        self._waiting = 0  # the number of present peers in the last report; 0: not waiting
 
     # -- beginning --------------------------------------------------------------------------------------------------
 
@@ -101,7 +100,7 @@ class GossipMembership:
         self._enter(GossipMembers(0, tuple(range(len(self._document.roster)))))
 
     def join(self) -> None:
-        """Look for a circle: this peer came back."""
+        """Ask for a circle after a restart."""
         self._leave()
         self._ask()
 
@@ -115,10 +114,10 @@ class GossipMembership:
             if not self._membership.gone(self._document.roster[other]):
                 self._ctx.send(self._document.roster[other], Join(self._document.id, self._highest))
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- what others report --------------------------------------------------------------------------------------------
 
     def heard(self, source: str, epoch: int, mask: bytes) -> bool:
-        """A peer stands in that circle; returns whether this peer is in the same one now."""
+        """Note that a peer is in a circle; return whether this peer is in the same one now."""
         if self.circle is not None and epoch <= self.circle.epoch:
             return epoch == self.circle.epoch
         bits = int.from_bytes(mask, "little")
@@ -129,10 +128,10 @@ class GossipMembership:
             return False
         self._highest = max(self._highest, epoch)
         if not self._enough(members):
-            # Whoever proposed it took a store for intact that is not. Another circle, above it, frees those in it.
+            # Its proposer assumed that a lost store was intact. Another circle with a higher epoch frees its members.
             self._rejoin((*members, *(self.circle.members if self.circle is not None else ())))
             return False
-        # In an epoch that a former life of this peer may have spoken in, others may have masses of it that it has not.
+        # In an epoch in which a former life of this peer sent messages, others may hold masses that this life lacks.
         if self._me in members and epoch > self._ledger.term:
             self._enter(GossipMembers(epoch, members))
             return True
@@ -145,25 +144,25 @@ class GossipMembership:
 
     def _rejoin(self, members: tuple[int, ...]) -> None:
         if self._ctx.now - self._proposed_at < self._ctx.timing.retry_s:
-            return  # it is said again
+            return  # the message is repeated
         part = self._all.among({*members, self._me}).part(self._me)
         if self._enough(part):
             self._propose(part)
 
     def renew(self) -> None:
-        """A former life of this peer took part in this circle: begin another one, in which this life does."""
+        """Propose a new epoch: a former life of this peer took part in this one."""
         if self.circle is not None and self._ctx.now - self._proposed_at >= self._ctx.timing.retry_s:
             self._propose(self.circle.members)
 
-    # -- what membership says ---------------------------------------------------------------------------------------
+    # -- what membership reports ---------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """The job shall only end now, for which a majority is enough, whatever it needed to go on."""
+        """Require only a majority from now on: the job is to end."""
         self._needs_all = False
         self.look()
 
     def look(self) -> None:
-        """Somebody died or is back: is this circle still one that can get on?"""
+        """Check whether the circle can still make progress."""
         if self.circle is None:
             return
         gone = [member for member in self.circle.members if self._gone(member)]
@@ -179,7 +178,7 @@ class GossipMembership:
             self._wait(len(part))
 
     def fire(self) -> None:
-        """Time has passed."""
+        """Handle the timer."""
         pause_s = self._ctx.timing.retry_s
         if self._ctx.now >= self._doubt_at:
             self.look()
@@ -204,15 +203,15 @@ class GossipMembership:
         return self._membership.gone(self._document.roster[member])
 
     def _enough(self, members: Collection[int]) -> bool:
-        """Whether these may be a majority of the roster, with the stores that they had when the job was handed in.
+        """Return whether these may be a majority of the roster, with the stores that they had at submission.
 
-        Of peers far away the store may not be known. They say so themselves before anybody finishes: :meth:`counted`.
+        The stores of distant peers may be unknown; they report them before any peer finishes (:meth:`counted`).
         """
         known = {index: self._store_id(self._document.roster[index]) for index in members}
         return self.counted(known, unknown=True)
 
     def counted(self, stores: Mapping[int, str], *, unknown: bool = False) -> bool:
-        """Whether these peers, with these stores, are a majority; `unknown`: a store that is not known is intact."""
+        """Return whether these peers, with these stores, are a majority; `unknown`: count unknown stores as intact."""
         roster = self._document.roster
         counts = [self._document.counts(roster[m], store) or (unknown and not store) for m, store in stores.items()]
         return sum(counts) >= majority(len(roster))
@@ -234,7 +233,7 @@ class GossipMembership:
         self._ledger.see(circle.epoch)
         self._highest = max(self._highest, circle.epoch)
         self.circle, self.links = circle, self._all.among(circle.members)
-        # Its proposer may know better than our membership, for a while.
+        # For a while, its proposer may know better than this peer's membership.
         doubts = any(self._gone(member) for member in circle.members)
         self._doubt_at = self._ctx.now + _PATIENCE * self._ctx.timing.retry_s if doubts else float("inf")
         self._waiting = 0

@@ -1,4 +1,4 @@
-"""Words between neighbours, one per tick, so that nobody goes on without anybody's.
+"""Messages between neighbours, one per tick: a peer goes on only with the messages of all neighbours.
 
 The word of a tick is repeated to a neighbour until it shows that it has it: by saying so, or by a word of its own of a
 later tick. Neighbours are at most one tick apart, so the last two words are kept. Loss, repeats and reordering cost
@@ -27,7 +27,7 @@ _SLOWER: Final = 2.0  # how many times as long as usual a neighbour may take bef
 
 
 class Ticks:
-    """The machine. `tell` sends a word of this peer, or with no frames only where it stands, to a neighbour."""
+    """The machine. `tell` sends a message to a neighbour: of a tick, or without frames only this peer's position."""
 
     def __init__(self, context: Context, tell: Callable[[str, Position, Frames], None]) -> None:
         self._ctx = context
@@ -44,7 +44,7 @@ class Ticks:
         self._usual_s: dict[str, float] = {}  # until they show that they have a word
 
     def enter(self, near: Sequence[str], at: Position, *, again: bool = False) -> None:
-        """Begin anew, with these neighbours; `again` in the same circle, with another state."""
+        """Begin again with these neighbours; `again`: in the same epoch, with another state."""
         if not again:
             self._highest = NEVER
         self.at, self._near = at, tuple(near)
@@ -56,12 +56,12 @@ class Ticks:
         self._sent_at.clear()
 
     def heard(self, name: str) -> Position:
-        """The last word of a neighbour up to which none is missing."""
+        """Return the tick up to which all messages of a neighbour are here."""
         came = self._came.get(name, {})
         return max(came) if self.at in came else self._passed
 
     def expect(self, at: Position) -> None:
-        """Nothing is to be said yet, but words of that tick may come."""
+        """Accept messages of a tick before this peer sends its own."""
         if at > self.at:
             self._passed = self.at
         self.at = at
@@ -71,7 +71,7 @@ class Ticks:
                 del came[old]
 
     def say(self, at: Position, word: bytes) -> None:
-        """Say the word of that tick to all neighbours."""
+        """Send the message of a tick to all neighbours."""
         self.expect(at)
         self._highest = max(self._highest, at)
         frames = tuple(word[start : start + MAX_FRAME_BYTES] for start in range(0, len(word), MAX_FRAME_BYTES))
@@ -87,15 +87,15 @@ class Ticks:
         self._tell(name, at, frames)
 
     def said(self, shown: Position) -> bool:
-        """Whether this life of the peer said that word in this circle; a former one, whose store is lost, may have."""
+        """Return whether this life of the peer sent a message; a former life, whose store is lost, may have."""
         return shown <= self._highest
 
     def hear(self, name: str, at: Position, shown: Position, frames: Frames) -> None:
-        """A neighbour's word came, with the last word that it has of this peer."""
+        """Take a neighbour's message, and the position of the last message that it has of this peer."""
         if name not in self._came:
             return
         if frames:
-            # Who says this has all words of the tick before.
+            # The sender has all messages of the tick before.
             shown = max([shown, *[position for position, _, _ in self._said if position < at]])
         self._show(name, shown)
         if not frames:
@@ -116,7 +116,7 @@ class Ticks:
                 self._usual_s[name] = 0.8 * self._usual_s.get(name, took_s) + 0.2 * took_s
 
     def words(self) -> dict[str, bytes] | None:
-        """Return all neighbours' words of the present tick; None if one is not here, or this peer has not said its own."""
+        """Return all neighbours' messages of the present tick; None if one is missing, or this peer's own is not sent."""
         if not self._said or self._said[-1][0] != self.at:
             return None
         if not all(self.at in self._came[name] for name in self._near):
@@ -124,11 +124,11 @@ class Ticks:
         return {name: b"".join(self._came[name][self.at]) for name in self._near}
 
     def waits_for(self) -> list[str]:
-        """The neighbours whose words of the present tick are not here."""
+        """Return the neighbours whose messages of the present tick are missing."""
         return [name for name in self._near if self.at not in self._came[name]]
 
     def refuse(self, name: str) -> None:
-        """That word was none; a better one may come."""
+        """Discard an invalid message; a valid one may come."""
         self._came[name].pop(self.at, None)
 
     def repeat(self) -> None:

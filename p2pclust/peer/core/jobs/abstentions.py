@@ -1,4 +1,4 @@
-"""Why this peer contributes nothing to a job, said once a job: whoever looks after the device may mend it."""
+"""Reports why this peer contributes nothing to a job, once per job, so that an operator can mend it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 __all__ = ["Abstentions"]
 
-#: Why a peer that could contribute does not.
+#: Reasons that are not worth a report.
 _NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
 
 
@@ -23,7 +23,7 @@ class Abstentions:
         self._said: dict[str, None] = {}
 
     def computed(self, document: Document, token: JobToken, outcome: Outcome) -> None:
-        """A task of that job ended. Child jobs are passed over: abstaining from one is normal."""
+        """Report an abstention. Skip child jobs: abstaining from one is normal."""
         if token.kind != Contribute.kind or document.id in self._said or document.parent:
             return
         if isinstance(outcome, NoResult):
@@ -35,5 +35,5 @@ class Abstentions:
             self._ctx.report("abstains", **document.told, reason=reason)
 
     def forget(self, job_id: str) -> None:
-        """The job is not kept any more."""
+        """Forget a job."""
         self._said.pop(job_id, None)

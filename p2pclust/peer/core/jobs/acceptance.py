@@ -1,4 +1,4 @@
-"""Jobs that were handed in here, until a majority of their rosters has the documents on disk: then no crash loses them."""
+"""Submitted jobs, until a majority of their job roster has the document on disk: then no crash loses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Acceptance"]
 
 
 class Acceptance:
-    """Who has which document on disk."""
+    """The peers that have each document on disk."""
 
     def __init__(self, context: Context) -> None:
         self._ctx = context
@@ -18,17 +18,17 @@ class Acceptance:
         self._synced: dict[str, dict[str, None]] = {}
 
     def await_(self, document: Document) -> None:
-        """Wait for a majority of that job's roster."""
+        """Wait for a majority of a job's roster."""
         self._documents[document.id], self._synced[document.id] = document, {}
 
     def repeat(self, job_id: str) -> Document | None:
-        """Return a document that must be told once more, and arm the timer of the next time; None if it is accepted."""
+        """Return a document that must be sent again, and arm the timer for the next time; None if it is accepted."""
         if job_id in self._documents:
             self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
         return self._documents.get(job_id)
 
     def synced(self, name: str, job_id: str) -> None:
-        """That peer has the document on disk."""
+        """Note that a peer has the document on disk."""
         if job_id not in self._documents:
             return
         self._synced[job_id][name] = None
@@ -37,11 +37,11 @@ class Acceptance:
             self._ctx.report("accepted", job=job_id)
 
     def revoked(self, name: str) -> None:
-        """The word of that peer counts no more."""
+        """Do not count a revoked peer."""
         for synced in self._synced.values():
             synced.pop(name, None)
 
     def forget(self, job_id: str) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._documents.pop(job_id, None)
         self._synced.pop(job_id, None)

@@ -1,11 +1,11 @@
-"""Of which jobs this peer tells the others, and which it keeps.
+"""Which jobs this peer announces to the fleet, and which it keeps.
 
-Facts are not on disk, so a peer that comes back says again what it knows of jobs: the submitter, and the others that had
-heard of a document, may have lost it. It tells of a job that goes on here as long as it goes on, and of one that has ended
-here for a day in which this peer was up. Of the jobs that have ended it keeps the newest 500; what it forgets leaves a
-tombstone, so it never begins here again. A peer that still asks about a job which another has forgotten is told so.
+Facts are not on disk, so a restarted peer announces its jobs again: the submitter, and other peers that knew a document,
+may have lost it. A running job is announced as long as it runs, and a finished one for a day of this peer's uptime. Of the
+finished jobs the newest 500 are kept; a forgotten job leaves a tombstone, so that it never begins here again. A peer that
+asks about a job which another peer has forgotten is informed of that.
 
-A peer that handed in a job without being in it cannot know when it ends: it tells of it for a day.
+A peer that submitted a job without taking part cannot know when it ends: it announces the job for a day.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["JOB", "TOLD", "Announcements", "KeptJobs"]
 
 #: Of the fact's key; the job's id follows. Its value is the document.
 JOB: Final = "job/"
-#: The table of how much of the day is over, and the kind of its timers.
+#: The table of the part of the day that is over, and the kind of its timers.
 TOLD: Final = "told"
 _TELL_S: Final = 86_400.0
 _MOST_KEPT: Final = 500
@@ -36,10 +36,10 @@ class KeptJobs(Protocol):
     """The jobs that this peer keeps."""
 
     def handed_in(self) -> list[Document]:
-        """The documents that people handed in and that are not repeated, oldest first."""
+        """Return the documents that were submitted and are not of a series, oldest first."""
 
     def goes_on(self, document: Document) -> bool:
-        """Whether this peer takes part in the job, and the job has not ended here."""
+        """Return whether this peer takes part in the job, and the job has not ended here."""
 
     def forget(self, job_id: str) -> None:
         """Drop a job and its document."""
@@ -68,27 +68,27 @@ class Announcements:
         self._forget_oldest()
 
     def tell(self, document: Document) -> None:
-        """Spread a document, unless its day is over."""
+        """Announce a document, unless its day is over."""
         if not self._days.over(document.id):
             self._facts.publish(JOB + document.id, document.encode())
 
     def look_at(self, document: Document) -> None:
-        """The job has ended here, or this peer handed it in without being in it: its day begins."""
+        """Begin a job's day if it has ended here, or if this peer submitted it without taking part."""
         if document.turn is None and not document.parent and not self._kept.goes_on(document):
             self._days.begin(document.id, _TELL_S)
 
     def ended(self, document: Document) -> None:
-        """A job has ended here."""
+        """Begin the day of a job that ended here, and forget the oldest jobs."""
         self.look_at(document)
         self._forget_oldest(document.id)
 
     def fire(self, job_id: str) -> None:
-        """A part of that job's day is over."""
+        """Handle the timer of a job's day."""
         if self._days.fire(job_id):
             self._retract(job_id)
 
     def forgotten(self, job_id: str) -> None:
-        """The job is not kept any more."""
+        """Stop announcing a forgotten job."""
         self._days.end(job_id)
         self._retract(job_id)
 
@@ -103,7 +103,7 @@ class Announcements:
             self._kept.forget(document.id)
 
     def _stands(self, key: str, value: bytes) -> bool:
-        """Whether this peer still says what others remember that it said."""
+        """Return whether this peer still claims a fact of its own that other peers hold."""
         if key.startswith((JOB, CANCEL)):
             job_id = key.partition("/")[2]
             return not self._tombstones.ended(job_id) and not self._days.over(job_id)

@@ -1,4 +1,4 @@
-"""Messages of jobs that are not known here yet: the last word of each peer on each, until the job's document comes."""
+"""Messages of jobs that are not known here yet: the last one of each peer, until the job's document comes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _MOST: Final = 256
 
 
 class EarlyMessages:
-    """The last words; the oldest go first where there are too many."""
+    """The last messages; if there are too many, the oldest are dropped."""
 
     def __init__(self) -> None:
-        self._words: dict[tuple[str, str], Message] = {}
+        self._messages: dict[tuple[str, str], Message] = {}
 
     def keep(self, job_id: str, source: str, message: Message) -> None:
-        """Keep a word until the job begins here."""
-        self._words[job_id, source] = message
-        if len(self._words) > _MOST:
-            del self._words[next(iter(self._words))]
+        """Keep a message until the job begins here."""
+        self._messages[job_id, source] = message
+        if len(self._messages) > _MOST:
+            del self._messages[next(iter(self._messages))]
 
     def take(self, job_id: str, source: str) -> Message | None:
-        """Return the last word of a peer on a job, and forget it."""
-        return self._words.pop((job_id, source), None)
+        """Return and forget the last message of a peer about a job."""
+        return self._messages.pop((job_id, source), None)
 
     def forget(self, source: str) -> None:
-        """That peer was revoked."""
-        for key in [key for key in self._words if key[1] == source]:
-            del self._words[key]
+        """Drop the messages of a revoked peer."""
+        for key in [key for key in self._messages if key[1] == source]:
+            del self._messages[key]

@@ -1,4 +1,4 @@
-"""All jobs at one peer: handing in, learning of them by facts, and starting those that name this peer."""
+"""All jobs at one peer: submission, documents that come as facts, and the start of those that include this peer."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Jobs:
         self._facts = facts
         self._blobs = blobs
         self._fitness = Fitness(fitness, facts, membership)
-        self._desk = Submissions(context, membership, self)
+        self._submissions = Submissions(context, membership, self)
         self._acceptance = Acceptance(context)
-        self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, in them or not
+        self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, with or without taking part
         self._abstentions = Abstentions(context)
         self._early = EarlyMessages()
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
-        self._telling = Announcements(context, facts, self._tombstones, self, stored.get(TOLD, {}))
-        #: In the order in which this peer heard of them; those of an older store, which does not know it, come first.
+        self._announcements = Announcements(context, facts, self._tombstones, self, stored.get(TOLD, {}))
+        #: In the order in which this peer learnt of them; those from a store of an older version come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
         for job_id, data in sorted(
@@ -73,11 +73,11 @@ class Jobs:
         for job_id, document in list(self._documents.items()):
             parent = self.jobs.get(document.parent)
             if document.turn is None and document.parent and (parent is None or parent.ledger.finished):
-                self.drop(job_id)  # this peer ended between the end of the one and the forgetting of the other
+                self.drop(job_id)  # the process ended before the child was forgotten
         for job_id in [job_id for job_id in self._numbers if job_id not in self._documents]:
-            del self._numbers[job_id]  # this peer ended while it forgot that job
+            del self._numbers[job_id]  # the process ended while it forgot that job
             self._ctx.persist("order", job_id, None, sync=False)
-        self._telling.start()
+        self._announcements.start()
         self.cancels.start(self._is_kept, self._may_be_cancelled)
         for job in list(self.jobs.values()):
             job.start(fresh=False)
@@ -85,35 +85,35 @@ class Jobs:
         self.series.start(list(dict.fromkeys(turn.series for turn in turns)))
 
     def submit(self, event: Submit) -> None:
-        """A person hands in a job at this peer; first it must know who everybody is."""
-        self._desk.take(event)
+        """Take a submission; the document is made once the peers' store ids are known."""
+        self._submissions.take(event)
 
     def hand_in(self, document: Document, asked: str) -> None:
-        """The document of a job that a person wants is made: keep it, and tell everybody."""
+        """Keep the document of a submitted job, and announce it."""
         self._acceptance.await_(document)
         told = {"asked": asked} if asked else {}
         told |= {} if document.turn is None else {"series": document.turn.series}
         self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
         self._keep(document, document.encode())
         self._tell(document.id)
-        self._telling.look_at(document)
+        self._announcements.look_at(document)
 
     def _tell(self, job_id: str) -> None:
-        """Spread a document that was handed in here, again and again until a majority of its roster has it on disk."""
+        """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
         document = self._acceptance.repeat(job_id)
         if document is not None and document.turn is not None:
             self.series.tell(document)
         elif document is not None:
-            self._telling.tell(document)
+            self._announcements.tell(document)
 
     def cancel(self, event: Cancel) -> None:
-        """A person wants a job ended, and the series that it is one of."""
+        """Cancel a job, and its series if it is part of one."""
         document, job = self._documents.get(event.job), self.jobs.get(event.job)
         reason = ""
         if document is None:
             reason = f"this peer does not know the job {event.job}"
         elif document.parent:
-            reason = f"a round of {document.parent} wants this job: cancel that one"
+            reason = f"this job is part of a round of {document.parent}: cancel that one"
         elif job is not None and job.ledger.finished and document.turn is None:
             reason = "too late: the job has ended"
         if reason or document is None:
@@ -124,7 +124,7 @@ class Jobs:
         self._cancelled(named)
 
     def _cancelled(self, named: str) -> None:
-        """It is known here now that a job, or a series, shall end."""
+        """Act on a new cancel of a job or series."""
         self._ctx.report("cancel", job=named, by=self.cancels.by(named))
         ended = [named, *(document.id for document in self.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
@@ -132,19 +132,19 @@ class Jobs:
         self.series.cancelled(named)
 
     def _is_kept(self, named: str) -> bool:
-        """Whether that name is of a job or a series of which this peer keeps a document."""
+        """Return whether this peer keeps a document of the job or series of that name."""
         return named in self._documents or bool(self.turns(named))
 
     def _may_be_cancelled(self, named: str) -> bool:
-        """Whether that name is of a job that goes on here, or of a series."""
+        """Return whether the name is of a series, or of a job that runs here."""
         return bool(self.turns(named)) or (named in self.jobs and not self.jobs[named].ledger.finished)
 
     def refuse(self, asked: str, reason: str) -> None:
-        """Tell whoever asked why not."""
+        """Report why a request was refused."""
         self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
 
     def learn(self, fact: Fact) -> None:
-        """A job's document came by gossip, or that somebody wants it ended."""
+        """Take a fact about a job: its document, or its cancel."""
         if fact.key.startswith(CANCEL):
             named = fact.key.removeprefix(CANCEL)
             if self.cancels.learn(fact, known=self._is_kept(named)):
@@ -157,7 +157,7 @@ class Jobs:
         except (WireError, UsageError) as error:
             self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
             return
-        # A document without a submitter is derived from what was agreed on, and never told.
+        # A document without a submitter is derived from what was agreed on, and never sent.
         if fact.key == JOB + named and document.submitter and document.turn is None:
             self._keep(document, fact.value)
         elif document.turn is not None and fact.key == SERIES + document.turn.series and document.submitter:
@@ -201,60 +201,60 @@ class Jobs:
         )  # fmt: skip
         return GossipJob(job, note) if document.collect == "gossip" else AggregatedJob(job, self._fitness, note)
 
-    # -- jobs that a round of another job wants (Children) --------------------------------------------------------------
+    # -- child jobs (Children) --------------------------------------------------------------
 
     def run(self, document: Document) -> AggregatedJob:
-        """Run a job within another one, or find it running."""
+        """Begin a child job, or return the one that runs."""
         if document.id not in self.jobs:
             self._documents[document.id] = document
             self._ctx.persist("job", document.id, document.encode())
             self._begin(document)
         job = self.jobs[document.id]
-        assert isinstance(job, AggregatedJob), "a job within another one has an aggregator"
+        assert isinstance(job, AggregatedJob), "a child job has an aggregator"
         return job
 
     def running(self, parent: str) -> list[AggregatedJob]:
-        """The jobs within that job that this peer has."""
+        """Return the child jobs of a job at this peer."""
         within = [job for job in self.jobs.values() if job.document.parent == parent and not job.document.census]
         return [job for job in within if isinstance(job, AggregatedJob)]
 
     def drop(self, job_id: str) -> None:
-        """Forget a job within another one."""
+        """Forget a child job."""
         self.jobs.pop(job_id).forget()
         del self._documents[job_id]
 
     def note_for(self, parent: str, round_: int) -> bytes:
-        """What this peer kept for itself before that round of the parent."""
-        return self.jobs[parent].desk.note_before(round_) if parent in self.jobs else b""
+        """Return this peer's note from before that round of the parent."""
+        return self.jobs[parent].workspace.note_before(round_) if parent in self.jobs else b""
 
     def look(self) -> None:
-        """Something happened: does a desk have now what it waited for, or this peer what it must know to hand in a job?"""
-        self._desk.look()
+        """Check whether a workspace, or a submission, has what it waited for."""
+        self._submissions.look()
         for job in list(self.jobs.values()):
-            if isinstance(job, AggregatedJob) and job.desk.busy:
+            if isinstance(job, AggregatedJob) and job.workspace.busy:
                 job.look()
 
     # -- series (Documents) ---------------------------------------------------------------------------------------------
 
     def turns(self, series: str) -> list[Document]:
-        """The documents of that series that are kept here, censuses among them."""
+        """Return the documents of a series that are kept here, censuses included."""
         return [d for d in self._documents.values() if d.turn is not None and d.turn.series == series]
 
     def state_of(self, job_id: str) -> tuple[Ref | None, bool]:
-        """The state in the register of a job, and whether it is finished."""
+        """Return the state in the register of a job, and whether it is finished."""
         job = self.jobs.get(job_id)
         return (None, False) if job is None else (job.ledger.register.ref, job.ledger.finished)
 
     def series_cancelled_by(self, series: str) -> str:
-        """Who ended the series."""
+        """Return who cancelled the series."""
         return self.cancels.by(series)
 
     def idle(self, but: str) -> bool:
-        """Whether no job goes on here beside that one."""
+        """Return whether no other job runs here."""
         return all(job.ledger.finished or job.id == but or job.document.census for job in self.jobs.values())
 
     def take_up(self, document: Document) -> None:
-        """Keep a document, and begin the job if this peer is in it."""
+        """Keep a document, and begin the job if this peer takes part."""
         self._keep(document, document.encode())
 
     def hold_census(self, document: Document) -> None:
@@ -272,34 +272,34 @@ class Jobs:
             self._ctx.persist("job", job_id, None, sync=False)
         self._acceptance.forget(job_id)
         self.cancels.forget(job_id)
-        self._telling.forgotten(job_id)
+        self._announcements.forgotten(job_id)
         del self._documents[job_id]
         if self._numbers.pop(job_id, None):
             self._ctx.persist("order", job_id, None, sync=False)
 
     def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
-        """Return a document for another roster."""
+        """Return a document for another job roster."""
         return replace(document, roster=roster, store_ids=store_ids, **averaging_of(self._ctx, document, roster))
 
     def ended(self, job_id: str) -> None:
-        """A job has finished here."""
+        """Act on the end of a job."""
         self.series.ended(self._documents[job_id])
-        self._telling.ended(self._documents[job_id])
+        self._announcements.ended(self._documents[job_id])
 
-    # -- what is told and kept (Kept) -----------------------------------------------------------------------------------
+    # -- what is announced and kept (KeptJobs) -------------------------------------------------------------------------
 
     def handed_in(self) -> list[Document]:
-        """The documents that people handed in and that are not repeated, oldest first."""
+        """Return the documents that were submitted and are not of a series, oldest first."""
         return [d for d in self._documents.values() if d.turn is None and not d.parent]
 
     def goes_on(self, document: Document) -> bool:
-        """Whether this peer takes part in the job, and the job has not ended here."""
+        """Return whether this peer takes part in the job, and the job has not ended here."""
         return document.id in self.jobs and not self.jobs[document.id].ledger.finished
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """A message of some job came."""
+        """Pass on a message about a job."""
         job_id: str = message.job  # type: ignore[attr-defined]
         if isinstance(message, Synced):
             self._acceptance.synced(source, job_id)
@@ -308,20 +308,20 @@ class Jobs:
             self._on_ended(source, job_id)
             return
         if self._tombstones.ended(job_id):
-            if isinstance(message, PreVote | Join):  # what a peer asks that has been away since
+            if isinstance(message, PreVote | Join):  # the questions of a peer that was away
                 self._ctx.send(source, Ended(job_id))
             return
         if job_id not in self.jobs:
             self.series.expects(job_id)
         job = self.jobs.get(job_id)
         if job is None:
-            self._facts.greet(source)  # it speaks of a job whose document has not reached us yet
+            self._facts.greet(source)  # the document of that job has not come yet
             self._early.keep(job_id, source, message)
         elif source in job.document:
             job.receive(source, message)
 
     def _on_ended(self, source: str, job_id: str) -> None:
-        """A roster peer has forgotten that job after its end; where all that are here say so, this peer comes too late."""
+        """Forget a job if all present roster peers report that they have forgotten it after its end."""
         job = self.jobs.get(job_id)
         if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
             return
@@ -330,57 +330,57 @@ class Jobs:
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:
-        """A timer of some job is due."""
+        """Handle a timer of a job."""
         if key[0] == "submit" and not key[1]:
-            self._desk.fire()
+            self._submissions.fire()
         elif key[0] == "submit":
             self._tell(key[1])
         elif key[0] == TOLD:
-            self._telling.fire(key[1])
+            self._announcements.fire(key[1])
         elif key[0] == PAUSES:
             self.series.fire(key[1])
         elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)
 
     def unfinished(self) -> bool:
-        """Whether any job here goes on."""
+        """Return whether any job runs here."""
         return any(not job.ledger.finished for job in self.jobs.values())
 
     def blobs_in_use(self) -> list[bytes]:
-        """What any job still needs."""
+        """Return the blobs that any job needs."""
         return [digest for job in self.jobs.values() for digest in job.blobs_in_use()]
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        """A task of some job ended."""
-        if token.job in self.jobs:  # it may have been forgotten meanwhile
+        """Pass on the outcome of a task."""
+        if token.job in self.jobs:  # otherwise it was forgotten meanwhile
             self._abstentions.computed(self._documents[token.job], token, outcome)
             self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """A blob is complete."""
+        """Go on with what waited for a blob."""
         for job in list(self.jobs.values()):
-            if job.id in self.jobs:  # the end of one drops the jobs within it
+            if job.id in self.jobs:  # the end of one drops its child jobs
                 job.blob_ready(digest)
 
     def revoked(self, name: str) -> None:
-        """A peer was revoked: its word on any job counts no more, and what it handed in is told by others from now on."""
+        """Discard what a revoked peer sent, and announce the jobs that it submitted in its place."""
         self._early.forget(name)
         self._acceptance.revoked(name)
         for document in list(self._documents.values()):
             if document.submitter == name and document.turn is None:
-                self._telling.tell(document)
+                self._announcements.tell(document)
         for job in list(self.jobs.values()):
             if isinstance(job, AggregatedJob) and name in job.document:
                 job.revoked(name)
 
     def store_lost(self) -> None:
-        """This peer's store is another one from now on."""
+        """Stop standing in elections: this peer's store has a new id."""
         for job in self.jobs.values():
             if isinstance(job, AggregatedJob) and not job.ledger.finished:
                 job.election.store_lost()
 
     def member_changed(self, name: str) -> None:
-        """Membership changed its mind about somebody."""
+        """React to a new membership status."""
         for job in list(self.jobs.values()):
             if name in job.document and job.id in self.jobs:
                 job.member_changed(name)

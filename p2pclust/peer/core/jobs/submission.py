@@ -1,4 +1,4 @@
-"""Jobs that people hand in at this peer: from what they want to a document, as soon as it is known who everybody is."""
+"""Jobs that are submitted at this peer: from the request to the document, once the peers' store ids are known."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from p2pclust.protocols.gossip.push_sum import usual_mixing
 
 __all__ = ["SubmissionHooks", "Submissions", "averaging_of"]
 
-_TOLERANCE: Final = 1e-9  # of sums that nobody aggregates
+_TOLERANCE: Final = 1e-9  # of sums in gossip rounds
 
 
 class SubmissionHooks(Protocol):
-    """What becomes of a wish."""
+    """What takes the outcome of a submission."""
 
     def hand_in(self, document: Document, asked: str) -> None:
-        """It became a document."""
+        """Take the document of a submitted job."""
 
     def refuse(self, asked: str, reason: str) -> None:
-        """It cannot be."""
+        """Report why a job was refused."""
 
 
 @dataclass
 class _Waiting:
     event: Submit
-    asked: list[str]  # who may not have said yet who they are
-    until: float  # when it goes on without them
+    asked: list[str]  # peers whose store id may be unknown
+    until: float  # when the submission goes on without them
 
 
 class Submissions:
@@ -45,7 +45,7 @@ class Submissions:
         self._waiting: list[_Waiting] = []
 
     def take(self, event: Submit) -> None:
-        """A person wants a job."""
+        """Take a submission."""
         members = self._membership
         asked = [name for name in event.roster or members.alive() if members.present(name)]
         until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
@@ -53,12 +53,12 @@ class Submissions:
         self.fire()
 
     def look(self) -> None:
-        """Something happened: is it known now who everybody is?"""
+        """Check whether all store ids are known now."""
         if self._waiting:
             self._go_on(again=False)
 
     def fire(self) -> None:
-        """Ask again those who have not said who they are."""
+        """Ask the peers whose store id is unknown again."""
         self._go_on(again=True)
 
     def _go_on(self, *, again: bool) -> None:
@@ -82,13 +82,13 @@ class Submissions:
         n_enrolled = len(members.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
             here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
-            reason = f"{here}: start others, or name who takes part (--roster NAME,...)"
+            reason = f"{here}: start others, or name the peers that take part (--roster NAME,...)"
             self._handed.refuse(event.asked, reason)
             return
         roster = tuple(sorted(event.roster or alive))
         unseen = [name for name in roster if not members.store_id(name)]
         if unseen:
-            # Without the id of its store a peer's word counts for no majority, ever.
+            # A peer whose store id is unknown could never count for a majority.
             self._handed.refuse(event.asked, f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
             return
         try:
@@ -114,12 +114,12 @@ class Submissions:
 
 
 def averaging_of(context: Context, wish: Submit | Document, roster: tuple[str, ...]) -> dict[str, Any]:
-    """Return what the document of a job without an aggregator has besides: the overlay above all, as this peer knows it.
+    """Return the fields that only the document of a gossip job has, among them the links between its peers.
 
     Raises
     ------
     UsageError
-        If it knows no links between these peers.
+        If this peer knows no links between them.
     """
     if wish.collect != "gossip":
         return {"tolerance": wish.tolerance, "mixing": wish.mixing, "ticks": wish.ticks}

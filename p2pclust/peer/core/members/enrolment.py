@@ -1,4 +1,4 @@
-"""Who is enrolled: the fleet roster, which spreads from peer to peer. The highest serial that the fleet signed wins.
+"""Enrolment: the fleet roster, which spreads from peer to peer. The highest serial that the fleet signed wins.
 
 Peers tell the serial of their roster in what they compare anyway: membership tables and digests of facts. Whoever hears of
 a higher one asks for that roster, and whoever hears of a lower one says so. The shell checks the fleet's signature before
@@ -25,8 +25,8 @@ __all__ = ["CURRENT", "TABLE", "Changes", "Enrolment"]
 #: The row in which a peer keeps the roster.
 TABLE, CURRENT = "roster", "current"
 
-_FANOUT: Final = 8  # how many are told at once of a roster that just came; the others hear of it when they compare
-_DISTRUST_S: Final = 60.0  # how long nobody is asked again who sent what the fleet did not sign
+_FANOUT: Final = 8  # peers that are sent a new roster at once; the others learn of it when they compare
+_DISTRUST_S: Final = 60.0  # how long a peer that sent an unsigned roster is not asked again
 _MOST_OFFERS: Final = 256
 _TIMER: Final[TimerKey] = ("roster", "ask")
 
@@ -35,13 +35,13 @@ class Changes(Protocol):
     """What a new roster changes at this peer."""
 
     def enrolled(self, name: str) -> None:
-        """That peer belongs to the fleet from now on."""
+        """Add a peer to the fleet."""
 
     def renewed(self, name: str) -> None:
-        """That peer has other keys from now on."""
+        """Use a peer's new keys."""
 
     def revoked(self, name: str) -> None:
-        """That peer belongs to the fleet no more."""
+        """Remove a peer from the fleet."""
 
 
 class Enrolment:
@@ -52,12 +52,12 @@ class Enrolment:
         self._membership = membership
         self._changes = changes
         self._peers = dict(peers)
-        self._offers: dict[str, int] = {}  # who has a newer roster than this peer
-        self._asked = ""  # of whom a copy is awaited, or is being checked
+        self._offers: dict[str, int] = {}  # peers with a newer roster
+        self._asked = ""  # the peer whose copy is awaited or being checked
         self._distrusted: dict[str, float] = {}
 
     def heard(self, source: str, serial: int) -> None:
-        """A peer told the serial of its roster."""
+        """Compare serials with a peer."""
         own = self._ctx.serial
         if not own or not serial or serial == own or not self._ctx.routing.linked(source):
             return
@@ -68,10 +68,10 @@ class Enrolment:
             self._ask()
 
     def receive(self, source: str, message: Message) -> None:
-        """A message about rosters came."""
+        """Handle a message about rosters."""
         match message:
             case RosterOffer():
-                if message.serial > self._ctx.serial:  # a lower one is answered to nobody, or two would go on for ever
+                if message.serial > self._ctx.serial:  # a lower one is not answered: two peers would go on for ever
                     self.heard(source, message.serial)
             case RosterRequest():
                 if message.serial < self._ctx.serial and self._ctx.routing.linked(source):
@@ -81,7 +81,7 @@ class Enrolment:
                     self._ctx.effects.append(CheckRoster(source, b"".join(message.parts)))
 
     def fire(self, key: TimerKey) -> None:
-        """Whoever was asked does not answer: ask another."""
+        """Ask another peer: the last one did not answer."""
         self._offers.pop(self._asked, None)
         self._asked = ""
         self._ask()
@@ -99,7 +99,7 @@ class Enrolment:
     # -- rosters ------------------------------------------------------------------------------------------------------
 
     def read(self, event: RosterRead) -> None:
-        """A roster was read and its signature checked."""
+        """Take a roster whose signature was checked."""
         if event.source and event.source == self._asked:
             self._ctx.timers.cancel(_TIMER)
             promised = self._offers.pop(self._asked, 0)
@@ -137,14 +137,14 @@ class Enrolment:
                 ctx.send(name, RosterOffer(event.serial))
 
     def expired(self, names: tuple[str, ...]) -> None:
-        """The last day of these keys is over: they are as good as revoked."""
+        """Treat peers with expired keys as revoked."""
         over = [name for name in names if self._peers.pop(name, None) is not None]
         for name in over:
             self._ctx.report("expired", member=name)
         self._revoke(over)
 
     def _revoke(self, names: list[str]) -> None:
-        others = [name for name in names if name != self._ctx.me]  # this peer itself is ended by its own shell
+        others = [name for name in names if name != self._ctx.me]  # this peer is ended by its own shell
         for name in others:  # all, before the end of the first makes this peer speak to the others
             self._offers.pop(name, None)
             self._ctx.barred[name] = None

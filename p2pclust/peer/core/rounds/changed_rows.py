@@ -1,7 +1,7 @@
-"""Since which round a peer works with other rows than before: only the peer itself can tell.
+"""The first round in which a peer uses other rows than before.
 
-A testbed may damage a device's rows while a job runs. Whoever judges the run later must know which rows a round was made
-of; a contribution that was made before, and is told again, is still of the old rows.
+A testbed may damage a device's rows while a job runs. To judge the run, one must know which rows each round used; a
+contribution that was made before, and is repeated, is still of the old rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["FirstUse"]
 
 
 class FirstUse:
-    """Watches a peer's effects in their order."""
+    """Watches a peer's effects, in order."""
 
     def __init__(self) -> None:
         self._adopted: dict[str, int] = {}  # the round of each job
@@ -23,13 +23,13 @@ class FirstUse:
         self._number = -1
 
     def replaced(self, number: int) -> None:
-        """Fault `number` gave it other rows: tasks from now on are done with them."""
+        """Note that fault `number` replaced the rows: later tasks use the new ones."""
         self._number, self._told = number, {}
 
     def see(self, effect: Effect) -> Report | None:
-        """Take note of an effect; returns what to tell if it begins the first contribution with the new rows.
+        """Note an effect; return a report if it begins the first contribution with the new rows.
 
-        A round below one that was told already is told as well: another aggregator opened it again.
+        A round below an earlier reported one is reported as well: another aggregator opened it again.
         """
         if isinstance(effect, Report) and effect.verb == "phase" and effect.fields["phase"] == "adopting":
             if "within" not in effect.fields:

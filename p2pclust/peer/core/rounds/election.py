@@ -1,7 +1,7 @@
-"""Who aggregates: Raft's election (Ongaro 2014) for one job, with pre-vote and check-quorum.
+"""Raft's election (Ongaro 2014) of the aggregator of one job, with pre-vote and check-quorum.
 
 A term has at most one aggregator, because a majority of the fixed roster must vote for it and a vote is on disk before it
-is told. A vote goes only to a candidate whose register is at least the voter's, so what a majority adopted is never lost.
+is sent. A vote goes only to a candidate whose register is at least the voter's, so what a majority adopted is never lost.
 Fitness shortens a peer's wait; it bends a time-out, never a rule.
 """
 
@@ -31,16 +31,16 @@ class Role(enum.Enum):
 
 
 class Rule(Protocol):
-    """What an election tells the job that it belongs to."""
+    """The job that an election belongs to."""
 
     def elected(self) -> None:
-        """This peer is the aggregator of the ledger's term."""
+        """Begin to aggregate the ledger's term."""
 
     def deposed(self) -> None:
-        """This peer no longer is."""
+        """Stop aggregating."""
 
     def offer(self, candidate: str) -> None:
-        """This candidate asks again and again with a register that is older than ours."""
+        """Send this peer's register to a candidate that asks again with an older one."""
 
 
 class Election:
@@ -60,11 +60,11 @@ class Election:
         self._timer: TimerKey = ("job", job.document.id, "election")
         self._votes: dict[str, None] = {}
         self._prevotes: dict[str, None] = {}
-        self._refused: dict[str, tuple[int, int]] = {}  # candidates, and the older registers that they stood with
+        self._refused: dict[str, tuple[int, int]] = {}  # refused candidates, and the positions of their registers
         self._heard_at = float("-inf")  # when this term's aggregator was last heard
         self.role = Role.FOLLOWER
         self.aggregator = ""
-        self.terms: dict[int, str] = {}  # who aggregated, as far as this life of the peer has heard
+        self.terms: dict[int, str] = {}  # the aggregators that this life of the peer has heard of
         # A peer whose store was lost since the submission counts for no majority, so it does not stand either.
         self._stands = job.document.counts(self._ctx.me, self._ctx.store_id)
 
@@ -72,16 +72,16 @@ class Election:
         """Begin. `fresh` is true for a job that this life of the peer has just received."""
         named = self._document.aggregator == self._ctx.me and self._ledger.term == 1
         if named and fresh and self._stands:
-            # Everybody counts the vote of term 1 as cast. After a restart, or with a lost store that makes an old
-            # document look new, this would be a second life in one term.
+            # All peers count the vote of term 1 as cast. After a restart, or after a lost store made an old document
+            # look new, this would be a second life in one term.
             self._become_aggregator()
         else:
             self._arm()
 
-    # -- what the job tells ----------------------------------------------------------------------------------------
+    # -- called by the job ----------------------------------------------------------------------------------------
 
     def follow(self, aggregator: str, term: int) -> None:
-        """The aggregator of `term`, which is not below the ledger's, was heard."""
+        """Follow the aggregator of `term`, which is not below the ledger's."""
         self.step_down(term)
         self.aggregator = self.terms[term] = aggregator
         self._refused.clear()
@@ -89,7 +89,7 @@ class Election:
         self._arm()
 
     def step_down(self, term: int) -> None:
-        """A term of at least ours exists in which this peer does not aggregate."""
+        """Become a follower in `term`, which is not below the ledger's."""
         was = self.role
         if term > self._ledger.term:
             self._ledger.see(term)
@@ -104,7 +104,7 @@ class Election:
             self._rule.deposed()
 
     def resign(self) -> None:
-        """No majority answers any more (check-quorum): aggregate no longer, and stand again later."""
+        """Stop aggregating because no majority answers (check-quorum); stand again later."""
         self.role = Role.FOLLOWER
         self.aggregator = ""
         self._arm()
@@ -112,30 +112,30 @@ class Election:
         self._rule.deposed()
 
     def hand_over(self) -> None:
-        """Aggregate no longer, and let everybody else stand first."""
+        """Stop aggregating, and let the other peers stand first."""
         self.resign()
         self._ctx.set_timer(self._timer, 2 * self._ctx.timing.election_max_s)
 
     def withdraw(self) -> None:
-        """This peer cannot aggregate the job: it follows, and stands no more in this life."""
+        """Stop aggregating, and do not stand again in this life: this peer cannot aggregate the job."""
         self._stands = False
         self.resign()
 
     def store_lost(self) -> None:
-        """This peer's word counts for no majority of this job any more."""
+        """Stop standing: with another store, this peer counts for no majority of this job."""
         if self.role is Role.FOLLOWER:
             self._stands = False
         else:
             self.withdraw()
 
     def aggregator_lost(self) -> None:
-        """Membership holds the aggregator dead: do not wait the whole time-out."""
+        """Shorten the time-out: membership considers the aggregator dead."""
         if self.role is Role.FOLLOWER:
             self._heard_at = float("-inf")
             self._hurry()
 
     def stand_again(self) -> None:
-        """This candidate's register is newer now: do not wait the whole time-out."""
+        """Shorten the time-out: this candidate's register is newer now."""
         self._hurry()
 
     @property
@@ -144,7 +144,7 @@ class Election:
         return self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
 
     def revoked(self, name: str) -> None:
-        """A roster peer was revoked: its votes count no more, and an election that it won has ended."""
+        """Discard the votes of a revoked peer, and do not follow it any more."""
         self._votes.pop(name, None)
         self._prevotes.pop(name, None)
         if name == self.aggregator:
@@ -152,14 +152,14 @@ class Election:
             self.aggregator_lost()
 
     def stop(self) -> None:
-        """The job is finished."""
+        """End the election: the job is finished."""
         self._ctx.timers.cancel(self._timer)
         self.role = Role.FOLLOWER
 
     # -- timers and messages ---------------------------------------------------------------------------------------
 
     def fire(self) -> None:
-        """Too long without an aggregator: ask whether a majority would vote for this peer."""
+        """Ask whether a majority would vote for this peer: there was no aggregator for too long."""
         self._arm()
         if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
             self._waiting()
@@ -167,7 +167,7 @@ class Election:
             self._membership.check(self.aggregator)
         self.aggregator = ""
         term, round_ = self._ledger.register.position
-        # Asked also by a peer that may not stand: whoever has finished answers with the final state.
+        # A peer that may not stand asks too: a finished peer answers with the final state.
         self._ask(PreVote(self._document.id, self._ledger.term + 1, term, round_))
         if self._stands:
             self.role = Role.PRE_CANDIDATE
@@ -177,7 +177,7 @@ class Election:
             self.role = Role.FOLLOWER
 
     def receive(self, source: str, message: Message) -> None:
-        """An election message of a roster peer came."""
+        """Handle an election message of a roster peer."""
         match message:
             case PreVote():
                 self._on_prevote(source, message)
@@ -210,7 +210,7 @@ class Election:
     def _offer(self, candidate: str, position: tuple[int, int]) -> None:
         """Let a candidate catch up that is refused for the same older register a second time.
 
-        It may be the only one that a majority hears. The first time a better one may be on its way.
+        It may be the only candidate that reaches a majority. The first time, a better one may still stand.
         """
         if self._up_to_date(*position):
             self._refused.pop(candidate, None)
@@ -239,7 +239,7 @@ class Election:
         return (term, round_) >= self._ledger.register.position
 
     def _sticks(self) -> bool:
-        """Whether this peer still hears an aggregator, or is one."""
+        """Return whether this peer still hears an aggregator, or is one."""
         if self.role is Role.AGGREGATOR:
             return True
         return self._ctx.now - self._heard_at < self._ctx.timing.election_min_s
@@ -274,7 +274,7 @@ class Election:
 
     def _ask(self, message: Message) -> None:
         for name in self._document.roster:
-            if name != self._ctx.me:  # the dead too: membership may be wrong, and only an answer counts
+            if name != self._ctx.me:  # dead ones too: membership may be wrong
                 self._ctx.send(name, message)
 
     # -- time ------------------------------------------------------------------------------------------------------
@@ -290,14 +290,14 @@ class Election:
         self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_min_s))
 
     def _handicap(self) -> float:
-        """The fitter wait less: from 1.25 times down to 0.75 times the drawn time."""
+        """Return a factor from 1.25 (least fit) to 0.75 (fittest)."""
         return 1.25 - 0.5 * self._fitness.own
 
     def _courtesy_s(self, at_most_s: float) -> float:
-        """How much longer to wait while a clearly fitter peer is present, whose store is intact as far as known.
+        """Return how much longer to wait while a clearly fitter peer with an intact store is present.
 
-        Draws overlap, and a clearly less fit peer could win the race. A fitter one that cannot be elected costs this much.
-        A peer whose last term brought nothing is no fitter than any other, and lets them stand first: its worker may hang.
+        Without this wait a less fit peer could win, because the drawn times overlap. A peer whose last term had no result
+        does not count as fitter, and waits itself: its worker may hang.
         """
         if self._ctx.me in self._headway.tried:
             return at_most_s
@@ -306,7 +306,7 @@ class Election:
         return at_most_s if self._fitness.clearly_fitter(able) else 0.0
 
     def _waiting(self) -> None:
-        # Who lives where no way leads is present, and no help.
+        # An unreachable peer may be alive but cannot vote: count reachable peers only.
         within_reach = [name for name in self._document.roster if self._ctx.routing.hop(name)]
         present = sum(self._membership.present(name) for name in within_reach)
         if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):

@@ -1,4 +1,4 @@
-"""How well peers would aggregate, as far as they have told: a clearly less fit one lets the fitter stand first."""
+"""How well each peer would aggregate: a clearly less fit peer lets fitter ones stand first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLEARLY: Final = 0.2
 
 
 class Fitness:
-    """This peer's own fitness, and what the others have told of theirs."""
+    """The fitness of this peer, and the published fitness of the others."""
 
     def __init__(self, own: float, facts: Facts, membership: Membership) -> None:
         self.own = own
@@ -27,12 +27,12 @@ class Fitness:
         self._membership = membership
 
     def tell(self) -> None:
-        """Publish this peer's own."""
+        """Publish this peer's fitness."""
         if self.own != _USUAL:
             self._facts.publish(FITNESS, b"%d" % round(100 * self.own))
 
     def clearly_fitter(self, names: Iterable[str]) -> bool:
-        """Whether one of these peers is present, and clearly fitter than this one."""
+        """Return whether one of these peers is present and clearly fitter than this one."""
         return any(self._of(name) > self.own + _CLEARLY for name in names if self._membership.present(name))
 
     def _of(self, name: str) -> float:

@@ -1,7 +1,7 @@
 """What a peer does with the states that an aggregator opens: it adopts them, and contributes.
 
 The aggregator is its own first follower. An answer is computed once for each state and kept as long as the register holds
-that state, so whoever asks again, or aggregates next, gets the same bits.
+that state, so an aggregator that asks again, and the next one, get the same bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Follower:
     """One peer's part in the rounds of one job. `own_term` is the term that it aggregates itself, if it does."""
 
     def __init__(
-        self, job: JobContext, election: Election, desk: JobWorkspace, headway: Headway,
+        self, job: JobContext, election: Election, workspace: JobWorkspace, headway: Headway,
         own_term: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
         self._job = job
@@ -38,7 +38,7 @@ class Follower:
         self._document = job.document
         self._ledger = job.ledger
         self._election = election
-        self._desk = desk
+        self._workspace = workspace
         self._headway = headway
         self._own_term = own_term
         self._me = self._document.index(self._ctx.me)
@@ -46,18 +46,18 @@ class Follower:
         self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
         self._computing: dict[AnswerToken, Contribute] = {}
         self._proposer = -1
-        self._place: TreeSum | None = None  # this peer's place in the tree of the round
-        self._direct = (0, 0)  # the round for which the aggregator asked this peer itself
+        self._place: TreeSum | None = None  # this peer's place in the round's tree
+        self._direct = (0, 0)  # the round in which the aggregator asked this peer directly
 
     @property
     def phase(self) -> str:
-        """What this peer is at: ``fetching``, ``computing``, or only ``following``."""
-        if self._pending is not None or self._desk.busy:
+        """The phase of this peer: ``fetching``, ``computing``, or only ``following``."""
+        if self._pending is not None or self._workspace.busy:
             return "fetching"
         return "computing" if self._computing else "following"
 
     def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched, for what this peer does."""
+        """Return the blobs that this peer needs."""
         own = [ref for ref, _ in self._answers.values()]
         sums = [] if self._place is None else self._place.refs()
         refs = [ref for ref in (self._ledger.register.ref, *own, *sums) if ref is not None and ref.payload is None]
@@ -65,30 +65,30 @@ class Follower:
         return [ref.digest for ref in refs] + waiting + [token.state for token in self._computing]
 
     def end(self) -> None:
-        """The job is finished here, or forgotten."""
+        """Drop everything: the job is finished or forgotten."""
         self.leave_place()
         self._answers.clear()
         self._pending = None
 
     def revoked(self, name: str) -> None:
-        """A roster peer was revoked: what it wanted opened is not waited for."""
+        """Stop waiting for a state that a revoked peer opened."""
         if self._pending is not None and self._pending[0] == name:
             self._pending = None
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
 
     def new_term(self, term: int) -> None:
-        """An aggregator of this term was heard: a place in the tree of an older one is none any more."""
+        """Leave the tree of an older aggregator: a newer term began."""
         if self._place is not None and term > self._place.opened.term:
             self.leave_place()
 
     def is_news(self, message: Open | Heartbeat) -> bool:
-        """Whether what a peer of the tree hands on is new here: it asks again, long after the aggregator may be gone."""
+        """Return whether a message handed on in a tree is new; peers repeat it even when its aggregator may be gone."""
         here = (0, 0) if self._place is None else (self._place.opened.term, self._place.opened.round)
         return (message.term, message.round) > max(self._ledger.register.position, here, self._direct)
 
     def take_place(self, message: Open) -> None:
-        """Take this peer's place in the tree that the message names, or be asked for itself."""
+        """Take this peer's place in the message's tree, or note that the aggregator asks it directly."""
         position, place = (message.term, message.round), self._place
         here = (0, 0) if place is None else (place.opened.term, place.opened.round)
         if not self._ledger.may_adopt(*position) or position < max(here, self._direct):
@@ -107,35 +107,35 @@ class Follower:
                 self._ctx.report("bad-tree", **self._document.told, reason=str(error))
 
     def leave_place(self) -> None:
-        """This peer adds up for nobody any more."""
+        """Leave the tree."""
         if self._place is not None:
             self._place.end()
             self._place = None
 
     def on_partial(self, source: str, message: Partial) -> None:
-        """A peer below this one has something to add up."""
+        """Take a partial sum from a peer below."""
         if self._place is not None and self._place.of(message.term, message.round, message.digest):
             self._place.receive(source, message)
 
     def added(self, token: SumToken, outcome: Outcome) -> None:
-        """What came from below is added up."""
+        """Take a sum from the worker."""
         if self._place is not None:
             self._place.added(token, outcome)
 
     def tick(self) -> None:
-        """It is time to look at what has come from below, or to ask again."""
+        """Handle the timer of the tree."""
         if self._place is not None:
             self._place.fire()
 
     def member_changed(self) -> None:
-        """Membership changed its mind about somebody, who may be below."""
+        """React to a new membership status: the peer may be below in the tree."""
         if self._place is not None:
             self._place.look()
 
     # -- adopting ---------------------------------------------------------------------------------------------------
 
     def blob_ready(self, digest: bytes) -> None:
-        """A state that was opened may be here now."""
+        """Adopt an opened state whose blob is complete now."""
         if self._pending is not None and self._pending[1].digest == digest:
             source, message = self._pending
             self._pending = None
@@ -143,7 +143,7 @@ class Follower:
                 self.on_open(source, message)
 
     def part_ready(self, digest: bytes) -> None:
-        """Something that is to be added up may be here now."""
+        """Go on with a partial sum whose blob is complete now."""
         if self._place is not None:
             self._place.blob_ready(digest)
 
@@ -164,7 +164,7 @@ class Follower:
             self._ctx.report(
                 "contradiction", **self._document.told, peer=source, term=message.term, round=message.round
             )
-            return  # one term, one round, two states: no honest aggregator does that
+            return  # two states in one round of one term: the aggregator is faulty
         ref = self.resolve(source, message)
         if ref is None:
             self._pending = (source, message)
@@ -173,7 +173,7 @@ class Follower:
         self._adopt(message.term, message.round, ref, final=message.final)
 
     def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
-        """The state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
+        """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
         register = self._ledger.register
         if register.ref is not None and register.ref.digest == message.digest:
             return register.ref
@@ -181,7 +181,7 @@ class Follower:
         return state_of(self._ctx, self._blobs, self._document, message, [source, *present])
 
     def adopt_own(self, term: int, opened: OpenRound) -> bool:
-        """Adopt what this peer itself opened, or answer it again; returns whether it is new."""
+        """Adopt what this peer opened, or answer it again; return whether it is new."""
         register = self._ledger.register
         self._proposer = opened.proposer
         if register.position == (term, opened.round) and register.ref is not None:
@@ -191,11 +191,11 @@ class Follower:
         return True
 
     def learn(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
-        """Take over what another peer's register holds: this peer stands with it, and answers nobody for it."""
+        """Take over another peer's register, without answering for it."""
         self.leave_place()
         self._pending = None
         self._answers.clear()
-        self._desk.abandon()
+        self._workspace.abandon()
         self._ledger.learn(term, round_, ref, final=final)
 
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
@@ -205,13 +205,13 @@ class Follower:
         self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:
             self._answers.clear()
-            self._desk.abandon()
+            self._workspace.abandon()
         self._answer()
 
     # -- contributing -----------------------------------------------------------------------------------------------
 
     def _answer(self) -> None:
-        """Acknowledge the register's state, with the contribution; compute it first if that was not done yet."""
+        """Acknowledge the register's state with the contribution, which is computed first if necessary."""
         register = self._ledger.register
         assert register.ref is not None
         key = (register.ref.digest, self._proposer)
@@ -219,7 +219,7 @@ class Follower:
             self._acknowledge(None, "")
         elif key in self._answers:
             self._acknowledge(*self._answers[key])
-        elif not self._desk.busy:
+        elif not self._workspace.busy:
             self._compute(
                 Contribute(
                     self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note()
@@ -233,15 +233,15 @@ class Follower:
             self._ctx.effects.append(Compute(token, task))
 
     def _note(self) -> bytes:
-        """What this peer kept for itself; a job within another one works with the note of that one."""
+        """Return this peer's note; a child job uses the note of its parent."""
         parent = self._document.parent
         if parent:
             return self._job.children.note_for(parent, self._document.parent_round)
-        return self._desk.note_before(self._ledger.register.round)
+        return self._workspace.note_before(self._ledger.register.round)
 
     def look(self) -> None:
-        """Something happened at this peer: is all that the contribution wants on the desk now?"""
-        task = self._desk.look()
+        """Go on with the contribution if the workspace has all that it needs."""
+        task = self._workspace.look()
         if task is not None:
             self._compute(task)
 
@@ -252,12 +252,12 @@ class Follower:
         if register.ref is None or register.ref.digest != token.state or self._ledger.finished:
             return
         if isinstance(outcome, Wanted):
-            if not self._desk.busy:
-                self._desk.prepare(register.round, task, outcome)
+            if not self._workspace.busy:
+                self._workspace.prepare(register.round, task, outcome)
             return
         assert isinstance(outcome, Contributed | NoResult), outcome
         answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, "")
-        self._desk.took(register.round, outcome)
+        self._workspace.took(register.round, outcome)
         self._answers[token.state, token.proposer] = answer
         if token.proposer == self._proposer:
             self._acknowledge(*answer)
@@ -275,7 +275,7 @@ class Follower:
             if self._direct != register.position:
                 return
         if not self._election.aggregator or register.term != self._ledger.term:
-            return  # nobody to tell at the moment; the next open asks again
+            return  # no aggregator at the moment; the next open asks again
         ref = contribution or Ref(b"", 0, None)
         payload = () if ref.payload is None else (ref.payload,)
         message = Adopted(
@@ -285,14 +285,14 @@ class Follower:
         self._ctx.send(self._election.aggregator, message)
 
     def _works_on(self, position: tuple[int, int]) -> bool:
-        """Whether an answer to that very round is being computed here, or its state fetched."""
+        """Return whether an answer to that round is being computed, or its state fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self._blobs.fetching(self._pending[1].digest)
         gathers = self._place is not None and self._place.busy()
-        return (bool(self._computing) or self._desk.busy or gathers) and self._ledger.register.position == position
+        return (bool(self._computing) or self._workspace.busy or gathers) and self._ledger.register.position == position
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
-        """Tell the aggregator what this peer has adopted, and whether it works."""
+        """Report to the aggregator what this peer has adopted, and whether it works."""
         term, round_ = self._ledger.register.position
         busy = self._works_on((message.term, message.round))
         self._ctx.send(

@@ -1,4 +1,4 @@
-"""States of one job as peers compare them, and how one peer hands its state to another."""
+"""Versions of a job's state, and how one peer sends its state to another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Handover", "Version", "close_message", "state_of"]
 
 @dataclass(frozen=True)
 class Version:
-    """A state: the later round counts, then the later epoch in which it was adopted."""
+    """A state, ordered by round, then by the epoch in which it was adopted."""
 
     round: int
     epoch: int
@@ -27,12 +27,12 @@ class Version:
 
     @property
     def rank(self) -> tuple[int, int, bytes]:
-        """What versions are compared by."""
+        """The key that versions are compared by."""
         return (self.round, self.epoch, self.digest)
 
 
 def close_message(job: str, register: Register) -> Close:
-    """Return the word of a finished peer: the final state, whole."""
+    """Return the message of a finished peer, with the final state."""
     assert register.ref is not None
     state = () if register.ref.payload is None else (register.ref.payload,)
     return Close(job, register.term, register.round, register.ref.digest, register.ref.size_bytes, state)
@@ -41,9 +41,9 @@ def close_message(job: str, register: Register) -> Close:
 def state_of(
     context: Context, blobs: Blobs, document: Document, message: Open | HeldState | Close, sources: Sequence[str]
 ) -> Ref | None:
-    """Return the state that a message speaks of; None while it is fetched, or if it is not what it claims to be.
+    """Return the state that a message names; None while it is fetched, or if its digest is wrong.
 
-    The first of the `sources` is whoever sent the message.
+    The first of the `sources` is the sender of the message.
     """
     if message.state:
         if digest_of(message.state[0]) != message.digest:
@@ -69,13 +69,13 @@ class Handover:
         self._refused: dict[bytes, None] = {}
 
     def ask(self, source: str, epoch: int) -> None:
-        """Ask a neighbour in the same circle for the state with which it entered."""
+        """Ask a neighbour in the same epoch for the state that it entered with."""
         if self._waiting is None and self._ctx.now - self._asked_at >= self._ctx.timing.heartbeat_s:
             self._asked_at = self._ctx.now
             self._ctx.send(source, AskState(self._document.id, epoch))
 
     def give(self, target: str, epoch: int, version: Version, ref: Ref) -> None:
-        """Send a state, or say which blob it is."""
+        """Send a state, or the name of its blob."""
         state = () if ref.payload is None else (ref.payload,)
         held = HeldState(
             self._document.id, epoch, version.epoch, version.round, ref.digest, ref.size_bytes, state
@@ -83,15 +83,15 @@ class Handover:
         self._ctx.send(target, held, bulk=ref.payload is not None and len(ref.payload) > MAX_CONTROL_BYTES // 2)
 
     def forget(self) -> None:
-        """What was asked for is of no use any more."""
+        """Stop waiting for a state."""
         self._waiting = None
 
     def refuse(self, digest: bytes) -> None:
-        """That is no state of this job, whoever says so again."""
+        """Ignore this digest from now on: it is not a valid state."""
         self._refused[digest] = None
 
     def resolve(self, source: str, message: HeldState | Close, known: Sequence[Ref | None]) -> Ref | None:
-        """Return the state that the message speaks of; None while it is fetched, or if it is not what it claims to be."""
+        """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
         for ref in known:
             if ref is not None and ref.digest == message.digest:
                 return ref
@@ -104,12 +104,12 @@ class Handover:
         return ref
 
     def ready(self, digest: bytes) -> HeldState | Close | None:
-        """A blob is here: return the message that spoke of it, if one is waiting."""
+        """Return the message that waited for this blob, if any."""
         if self._waiting is None or self._waiting.digest != digest:
             return None
         message, self._waiting = self._waiting, None
         return message
 
     def in_use(self) -> list[bytes]:
-        """The blob that is on its way."""
+        """Return the blob that is on its way."""
         return [] if self._waiting is None else [self._waiting.digest]

@@ -1,4 +1,4 @@
-"""One job at one peer: the door through which its messages come, and how it ends."""
+"""One job with an aggregator at one peer: it dispatches the job's messages, and ends the job."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from p2pclust.peer.core.tasks import AnswerToken, JobToken, Outcome, Ref, SumTok
 
 __all__ = ["AggregatedJob"]
 
-#: How often a finished aggregator repeats its word to those that did not confirm; later they learn it by asking.
+#: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
 _CLOSE_REPEATS = 5
-#: No fleet elects so often while a peer is away. One word of a liar would otherwise take all terms that there are.
+#: More elections than a fleet can hold while a peer is away. Without the limit, one false message could use up all terms.
 _MOST_LEAP = 2**32
 
 
@@ -54,26 +54,26 @@ class AggregatedJob:
         self.id = job.document.id
         self._headway = Headway(job)
         self.election = Election(job, self, fitness, self._headway)
-        self.desk = JobWorkspace(job, note)
+        self.workspace = JobWorkspace(job, note)
         self._term: AggregatorTerm | None = None
-        self._follower = Follower(job, self.election, self.desk, self._headway, lambda: self._term)
+        self._follower = Follower(job, self.election, self.workspace, self._headway, lambda: self._term)
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
-        self._leapt: dict[str, None] = {}  # who told a term far above all that can be
-        self._adopted: dict[str, Adopted] = {}  # the newest adoption that each peer told in this term
+        self._leapt: dict[str, None] = {}  # peers that sent an impossible term
+        self._adopted: dict[str, Adopted] = {}  # the newest adoption that each peer reported in this term
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
-        self.desk.start()
+        self.workspace.start()
         if not self.ledger.finished:
             self.election.start(fresh=fresh)
 
-    # -- the door -----------------------------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: str, message: Message) -> None:
-        """A message of this job came from a roster peer."""
+        """Handle a message of this job from a roster peer."""
         if self._leaps(source, message):
             return
         match message:
@@ -82,7 +82,7 @@ class AggregatedJob:
             case CloseReply():
                 self._on_close_reply(source, message)
             case PreVote() | RequestVote() | Open() | Heartbeat() if self.ledger.finished:
-                # Whoever still asks gets the final state; answers to old questions mean nothing any more.
+                # A peer that still asks gets the final state; answers to old questions are ignored.
                 self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
             case _ if self.ledger.finished:
                 pass
@@ -101,10 +101,10 @@ class AggregatedJob:
                     self._membership.forgot("a peer holds a later promise of it")
 
     def _leaps(self, source: str, message: Message) -> bool:
-        """Whether the message tells of a term that no elections can have led to.
+        """Return whether the message has a term that elections cannot have reached.
 
-        Then this peer goes up by what is possible at once, and asks that peer again: one that a liar led there is reached
-        in as many steps as the liar took.
+        Then this peer raises its term by the greatest possible step, and asks the sender again: a peer that was led to its
+        term by a liar is reached in as many steps as the liar took.
         """
         term = message.own_term if isinstance(message, PreVoteReply) else getattr(message, "term", 0)
         if self.ledger.finished or isinstance(message, Close) or term - self.ledger.term <= _MOST_LEAP:
@@ -117,7 +117,7 @@ class AggregatedJob:
         return True
 
     def _asker(self, source: str, message: Message) -> str:
-        """Who asks: peers of a tree hand on what the aggregator opens."""
+        """Return the peer that the message is from: in a tree, peers hand on the aggregator's message."""
         roster = self.document.roster
         if isinstance(message, Open) and 0 <= message.aggregator < len(roster):
             return roster[message.aggregator]
@@ -154,7 +154,7 @@ class AggregatedJob:
             self._term.on_heartbeat_reply(source, message)
 
     def _remind(self, source: str, message: HeartbeatReply) -> None:
-        """Remind a peer of what it adopted where its register seems to have fallen; an old message does no harm."""
+        """Send a `Reminder` to a peer whose register seems to have gone back; after an old message it does no harm."""
         told = self._adopted.get(source)
         if told is None or told.term != message.term or told.store_id != message.store_id:
             return
@@ -171,7 +171,7 @@ class AggregatedJob:
             self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
 
     def _on_offer(self, source: str, message: HeldState) -> None:
-        """A peer that refuses its vote because its register is newer lets this candidate catch up."""
+        """Take over a newer register: a voter offers it to a candidate that it refuses."""
         position = (message.entry_epoch, message.entry_round)
         self._offered = None
         if not self.election.stands or position <= self.ledger.register.position:
@@ -185,7 +185,7 @@ class AggregatedJob:
             self._offered = (source, message)
 
     def fire(self, key: TimerKey) -> None:
-        """A timer of this job is due."""
+        """Handle a timer of this job."""
         match key[2]:
             case "election":
                 self.election.fire()
@@ -195,10 +195,10 @@ class AggregatedJob:
                 self._repeat_close()
             case "gather":
                 self._follower.tick()
-            # "desk" only wakes this peer: whatever happened, the desk is looked at after every step.
+            # "desk" only wakes this peer: the workspace is checked after every step.
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        """A task of this job ended."""
+        """Pass on the outcome of a task."""
         match token:
             case AnswerToken():
                 self._follower.contributed(token, outcome)
@@ -208,7 +208,7 @@ class AggregatedJob:
                 self._term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """A blob that somebody here may have waited for is complete."""
+        """Go on with what waited for this blob."""
         if self._final is not None and self._final[1].digest == digest:
             self._on_close(*self._final)
         if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
@@ -220,11 +220,11 @@ class AggregatedJob:
             self._follower.part_ready(digest)
 
     def look(self) -> None:
-        """Something happened at this peer: is all that the contribution wants on the desk now?"""
+        """Check whether the workspace has all that the contribution needs."""
         self._follower.look()
 
     def revoked(self, name: str) -> None:
-        """A roster peer was revoked."""
+        """Discard what a revoked peer sent."""
         self._unconfirmed.pop(name, None)
         self._follower.revoked(name)
         if self._final is not None and self._final[0] == name:
@@ -237,7 +237,7 @@ class AggregatedJob:
                 self._term.revoked(name)
 
     def member_changed(self, name: str) -> None:
-        """Membership changed its mind about a roster peer."""
+        """React to a new membership status of a roster peer."""
         if self.ledger.finished:
             return
         if self._term is not None:
@@ -249,11 +249,11 @@ class AggregatedJob:
 
     @property
     def terms(self) -> Mapping[int, str]:
-        """Who aggregated in which term, as far as this life of the peer has heard."""
+        """The aggregators that this life of the peer has heard of, by term."""
         return self.election.terms
 
     def standing(self) -> tuple[str, str, list[str]]:
-        """Say for people what this job is at here, who aggregates as far as known, and for whom is waited."""
+        """Return the job's phase at this peer, its aggregator (or an empty string), and the peers that it waits for."""
         aggregator, roster = self.election.aggregator, self.document.roster
         if self.ledger.finished:
             return "finished", "", []
@@ -265,25 +265,25 @@ class AggregatedJob:
         return phase, aggregator, [aggregator] if phase == "following" else []
 
     def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched, for this job; everything else that is large may go."""
+        """Return the blobs that this job needs."""
         opened = [] if self._term is None else self._term.blobs_in_use()
         final = [waits[1].digest for waits in (self._final, self._offered) if waits is not None]
-        return self._follower.blobs_in_use() + final + opened + self.desk.blobs_in_use()
+        return self._follower.blobs_in_use() + final + opened + self.workspace.blobs_in_use()
 
     def forget(self) -> None:
-        """Nobody needs this job any more: leave no timer and no row behind."""
+        """Delete the timers and rows of this job."""
         self.election.stop()
         self._follower.end()
         self.deposed()
-        self.desk.forget()
+        self.workspace.forget()
         self._ctx.timers.cancel(("job", self.id, "close"))
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
 
-    # -- what the election and the term say (Rule and TermHooks) ----------------------------------------------------------
+    # -- called by the election and the term (Rule and TermHooks) ----------------------------------------------------------
 
     def elected(self) -> None:
-        """This peer aggregates now."""
+        """Begin a term as its aggregator."""
         self._headway.begins(self.ledger.term, self._ctx.me)
         self._job.series.tell(self.document)
         self._follower.leave_place()
@@ -291,7 +291,7 @@ class AggregatedJob:
         self._term.begin()
 
     def offer(self, candidate: str) -> None:
-        """Send a candidate the state in this peer's register, which is newer than its own."""
+        """Send a candidate this peer's register, which is newer than its own."""
         register = self.ledger.register
         if register.ref is not None:
             state = () if register.ref.payload is None else (register.ref.payload,)
@@ -304,22 +304,22 @@ class AggregatedJob:
             )  # fmt: skip
 
     def deposed(self) -> None:
-        """This peer aggregates no longer."""
+        """Stop aggregating."""
         if self._term is not None:
             self._term.end()
             self._term = None
 
     def cancelled(self) -> None:
-        """Somebody wants this job ended; whoever aggregates it sees to that."""
+        """Check whether this peer, as the aggregator, must end the cancelled job."""
         if self._term is not None and not self.ledger.finished:
             self._term.look()
 
     def computes(self) -> bool:
-        """Whether the worker is at this peer's own answer."""
+        """Return whether the worker computes this peer's own answer."""
         return self._follower.phase == "computing"
 
     def adopt_own(self, term: int, opened: OpenRound) -> None:
-        """The aggregator is its own first follower."""
+        """Adopt what this peer opened: the aggregator is its own first follower."""
         new = self._follower.adopt_own(term, opened)
         if new and self._term is not None and self.document.counts(self._ctx.me, self._ctx.store_id):
             self._term.own_adopted()
@@ -327,7 +327,7 @@ class AggregatedJob:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def finished(self, term: int, opened: OpenRound) -> None:
-        """A majority adopted the final state: finish, and tell everybody."""
+        """Finish the job, and send `Close` to the other peers: a majority adopted the final state."""
         assert self.election.role is Role.AGGREGATOR
         self._unconfirmed = {name: None for name in self.document.roster if name != self._ctx.me}
         self._finish(term, opened.round, opened.ref)
@@ -341,7 +341,7 @@ class AggregatedJob:
         self.election.stop()
         self._follower.end()
         self.deposed()
-        self.desk.finish()
+        self.workspace.finish()
         self._final = self._offered = None
         self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
         self._job.children.ended(self.id)

@@ -1,4 +1,4 @@
-"""What a peer must not forget of a job: the ballot and the register, both on disk before any message reveals them."""
+"""The ballot and register of a job: both are on disk before a message reveals them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Register:
 
     @property
     def position(self) -> tuple[int, int]:
-        """What registers are compared by: across terms a round may go back."""
+        """The key that registers are compared by: across terms a round may go back."""
         return (self.term, self.round)
 
 
@@ -39,7 +39,7 @@ class Ledger:
     """Term, vote, register and end of one job at one peer.
 
     Invariants: `term` never falls; in one term at most one vote is given; the register's position never falls; nothing is
-    adopted in a term other than `term`. What is learnt from another peer's register is no adoption in an earlier term: this
+    adopted in a term other than `term`. Taking over another peer's register is not an adoption in that register's term: this
     peer answers no aggregator of that term any more.
     """
 
@@ -47,7 +47,7 @@ class Ledger:
         self._ctx = context
         self._document = document
         self._id = document.id
-        # A named aggregator of term 1 holds everybody's vote of that term: the document itself casts it.
+        # The document itself casts all votes of term 1 for a named aggregator.
         self.term, self.voted_for = (1, document.aggregator) if document.aggregator else (0, "")
         self.register = Register()
         self.finished = False
@@ -59,11 +59,11 @@ class Ledger:
             self.term = max(self.term, term)
 
     def stale(self, term: int) -> bool:
-        """The fence: whether a message of that term must be refused."""
+        """Return whether a message of that term must be refused (the fence)."""
         return term < self.term
 
     def see(self, term: int) -> None:
-        """A higher term exists: nothing below it will be answered again."""
+        """Raise the term; messages of lower terms are refused from now on."""
         if term > self.term:
             self.term, self.voted_for = term, ""
             self._save_ballot()
@@ -77,7 +77,7 @@ class Ledger:
         self._save_ballot()
 
     def may_adopt(self, term: int, round_: int) -> bool:
-        """Whether `(term, round)` may go into the register."""
+        """Return whether `(term, round)` may go into the register."""
         return term == self.term and (term, round_) >= self.register.position
 
     def adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
@@ -93,7 +93,7 @@ class Ledger:
         self._save_register()
 
     def finish(self, term: int, round_: int, ref: Ref) -> None:
-        """The job is over with this state."""
+        """Finish the job with this state."""
         self.register = Register(term, round_, ref, True)
         self.finished = True
         self._save_register()

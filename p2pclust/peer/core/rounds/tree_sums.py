@@ -1,11 +1,11 @@
-"""Sums that come together on the way to the aggregator, along a tree of the job's peers.
+"""Sums that are added up on the way to the aggregator, along a tree of the job's peers.
 
-The message that opens a round names the tree: to whom each peer of the roster hands what it has. A peer hands that
-message on to those below it, waits for what comes from them, adds its own contribution, and hands one `Partial` to the
-peer above. Sums are of integers, so every tree gives the same bits.
+The message that opens a round has the tree: the parent of each roster peer. A peer hands that message on to its children,
+waits for their sums, adds its own contribution, and sends one `Partial` to its parent. Sums are of integers, so every tree
+gives the same bits.
 
-Nothing depends on the tree but the number of messages. Whoever waits too long for those below hands on what it has, and
-more when more comes; and of whom the aggregator has no word in the end, it asks itself.
+Only the number of messages depends on the tree. A peer that has waited too long for its children sends what it has, and
+more when more comes; the aggregator asks peers that are in no sum directly.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def _packed(number: int) -> bytes:
 
 @dataclass(frozen=True)
 class Tree:
-    """Who hands to whom: of each roster index its parent (-1: none), those below it, and all below it as bits."""
+    """A tree of roster indices: parents (-1: none), children, and all peers below as bits."""
 
     parents: tuple[int, ...]
     children: Mapping[int, tuple[int, ...]]
-    below: Mapping[int, int]  # with itself
-    height: Mapping[int, int]  # 0 where nobody is below
+    below: Mapping[int, int]  # including the peer itself
+    height: Mapping[int, int]  # 0 for a leaf
 
     def without(self, peer: int) -> tuple[int, ...]:
-        """Return those below a peer: who is cut off when it is gone."""
+        """Return the peers below a peer, which are cut off when it is gone."""
         return as_peers(self.below.get(peer, 0) & ~(1 << peer))
 
 
@@ -81,7 +81,7 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
     Raises
     ------
     WireError
-        If a parent is not on the roster, or those that have one do not all hang below the root.
+        If a parent is not on the roster, or a peer with a parent is not below the root.
 
     Examples
     --------
@@ -92,14 +92,14 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
     lists: dict[int, list[int]] = {}
     for peer, parent in enumerate(parents):
         if parent >= len(parents) or (peer == root and parent != -1):
-            raise WireError(f"tree: {parent} is no parent of {peer}")
+            raise WireError(f"tree: {parent} cannot be a parent of {peer}")
         if parent >= 0:
             lists.setdefault(parent, []).append(peer)
     order = [root]
     for peer in order:
         order += lists.get(peer, ())
     if len(order) != 1 + sum(parent >= 0 for parent in parents):
-        raise WireError("tree: not all of it hangs below the aggregator")
+        raise WireError("tree: it does not all hang below the aggregator")
     below, height = {peer: 1 << peer for peer in order}, dict.fromkeys(order, 0)
     for peer in reversed(order[1:]):
         below[parents[peer]] |= below[peer]
@@ -109,13 +109,13 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
 
 @dataclass(frozen=True)
 class Part:
-    """What came together somewhere in the tree."""
+    """A partial sum, and the peers in it as bits."""
 
     answered: int
     adopted: int
     summed: int
     abstained: Mapping[int, str]
-    ref: Ref | None  # the sum; None where nobody contributed
+    ref: Ref | None  # the sum; None without a contribution
     done: bool
 
 
@@ -124,7 +124,7 @@ def _ref(message: Partial) -> Ref:
 
 
 class Branches:
-    """What came up to one peer: the latest part of each child, once its sum is here."""
+    """The latest part of each child of one peer, once its sum is here."""
 
     def __init__(self, blobs: Blobs, document: Document, tree: Tree, me: int) -> None:
         self._blobs = blobs
@@ -132,11 +132,11 @@ class Branches:
         self._tree = tree
         self.children = tree.children.get(me, ())
         self.parts: dict[int, Part] = {}
-        self.barred = 0  # revoked peers, as bits: a part with one of them counts for nothing
+        self.barred = 0  # revoked peers, as bits: a part that includes one is discarded
         self._pulling: dict[int, Part] = {}
 
     def drop(self, peer: int) -> tuple[int, ...]:
-        """Forget the parts that a revoked peer sent or is in; return all that were in them, to be asked themselves."""
+        """Discard the parts with a revoked peer; return the other peers in them, which must be asked directly."""
         self.barred |= 1 << peer
         lost = 0
         for parts in (self.parts, self._pulling):
@@ -145,20 +145,20 @@ class Branches:
         return as_peers(lost & ~self.barred)
 
     def take(self, source: str, message: Partial) -> Part | None:
-        """Return what a child sent if it is new and complete; None while its sum is fetched, or if it is of no use.
+        """Return a child's part if it is new and complete; None while its sum is fetched, or if it is useless.
 
         Raises
         ------
         WireError
-            If it says what this child cannot say.
+            If it includes peers that are not below this child.
         """
         child = self._document.index(source)
         part = self._read(child, message)
         known = self.parts.get(child)
         if part.answered & self.barred:
-            return None  # of those in it the aggregator asks each itself
+            return None  # the aggregator asks the peers in it directly
         if known is not None and (part.answered & known.answered != known.answered or part == known):
-            return None  # older, or of a life that knows less: of whoever is missing the aggregator will ask itself
+            return None  # older, or from a life that knows less: the aggregator asks missing peers directly
         ref = part.ref
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             self._pulling[child] = part
@@ -178,7 +178,7 @@ class Branches:
             raise WireError("a part of peers that are not below")
         abstained = dict(zip(message.abstained, message.reasons, strict=False))
         if len(abstained) != len(message.reasons) or any(peer < 0 or not answered >> peer & 1 for peer in abstained):
-            raise WireError("a part with reasons of nobody")
+            raise WireError("a part with reasons of peers that are not in it")
         return Part(answered, adopted, summed, abstained, _ref(message) if summed else None, message.done)
 
     def blob_ready(self, digest: bytes) -> list[Part]:
@@ -189,11 +189,11 @@ class Branches:
         return [self.parts[child] for child in found]
 
     def refs(self) -> list[Ref]:
-        """Return the sums that are needed, here or on their way."""
+        """Return the sums that are needed, complete or on their way."""
         return [part.ref for part in (*self.parts.values(), *self._pulling.values()) if part.ref is not None]
 
     def sums(self) -> list[Given]:
-        """Return the sums that are here, with whose contributions are in them."""
+        """Return the complete sums, with the peers in them."""
         parts = (self.parts[child] for child in sorted(self.parts))
         return [(as_peers(part.summed), part.ref) for part in parts if part.ref is not None]
 
@@ -216,23 +216,23 @@ class TreeSum:
         self._state: Ref | None = None
         self._sent: Partial | None = None
         self._sent_at = float("-inf")
-        self._adding: tuple[SumToken, Part] | None = None  # the task that adds up, and what else is to be said
-        self._changed = False  # since that was begun
+        self._adding: tuple[SumToken, Part] | None = None  # the running task, and the rest of the message
+        self._changed = False  # since that task began
         self._timer: TimerKey = ("job", self._document.id, "gather")
         for child in self._branches.children:
             self._ctx.send(self._document.roster[child], message)
 
     def end(self) -> None:
-        """Another round began, or the job is over."""
+        """Stop the timer: another round began, or the job is over."""
         self._ctx.timers.cancel(self._timer)
 
     def of(self, term: int, round_: int, digest: bytes) -> bool:
-        """Whether it is of that very round."""
+        """Return whether this place is in the tree of that round."""
         opened = self.opened
         return (opened.term, opened.round, opened.digest) == (term, round_, digest)
 
     def busy(self) -> bool:
-        """Whether the aggregator should wait: for this peer, or for those above it that may wait for others."""
+        """Return whether the aggregator should wait for this peer, or for those above it."""
         patience_s = self._wait_s(self._tree.height[self.opened.aggregator])
         return self._sent is None or self._ctx.now - self._sent_at < patience_s
 
@@ -244,12 +244,12 @@ class TreeSum:
         return [*own, *handed, *self._branches.refs()]
 
     def again(self) -> None:
-        """The peer above asks again: what it was sent was lost."""
+        """Repeat the last message: the parent asks again."""
         if self._sent is not None:
             self._ctx.send(self._above, self._sent)
 
     def own(self, state: Ref, ref: Ref | None, abstains: str) -> None:
-        """This peer adopted the state, and this is its own answer."""
+        """Take this peer's own answer."""
         self._state = state
         me = 1 << self._me
         counts = self._document.counts(self._ctx.me, self._ctx.store_id)
@@ -261,25 +261,25 @@ class TreeSum:
             self.look()
 
     def receive(self, source: str, message: Partial) -> None:
-        """A part came from below."""
+        """Take a part from a child."""
         if self._branches.take(source, message) is not None:
             self._changed = True
             self.look()
 
     def blob_ready(self, digest: bytes) -> None:
-        """A sum from below is here now."""
+        """Take the parts whose sum is complete now."""
         if self._branches.blob_ready(digest):
             self._changed = True
             self.look()
 
     def fire(self) -> None:
-        """Too long: ask those below again, and hand on what is here."""
+        """Ask the children again, and send what is here: the wait was too long."""
         for child in self._missing():
             self._ctx.send(self._document.roster[child], self.opened)
         self._hand_on()
 
     def look(self) -> None:
-        """Something happened: hand on what is here if it is all that can come, or see that it is not forgotten."""
+        """Send what is here if all children are done; otherwise arm the timer."""
         if self._own is None:
             return
         if not self._missing():
@@ -288,23 +288,23 @@ class TreeSum:
             self._ctx.set_timer(self._timer, self._wait_s(self._tree.height[self._me]))
 
     def _wait_s(self, height: int) -> float:
-        """How long to wait for what is below: whoever is higher waits longer, so that those below give up first."""
+        """Return how long to wait for the children: longer for a higher peer, so that those below give up first."""
         wait_s = self._ctx.timing.retry_s * (1 + height) / 2
         if self._document.missing != "drop":
             return wait_s
-        # The aggregator waits for nobody any longer: what is handed on must be there before.
+        # The aggregator waits no longer than the deadline.
         return min(
             wait_s, self._document.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2
         )
 
     def _missing(self) -> list[int]:
-        """From which children more may come; of those below one that is gone the aggregator asks itself."""
+        """Return the children that may send more; the aggregator asks the peers below a child that is gone."""
         parts, roster = self._branches.parts, self._document.roster
         waited = [child for child in self._branches.children if child not in parts or not parts[child].done]
         return [child for child in waited if not self._membership.gone(roster[child])]
 
     def _hand_on(self) -> None:
-        """Say what is here, unless that was said, or is being added up."""
+        """Send what is here, unless it was sent or is being added up."""
         missing = self._missing()
         if missing:
             self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
@@ -326,7 +326,7 @@ class TreeSum:
             self._send(replace(whole, ref=sums[0][1] if sums else None))
 
     def _together(self, *, done: bool) -> Part:
-        """What is here, but for the sum."""
+        """Return the part that is here, without the sum."""
         assert self._own is not None
         parts = [self._own, *(self._branches.parts[child] for child in sorted(self._branches.parts))]
         answered = adopted = summed = 0
@@ -353,7 +353,7 @@ class TreeSum:
         self.look()
 
     def _fitting(self, part: Part) -> Part:
-        """Leave out those whose reasons would make the message too long, new ones first: the aggregator asks them itself."""
+        """Leave out abstentions that would make the message too long, new ones first; the aggregator asks those peers."""
         said = () if self._sent is None else self._sent.abstained
         left, without = _MOST_REASON_BYTES, 0
         for peer in sorted(part.abstained, key=lambda peer: peer not in said):

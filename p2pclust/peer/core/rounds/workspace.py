@@ -1,10 +1,10 @@
-"""The desk of one job at one peer: its notes, the blobs that lie there, and the jobs that it runs with some of the roster.
+"""The workspace of one job at one peer: its notes, the blobs that it needs, and its child jobs.
 
-Only jobs whose protocol works at a desk use it (:mod:`p2pclust.protocols.engine.workspace`). A worker says what a
-contribution wants; here that is fetched and run. What cannot be had within `patience_s` without any progress is given
-up for this round: the contribution is then made without it, and says so by what it contains.
+Only some protocols use it (:mod:`p2pclust.protocols.engine.workspace`). The worker says what a contribution needs; the
+workspace fetches the blobs and runs the child jobs. What makes no progress for `patience_s` is given up for this round:
+the contribution is then made without it.
 
-On disk, in one row: the notes of the last rounds, and which blobs must not be lost. A peer that restarts finds both.
+The notes of the last rounds, and the list of the blobs to keep, are on disk in one row.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["JobWorkspace"]
 
-#: A round can be done again, the one before it cannot: a majority adopted what came of it.
+#: A round can be repeated; the one before it cannot, since a majority adopted its result.
 _ROUNDS_BACK: Final = 2
 
 
 @dataclass
 class _Preparing:
-    """What is still on its way for the present round."""
+    """What the present round still waits for."""
 
     round: int
     task: Contribute
-    fetches: dict[bytes, tuple[str, ...]]  # by digest: who has it
+    fetches: dict[bytes, tuple[str, ...]]  # by digest: the peers that have it
     runs: dict[WantedJob, AggregatedJob]
     progress: tuple[Any, ...] = ()
     progress_at: float = 0.0
@@ -53,8 +53,8 @@ class JobWorkspace:
         self._document = job.document
         self._children = job.children
         self._notes: list[tuple[int, bytes]] = []  # by round, ascending
-        self._holding: dict[bytes, int] = {}  # digest and size of what lies here
-        self._published: dict[bytes, int] = {}  # for the present round, not yet asked for by a state
+        self._holding: dict[bytes, int] = {}  # digest and size of the blobs to keep
+        self._published: dict[bytes, int] = {}  # in the present round; no state refers to them yet
         self._preparing: _Preparing | None = None
         self._timer: TimerKey = ("job", self._document.id, "desk")
         self._on_disk = stored is not None  # whether there may be a row
@@ -64,18 +64,18 @@ class JobWorkspace:
             self._holding = dict(holding)
 
     def start(self) -> None:
-        """After a restart: what was laid out must be checked before it is told to anybody again."""
+        """Verify the stored blobs after a restart, before they are offered again."""
         others = [name for name in self._document.roster if name != self._ctx.me]
         for digest, size_bytes in self._holding.items():
             self._blobs.pull(digest, size_bytes, others)
 
     @property
     def busy(self) -> bool:
-        """Whether something is on its way."""
+        """Whether a contribution waits for blobs or child jobs."""
         return self._preparing is not None
 
     def note_before(self, round_: int) -> bytes:
-        """The newest note of an earlier round."""
+        """Return the newest note of an earlier round."""
         return next((note for of, note in reversed(self._notes) if of < round_), b"")
 
     @property
@@ -86,11 +86,11 @@ class JobWorkspace:
     # -- what a contribution wants ------------------------------------------------------------------------------------
 
     def prepare(self, round_: int, task: Contribute, wanted: Wanted) -> None:
-        """Fetch and run what the contribution to this round wants."""
+        """Fetch the blobs, and run the child jobs, that the contribution to this round needs."""
         roster, me = self._document.roster, self._ctx.me
         fetches: dict[bytes, tuple[str, ...]] = {}
         self._holding = {**{blob.digest: blob.size_bytes for blob in wanted.blobs}, **self._published}
-        # Every peer begins elsewhere, so that not all ask the same one first.
+        # Every peer begins with another blob, so that not all ask the same source first.
         first = self._document.index(me) * len(wanted.blobs) // len(roster)
         for blob in wanted.blobs[first:] + wanted.blobs[:first]:
             digest = blob.digest
@@ -107,18 +107,17 @@ class JobWorkspace:
         self._ctx.set_timer(self._timer, self._ctx.timing.retry_s)
 
     def _turned(self, sources: list[str]) -> list[str]:
-        """Begin with another source at every peer, so that not all ask the same one first; on a sparse overlay with the
-        nearest, on whose way no other peer begins with one beyond this one."""
+        """Order sources so that not all peers begin with the same one; on a sparse overlay the nearest comes first."""
         if not self._ctx.routing.whole:
             return self._ctx.routing.nearest_first(sources)
         turn = self._document.index(self._ctx.me) % len(sources)
         return sources[turn:] + sources[:turn]
 
     def _child(self, round_: int, wanted: WantedJob) -> Document | None:
-        """The document of a job within this one, the same at every peer that derives it; None if there can be none."""
+        """Return the document of a child job, the same at every peer; None if it cannot exist."""
         parent = self._document
         if not all(0 <= index < len(parent.roster) for index in (*wanted.roster, wanted.aggregator)):
-            return None  # an aggregator lied about the state that it follows from
+            return None  # the aggregator was faulty
         names = tuple(parent.roster[index] for index in wanted.roster)
         stores = tuple(parent.store_ids[index] for index in wanted.roster)
         nonce = f"{parent.id}/{round_}/{wanted.name}"
@@ -134,14 +133,14 @@ class JobWorkspace:
                 "",
                 nonce,
             )
-            _ = document.id  # It may be too large to have one.
+            _ = document.id  # raises if the document is too large
         except UsageError as error:
             self._ctx.report("no-job", within=parent.id, name=wanted.name, reason=str(error))
             return None
         return document
 
     def look(self) -> Contribute | None:
-        """The task, once all that it wants is here or given up; None as long as something is on its way."""
+        """Return the task once all that it needs is here or given up; None until then."""
         preparing = self._preparing
         if preparing is None:
             return None
@@ -171,7 +170,7 @@ class JobWorkspace:
         return blobs + [wanted for wanted, job in preparing.runs.items() if not job.ledger.finished]
 
     def _watch(self, preparing: _Preparing) -> None:
-        """Progress is a chunk that came, a round of a job that went by, or an aggregator that is at work."""
+        """Note progress: a chunk that came, a round of a child job, or a child job with an aggregator."""
         left = tuple(self._blobs.left(digest) for digest in preparing.fetches)
         running = [job for job in preparing.runs.values() if not job.ledger.finished]
         progress = (left, tuple(job.ledger.register.position for job in running), len(running))
@@ -180,7 +179,7 @@ class JobWorkspace:
             preparing.progress, preparing.progress_at = progress, self._ctx.now
 
     def _hopeless(self, preparing: _Preparing, key: bytes | WantedJob) -> bool:
-        """Whether nobody who could help has been there for as long as an election takes."""
+        """Return whether no peer that could help was present for as long as an election takes."""
         if isinstance(key, WantedJob):
             document = preparing.runs[key].document
             able = sum(self._present(name) and self._counts(document, name) for name in document.roster)
@@ -197,19 +196,19 @@ class JobWorkspace:
         return name == self._ctx.me or not self._membership.gone(name)
 
     def _counts(self, document: Document, name: str) -> bool:
-        """Whether the peer's word counts in that job; who lost its store answers, and yet adopts for no majority."""
+        """Return whether the peer counts for a majority; a peer that lost its store answers, but does not count."""
         store_id = self._membership.store_id(name)
-        return store_id == "" or document.counts(name, store_id)  # of whom nothing was heard yet, the best is hoped
+        return store_id == "" or document.counts(name, store_id)  # without news of the peer, assume its store is intact
 
     def abandon(self) -> None:
-        """Another round began: nobody waits for this one any more."""
+        """Stop waiting: another round began."""
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
 
     # -- what a contribution leaves ---------------------------------------------------------------------------------------
 
     def took(self, round_: int, outcome: Contributed | NoResult) -> None:
-        """Keep what a contribution published and noted; on disk before its acknowledgement leaves."""
+        """Store what a contribution published and its note, on disk before the acknowledgement leaves."""
         published, note = {}, None
         if isinstance(outcome, Contributed):
             published, note = dict(outcome.published), outcome.note
@@ -229,7 +228,7 @@ class JobWorkspace:
         self._ctx.persist("note", self._document.id, self._row(), sync=sync)
 
     def _outlived(self, round_: int) -> list[AggregatedJob]:
-        """The jobs that no round which can be done again would ask for."""
+        """Return the child jobs that no repeated round can need."""
         running = self._children.running(self._document.id)
         return [job for job in running if job.document.parent_round <= round_ - _ROUNDS_BACK]
 
@@ -238,29 +237,29 @@ class JobWorkspace:
             self._children.drop(job.id)
 
     def _row(self) -> bytes:
-        """What is on disk of this desk."""
+        """Return the row that is on disk."""
         row: bytes = msgpack.packb([self._notes, list(self._holding.items())])
         return row
 
     def blobs_in_use(self) -> list[bytes]:
-        """What must be kept, or fetched."""
+        """Return the blobs that are needed."""
         return [*self._holding, *self._published]
 
     def finish(self) -> None:
-        """The job is over: its own jobs are not needed any more; its note, and what lies here, are its result."""
+        """End the child jobs of a finished job; its note and blobs stay, as part of the result."""
         self.abandon()
         here = {digest: size for digest, size in self._holding.items() if self._here(digest)}
         if here != self._holding:
-            self._holding = here  # what is not here would be asked for without end
+            self._holding = here  # missing blobs would be requested for ever
             self._save(sync=False)
         self._drop(self._children.running(self._document.id))
 
     def _here(self, digest: bytes) -> bool:
-        """Whether the whole blob is here, if only to be checked after a restart."""
+        """Return whether the whole blob is here, even if it must still be verified."""
         return self._blobs.has(digest) or (self._blobs.fetching(digest) and self._blobs.left(digest) == 0)
 
     def forget(self) -> None:
-        """The job is not needed any more: leave no row behind, not even an empty one."""
+        """Finish, and delete the row."""
         self.finish()
         if self._on_disk:
             self._ctx.persist("note", self._document.id, None, sync=False)

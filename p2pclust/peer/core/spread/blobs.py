@@ -1,8 +1,8 @@
-"""Blobs: large objects named by their hash, pulled in chunks from whoever has them, resumed, never sent again unchanged.
+"""Blobs: large objects named by their hash, pulled in chunks from peers that have them, and resumed after a restart.
 
-Whoever fetches sets the pace, as TCP's senders do: one chunk at first, one more with each that comes soon, half as many when
-they come late, one when they do not come in time; and then more time for each. A link may be slower than the time-out
-thinks, and who asks again too early makes it carry everything twice. A source that is silent keeps nobody else waiting.
+The fetching peer sets the pace, like a TCP sender: one chunk at first, one more with each that comes soon, half as many
+when chunks are late, one after a time-out, and then more time for each. If it asked again too early, a slow link would
+carry everything twice. A silent source does not delay the others.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["Blobs", "digest_of"]
 
-#: How many chunk time-outs a blob that was passed on is kept after somebody asked for it last.
+#: How many chunk time-outs a blob that was passed on is kept after the last request.
 _PASSING_TIMEOUTS: Final = 10
-#: Of those who have a blob, so many are named to a neighbour.
+#: At most so many holders of a blob are named to a neighbour.
 _MOST_HOLDERS: Final = 8
 #: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
 _SLOWEST: Final = 8
@@ -38,7 +38,7 @@ class _Pull:
     n_chunks: int
     sources: list[str]
     missing: dict[int, None]  # chunks that are not in the store yet, in order
-    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # whom, and when
+    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # the source, and when
     again: dict[int, None] = field(default_factory=dict)  # asked for more than once: what comes may answer either
     turn: int = 0
     begun: bool = False  # otherwise it waits for others to end
@@ -78,7 +78,7 @@ class _Pace:
 
 
 class Blobs:
-    """The machine. `stored` tells which chunks of which blobs are on disk at the start."""
+    """The machine. `stored` has the chunks of each blob that are on disk at the start."""
 
     def __init__(
         self, context: Context, stored: dict[bytes, tuple[int, tuple[int, ...]]], adopted: frozenset[bytes]
@@ -87,7 +87,7 @@ class Blobs:
         self._complete: dict[bytes, None] = {}
         self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
         self._verifying: dict[bytes, None] = {}
-        # What a former life had begun to fetch: nobody here asks for it yet, and somebody soon may.
+        # What a former life had begun to fetch: a job may ask for it again soon.
         self._recovered: dict[bytes, None] = {}
         for digest, (n_chunks, indices) in stored.items():
             # All chunks may be there without having been hashed; what a register names was hashed before.
@@ -98,24 +98,24 @@ class Blobs:
                 self._recovered[digest] = None
         self._pulls: dict[bytes, _Pull] = {}
         self._pace = _Pace(context.limits.pulls * context.limits.window)
-        # What neighbours asked for that only others have: until when it is kept, and who waits for which chunks.
+        # What is fetched for neighbours: until when it is kept, and which neighbours wait for which chunks.
         self._passing: dict[bytes, float] = {}
         self._askers: dict[bytes, dict[tuple[str, int], None]] = {}
 
     def fetching(self, digest: bytes) -> bool:
-        """Whether the blob is on its way, or being checked."""
+        """Return whether the blob is on its way, or being verified."""
         return digest in self._pulls or digest in self._verifying
 
     def has(self, digest: bytes) -> bool:
-        """Whether the whole blob is on disk."""
+        """Return whether the whole blob is on disk."""
         return digest in self._complete
 
     def left(self, digest: bytes) -> int:
-        """How many chunks of a blob that is on its way have not come yet."""
+        """Return how many chunks of a blob on its way are missing."""
         return len(self._pulls[digest].missing) if digest in self._pulls else 0
 
     def made(self, digest: bytes) -> None:
-        """The worker stored a blob of this peer's own making; whoever else has it need not send it any more."""
+        """Note a blob that this peer's worker stored, and stop fetching it."""
         self._stop(digest)
         self._verifying.pop(digest, None)
         self._partial.pop(digest, None)
@@ -123,11 +123,11 @@ class Blobs:
         self._complete[digest] = None
 
     def any(self) -> bool:
-        """Whether there is anything at all."""
+        """Return whether there are any blobs."""
         return bool(self._complete or self._partial)
 
     def keep_only(self, in_use: frozenset[bytes], *, unfinished: bool) -> None:
-        """Drop, and stop fetching, whatever nobody here needs any more.
+        """Drop, and stop fetching, the blobs that are not in use.
 
         What a former life left is kept as long as there are unfinished jobs, to be resumed.
         """
@@ -147,10 +147,10 @@ class Blobs:
         self._ctx.effects.append(DropBlob(digest))
 
     def pull(self, digest: bytes, size_bytes: int, sources: list[str]) -> None:
-        """Fetch the blob from the given peers, the first one first; `verified` follows when it is here.
+        """Fetch the blob from the given peers, in this order; `verified` is called when it is here.
 
-        On a sparse overlay the first one should have it for certain, and be the nearest of all that do: neighbours of
-        which each began with a source beyond the other would wait for each other.
+        On a sparse overlay the first one should certainly have it, and be the nearest of those: neighbours that each began
+        with a source beyond the other would wait for each other.
         """
         if self.has(digest) or digest in self._verifying or not 0 < size_bytes <= self._ctx.limits.blob_bytes:
             return
@@ -160,7 +160,7 @@ class Blobs:
             return
         self._recovered.pop(digest, None)
         if pull is not None:
-            self._forget(digest)  # somebody was wrong about its size, so what came so far is worth nothing
+            self._forget(digest)  # one of the sizes was wrong, so the chunks so far are useless
         n_chunks = -(-size_bytes // self._ctx.limits.chunk_bytes)
         have = self._partial.setdefault(digest, {})
         missing = {index: None for index in range(n_chunks) if index not in have}
@@ -194,7 +194,7 @@ class Blobs:
                 left -= self._ask(pull, min(left, self._ctx.limits.window - len(pull.asked)))
 
     def receive(self, source: str, message: Message) -> None:
-        """A message about blobs came."""
+        """Handle a message about blobs."""
         match message:
             case BlobRequest():
                 self._asked(source, message)
@@ -204,21 +204,21 @@ class Blobs:
                 self._elsewhere(source, message.digest)
 
     def _asked(self, source: str, message: BlobRequest) -> None:
-        """Somebody wants a chunk: send it, or fetch it for a neighbour that has no link to those who have it.
+        """Send a chunk, or fetch it for a neighbour that has no link to its holders.
 
-        What is passed on is kept for a while, for other neighbours will ask for the same.
+        What is passed on is kept for a while, because other neighbours will ask for it.
         """
         digest = message.digest
         if self.has(digest) or message.index in self._partial.get(digest, ()):
             self._ctx.effects.append(SendChunk(source, digest, message.index))
         elif self._passes_on(message):
             holders = [name for name in message.holders if name not in (self._ctx.me, source)]
-            self._passing.pop(digest, None)  # who is asked for last stands last
+            self._passing.pop(digest, None)  # the blob requested last goes to the end
             self._passing[digest] = self._ctx.now + _PASSING_TIMEOUTS * self._ctx.timing.chunk_timeout_s
             self._askers.setdefault(digest, {})[source, message.index] = None
             pull = self._pulls.get(digest)
             if pull is not None and pull.size_bytes == message.size_bytes and not self._ctx.routing.whole:
-                # It may be fetched from others, who lost it, or who wait for this very peer.
+                # The present sources may have lost it, or wait for this peer.
                 pull.sources += [n for n in holders if n not in pull.sources and self._ctx.routing.hop(n)]
                 self._go_on()
             elif not self.fetching(digest):
@@ -227,7 +227,7 @@ class Blobs:
             self._ctx.send(source, BlobMissing(digest))
 
     def _passes_on(self, message: BlobRequest) -> bool:
-        """Whether to fetch it for who asks: it must be a chunk that there can be, and there must be room."""
+        """Return whether to fetch a chunk for another peer: it must be possible, and there must be room."""
         limits, size_bytes = self._ctx.limits, message.size_bytes
         if not message.holders or not 0 < size_bytes <= limits.blob_bytes:
             return False
@@ -236,11 +236,11 @@ class Blobs:
             return possible
         idle = next((digest for digest in self._passing if not self._askers.get(digest)), None)
         if idle is not None:
-            del self._passing[idle]  # what nobody has asked for the longest makes room
+            del self._passing[idle]  # the blob with the oldest request makes room
         return idle is not None
 
     def fire(self, key: TimerKey) -> None:
-        """A chunk did not come in time: let others that wait go first, then ask the next source."""
+        """Ask the next source after a time-out, when other waiting blobs have had their turn."""
         pull = self._pulls.pop(bytes.fromhex(key[1]), None)
         if pull is not None:
             self._pace.timed_out(dict.fromkeys(source for source, _ in pull.asked.values()))
@@ -253,7 +253,7 @@ class Blobs:
             self._go_on()
 
     def link_vanished(self, name: str) -> None:
-        """What was asked of that neighbour is asked for another way at once; what it asked for need not be sent."""
+        """Ask another source for what a lost neighbour was asked for, and drop its own requests."""
         for waiting in self._askers.values():
             for asker in [asker for asker in waiting if asker[0] == name]:
                 del waiting[asker]
@@ -264,7 +264,7 @@ class Blobs:
         self._go_on()
 
     def verified(self, digest: bytes, good: bool) -> None:
-        """A worker hashed the whole blob: it is what its name says, or not."""
+        """Take the result of a verification."""
         if digest not in self._verifying:
             return  # dropped meanwhile
         if not good:
@@ -315,7 +315,7 @@ class Blobs:
             self._go_on()
 
     def _ask(self, pull: _Pull, most: int) -> int:
-        """Ask for so many chunks at most; returns for how many."""
+        """Ask for at most so many chunks; return for how many."""
         first = pull.turn % len(pull.sources)
         source, holders = self._way(pull, pull.sources[first:] + pull.sources[:first])
         wanted = [index for index in pull.missing if index not in pull.asked][: max(most, 0)] if source else []
@@ -331,8 +331,8 @@ class Blobs:
         self._ctx.set_timer(("blob", pull.digest.hex()), wait_s)
 
     def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
-        """Whom to ask for chunks: the first source that can be reached, or the neighbour on the way there, who is told of
-        whom it can have them."""
+        """Return the peer to ask for chunks: the first reachable source, or the neighbour on the way to it, with the names
+        of holders."""
         routing = self._ctx.routing
         if routing.whole:
             # The first of those that answered soonest. A peer with one link that works would begin each blob with a source

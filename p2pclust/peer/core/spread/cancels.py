@@ -1,9 +1,9 @@
-"""Which jobs somebody wants ended: a fact that spreads to the roster, and that every roster peer keeps on disk.
+"""Cancelled jobs: a fact that spreads to the job roster, and that every roster peer keeps on disk.
 
-A cancel decides nothing by itself. Whoever aggregates the job, now or after any number of deaths, opens a final state that
-says who cancelled it, as soon as a majority holds the state before; it is adopted and closed like any other. Where nobody
-aggregates, whoever knows of the cancel answers the next round with it: all of the circle have the same answers at its end.
-So a job ends once, cancelled or done, and the same everywhere. A final state that was opened before is not undone.
+A cancel decides nothing by itself. The aggregator, now or after any number of elections, opens a final state that says who
+cancelled the job, as soon as a majority holds the state before; it is adopted and closed like any other. In a gossip job,
+a peer that knows of the cancel answers the next round with it, and all members have the same answers at its end. So a job
+ends once, cancelled or done, and the same at every peer. A final state that was opened before is not undone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from p2pclust.protocols.engine.reasons import MAX_REASON
 
 __all__ = ["PREFIX", "Cancels"]
 
-#: Of the fact's key; the job's id follows. Its value is the name of who wants it.
+#: Prefix of the fact's key; the job's id follows. The value is who cancelled it.
 PREFIX: Final = "cancel/"
-#: Of jobs that are not known here, or not yet.
+#: Cancels kept for jobs that are unknown here, or not known yet.
 _MOST_EARLY: Final = 256
 
 
@@ -34,10 +34,10 @@ class Cancels:
         self._early: dict[str, str] = {}
 
     def start(self, kept: Callable[[str], bool], goes_on: Callable[[str], bool]) -> None:
-        """Publish again what this peer keeps of jobs that go on: facts are not on disk.
+        """Publish the cancels of running jobs again: facts are not on disk.
 
-        The row of a job that has ended stays as long as the job does. Other peers may still hold this peer's fact of it
-        and remind this peer, and what it says has to be on its disk.
+        The row of a finished job stays as long as the job does: other peers may still hold this peer's fact and remind it
+        of that, and what it publishes must be on its disk.
         """
         for job_id in sorted(self._by):
             if not kept(job_id):
@@ -46,12 +46,12 @@ class Cancels:
                 self._publish(job_id)
 
     def forget(self, job_id: str) -> None:
-        """The job is not kept any more."""
+        """Delete the cancel of a forgotten job."""
         if self._by.pop(job_id, None) is not None:
             self._ctx.persist("cancel", job_id, None, sync=False)
 
     def by(self, job_id: str) -> str:
-        """Who cancelled the job; empty if nobody did, as far as is known here."""
+        """Return who cancelled a job; empty if no cancel is known here."""
         return self._by.get(job_id, "")
 
     def of(self, document: Document) -> str:
@@ -61,12 +61,12 @@ class Cancels:
         return self.by(document.id) or (self.by(document.turn.series) if document.turn is not None else "")
 
     def ask(self, job_id: str, by: str) -> None:
-        """A person wants the job ended: keep that, then tell it."""
+        """Store a cancel, then publish it."""
         self._keep(job_id, by[:MAX_REASON])
         self._publish(job_id)
 
     def learn(self, fact: Fact, *, known: bool) -> str:
-        """A fact came; returns the job if it is new here that this one is cancelled, else nothing."""
+        """Take a fact; return the job's id if its cancel is new here, otherwise an empty string."""
         job_id, by = fact.key.removeprefix(PREFIX), _name(fact.value)
         if not by or self._by.get(job_id):
             return ""
@@ -79,7 +79,7 @@ class Cancels:
         return job_id
 
     def begun(self, job_id: str) -> None:
-        """The job's document is here now; its cancel may have come before."""
+        """Store a cancel that came before the job's document."""
         if by := self._early.pop(job_id, ""):
             self._keep(job_id, by)
 

@@ -1,7 +1,7 @@
-"""Durations that go on where they were when the peer restarts: how much of each is over is on disk, in sixteenths.
+"""Durations that continue after a restart: the part that is over is on disk, in sixteenths.
 
-The core has no clock that two lives share. So what is counted is the time that this peer was up, and a restart loses at most
-a sixteenth of the duration, however often it happens.
+The core has no clock that outlives the process, so only the uptime of this peer counts. Each restart loses at most a
+sixteenth of the duration.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from p2pclust.peer.core.context import Context, TimerKey
 __all__ = ["Elapsed"]
 
 _PARTS: Final = 16
-_LEAST_PART_S: Final = 0.5  # short durations are written down less often
+_LEAST_PART_S: Final = 0.5  # short durations are saved less often
 
 
 class Elapsed:
-    """The durations of one kind, each under a name. `stored` holds the rows of the table of that kind.
+    """The durations of one kind, by name. `stored` holds the rows of the table of that kind.
 
-    The timer of each has the key ``(kind, name)``; `fire` is to be called when it is due.
+    The timer of each has the key ``(kind, name)``; call `fire` when it is due.
     """
 
     def __init__(self, context: Context, kind: str, stored: Mapping[str, bytes]) -> None:
@@ -31,14 +31,14 @@ class Elapsed:
         self._whole_s: dict[str, float] = {}
 
     def begin(self, name: str, whole_s: float) -> float:
-        """Begin that duration, or go on with it; returns how many seconds of it are left."""
+        """Begin or continue a duration; return how many seconds of it are left."""
         self._whole_s[name] = whole_s
         left = _PARTS - self._parts.get(name, 0)
         self._ctx.set_timer(self._timer(name), whole_s * min(left, self._step(name)) / _PARTS)
         return whole_s * left / _PARTS
 
     def fire(self, name: str) -> bool:
-        """A part is over; returns whether all of it is."""
+        """Note that a part is over; return whether all of it is."""
         if name not in self._whole_s:
             return False
         self._parts[name] = min(_PARTS, self._parts.get(name, 0) + self._step(name))
@@ -50,11 +50,11 @@ class Elapsed:
         return True
 
     def over(self, name: str) -> bool:
-        """Whether all of that duration is over."""
+        """Return whether all of a duration is over."""
         return self._parts.get(name, 0) >= _PARTS
 
     def end(self, name: str) -> None:
-        """Forget that duration."""
+        """Forget a duration."""
         self._whole_s.pop(name, None)
         self._ctx.timers.cancel(self._timer(name))
         if self._parts.pop(name, None) is not None:

@@ -1,4 +1,4 @@
-"""Facts: versioned keys that one peer owns and gossip brings to everybody (Scuttlebutt, van Renesse et al. 2008).
+"""Facts: versioned keys that one peer owns and that spread to all peers (Scuttlebutt, van Renesse et al. 2008).
 
 Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. What a peer knows of an owner is told by
 one number, the highest version `v`, as long as
@@ -57,17 +57,17 @@ class Fact:
 
 
 class Facts:
-    """The machine. `step` results are read with `take_news`: facts that arrived since it was last called."""
+    """The machine. `take_news` returns the facts that arrived since its last call."""
 
     def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
         self._ctx = context
         self._membership = membership
         self._known: dict[str, dict[str, Fact]] = {}
         self._highest: dict[str, int] = {}
-        # The random part keeps a life that lost its store from numbering exactly as a former one did.
+        # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
         self._news: list[Fact] = []
-        self._void: dict[str, None] = {}  # own keys that are taken back with the next floor
+        self._void: dict[str, None] = {}  # own keys that are retracted with the next floor
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
         self._minors: dict[str, int] = {}
@@ -79,7 +79,7 @@ class Facts:
         self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.timing.sync_period_s)
 
     def publish(self, key: str, value: bytes) -> None:
-        """Set one of this peer's own keys and push it."""
+        """Set one of this peer's keys, and send it to the neighbours."""
         self._void.pop(key, None)
         before = self._highest.get(self._ctx.me, 0)
         self._version = max(self._version, before) + 1
@@ -88,14 +88,14 @@ class Facts:
         self._push(FactDelta(fact.owner, before, (key,), (fact.version,), (value,)), "")
 
     def retract(self, key: str) -> None:
-        """Take back one of this peer's own keys, with the next floor."""
+        """Retract one of this peer's keys, with the next floor."""
         own = self._known.get(self._ctx.me, {})
         if key in own:
             self._void[key] = None
             self._owes_floor = self._owes_floor or len(self._void) > _MOST_VOID + len(own) // 2
 
     def _raise_floor(self) -> None:
-        """Tell a new floor, and above it what still stands."""
+        """Publish a new floor, and above it the facts that are still valid."""
         own = self._known.get(self._ctx.me, {})
         standing = {key: fact.value for key, fact in own.items() if key not in self._void and key != _FLOOR}
         self._owes_floor = self._floor_next = False
@@ -116,7 +116,7 @@ class Facts:
             del known[key]
 
     def _push(self, delta: FactDelta, source: str) -> None:
-        """Send news to all neighbours but the one that it came from."""
+        """Send news to all neighbours except its sender."""
         for name in self._neighbours():
             if name != source:
                 self._ctx.send(name, delta)
@@ -125,21 +125,21 @@ class Facts:
         return self._membership.neighbours()
 
     def get(self, owner: str, key: str) -> Fact | None:
-        """The newest version that this peer has of a key."""
+        """Return the newest known version of a key, or None."""
         return self._known.get(owner, {}).get(key)
 
     def take_news(self) -> list[Fact]:
-        """Facts that came since the last call, oldest first."""
+        """Return the facts that came since the last call, oldest first."""
         news, self._news = self._news, []
         return news
 
     def forget(self, owner: str) -> None:
-        """That peer was revoked: others that know it take nothing of it either, and would be offered it for ever."""
+        """Drop the facts of a revoked peer; other peers refuse them, so they would be offered for ever."""
         self._known.pop(owner, None)
         self._highest.pop(owner, None)
 
     def greet(self, name: str) -> None:
-        """A member appeared: compare at once instead of at the next turn."""
+        """Compare facts with a new member at once."""
         self._ctx.send(name, self._digest(name, answer=False))
 
     def fire(self, key: TimerKey) -> None:
@@ -147,12 +147,12 @@ class Facts:
         self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
         if self._floor_next:
             self._raise_floor()
-        self._floor_next = self._owes_floor  # a period later, when others have said all that they remember
+        self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
         for name in self._ctx.choose(self._neighbours(), 1):
             self.greet(name)
 
     def receive(self, source: str, message: Message) -> None:
-        """A message about facts came."""
+        """Handle a message about facts."""
         match message:
             case FactDigest():
                 self._compare(source, message)
@@ -167,14 +167,14 @@ class Facts:
         return FactDigest(answer, owners, versions, prints, serial, WIRE_MINOR if serial else 0)
 
     def _differs_for_good(self, name: str, owner: str) -> bool:
-        """Whether that peer knows of no floors, and keeps what is void."""
+        """Return whether a peer has an older version without floors, and keeps void facts."""
         return self._floor(owner) > 0 and self._minors.get(name, _SPEAKS_OF_FLOORS) < _SPEAKS_OF_FLOORS
 
     def _is_owner(self, name: str) -> bool:
         return name in self._membership.members or name == self._ctx.me
 
     def _print(self, owner: str) -> int:
-        """A number that differs, but for rare accidents, where two peers hold different facts of an owner.
+        """Return a number that differs, but for rare collisions, if two peers hold different facts of an owner.
 
         0 where no more can be held: those two may differ for good.
         """
@@ -217,7 +217,7 @@ class Facts:
     def _apply(self, source: str, delta: FactDelta) -> None:
         if not len(delta.keys) == len(delta.versions) == len(delta.values):
             return
-        # Nobody counts that far; who tells it wants an owner to run out of numbers. Half of them stay its own to use.
+        # No owner counts that far: a liar wants it to run out of numbers. Half of them are reserved for the owner.
         if max(delta.versions, default=0) > (_MAX_VERSION // 2 if delta.owner == self._ctx.me else _MAX_VERSION):
             return
         if delta.owner == self._ctx.me:
@@ -233,7 +233,7 @@ class Facts:
             if version < self._floor(delta.owner):
                 continue
             if len(known) >= _MAX_KEYS and key not in known and key != _FLOOR:
-                # Passed over for good, or two peers that hold different ones would ask each other for ever.
+                # Skipped for good; otherwise two peers with different ones would ask each other for ever.
                 self._ctx.report("too-many-facts", owner=delta.owner)
                 self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
             elif version > (known[key].version if key in known else 0):
@@ -246,17 +246,17 @@ class Facts:
                 else:
                     self._news.append(fact)
         if learnt and not self._ctx.routing.whole:
-            # On a full mesh its owner told everybody; elsewhere news goes from neighbour to neighbour, once over each link.
+            # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
             self._push(delta, source)
 
     def _remember(self, delta: FactDelta) -> None:
-        """Others hold facts of a former life of ours, from before it was lost: they still stand, under new versions."""
+        """Publish facts of a former life, which other peers still hold, under new versions."""
         own, floor = self._known.get(self._ctx.me, {}), self._floor(self._ctx.me)
         told = list(zip(delta.keys, delta.versions, delta.values, strict=True))
         self._former = max([self._former, *(version for key, version, _ in told if key == _FLOOR)])
         missing = [fact for fact in told if fact[0] not in own and fact[0] != _FLOOR and fact[1] >= self._former]
         lost = [fact for fact in missing if self.stands(fact[0], fact[2])][: max(0, _MAX_KEYS - len(own))]
-        # What does not stand any more, and an older floor, is void below a new one.
+        # Facts that are no longer valid, and an older floor, are void below a new floor.
         void = self._former > floor or any(version > floor and not self.stands(key, v) for key, version, v in missing)
         self._owes_floor = self._owes_floor or void
         outbid = max(delta.versions, default=0) > self._highest.get(self._ctx.me, 0)

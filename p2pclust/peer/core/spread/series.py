@@ -1,14 +1,14 @@
-"""Jobs that are repeated: the next one begins so long after the last one ended, with whoever is there then.
+"""Series: jobs that are repeated, each a fixed time after the end of the last, with the peers that are present then.
 
-Nobody owns a series. Each document says which turn of it it is, and every peer that finishes a turn arms a timer. When it
-fires, the roster of that turn takes a *census*: a job of the same roster and stores, derived by each from the document,
-with one state only. Whoever is elected to aggregate it proposes the next document, with the peers that are alive and the
-mathematics made from the last result; the proposal is adopted by a majority like any final state. So there is one next
-document, whoever dies, and however many hands reach for it. A census may also agree that the series is over.
+No peer owns a series. Each document has its turn number, and every peer that finishes a turn arms a timer. When it fires,
+the job roster of that turn takes a *census*: a job with the same roster and stores, which every peer derives from the
+document, and with a single state. The elected aggregator proposes the next document, with the peers that are alive and the
+mathematics made from the last result; a majority adopts the proposal like any final state. So there is one next document,
+even if peers die or several try at once. A census may also agree that the series is over.
 
-The core knows durations only. What counts is the time that a peer was up: how much of the pause is over is on disk, in
-sixteenths, so a peer that restarts waits for the rest, or until another one begins.
-Of a series a peer keeps the present turn, the one before, and the census between them.
+Only uptime counts for the pause between turns: the part that is over is on disk, in sixteenths, so a restarted peer waits
+for the rest, or until another peer begins.
+Of each series a peer keeps the present turn, the one before, and the census between them.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from p2pclust.peer.core.tasks import ContinueJob, Ref, Task
 
 __all__ = ["OVER", "PAUSES", "PREFIX", "Documents", "Series", "census_of"]
 
-#: Of the fact that tells the newest document of a series; the series' name follows.
+#: Prefix of the key of the fact with the newest document of a series; the series' name follows.
 PREFIX: Final = "series/"
-#: The table of how much of each pause is over, and the kind of its timers.
+#: The table of the part of each pause that is over, and the kind of its timers.
 PAUSES: Final = "pause"
-#: What a census agrees on when the series is over.
+#: The state of a census that ends the series.
 OVER: Final = b"\xc0"
-_TELLERS: Final = 3  # roster peers that tell a new document at once, beside whoever aggregates it
+_TELLERS: Final = 3  # roster peers that publish a new document at once, beside its aggregator
 
 
 class Documents(Protocol):
-    """What a series asks of all jobs at this peer."""
+    """What a series needs of the other jobs at this peer."""
 
     def turns(self, series: str) -> list[Document]:
-        """The documents of that series that are kept here, censuses among them."""
+        """Return the documents of a series that are kept here, censuses included."""
 
     def state_of(self, job_id: str) -> tuple[Ref | None, bool]:
-        """The state in the register of a job, and whether it is finished."""
+        """Return the state in the register of a job, and whether it is finished."""
 
     def series_cancelled_by(self, series: str) -> str:
-        """Who ended the series; empty if nobody did, as far as is known here."""
+        """Return who cancelled the series; empty if no cancel is known here."""
 
     def idle(self, but: str) -> bool:
-        """Whether no job goes on here beside that one."""
+        """Return whether no other job runs here."""
 
     def take_up(self, document: Document) -> None:
-        """Keep a document, and begin the job if this peer is in it."""
+        """Keep a document, and begin the job if this peer takes part."""
 
     def hold_census(self, document: Document) -> None:
         """Begin a census."""
@@ -64,11 +64,11 @@ class Documents(Protocol):
         """Drop a job and its document."""
 
     def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
-        """Return a document for another roster, with the links between its peers where it has some."""
+        """Return a document for another job roster, with the links between its peers if it has any."""
 
 
 def census_of(document: Document) -> Document:
-    """Return the census that follows a turn: every peer of its roster derives the same one."""
+    """Return the census that follows a turn; every peer of its roster derives the same one."""
     assert document.turn is not None
     turn = replace(document.turn, number=document.turn.number + 1)
     return Document(
@@ -89,10 +89,10 @@ class Series:
         self._facts = facts
         self._documents = documents
         self._tombstones = tombstones
-        self._pauses = Elapsed(context, PAUSES, waited)  # by job: after the end of that turn
-        self._expected: dict[str, Document] = {}  # by the id of the census that will follow: the turn before it
+        self._pauses = Elapsed(context, PAUSES, waited)  # by job: the pause after that turn
+        self._expected: dict[str, Document] = {}  # by id of the expected census: the turn before it
         self._complained: dict[str, str] = {}
-        self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census, at the latest
+        self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census at the latest
 
     def start(self, names: list[str]) -> None:
         """Go on after a restart."""
@@ -108,7 +108,7 @@ class Series:
                     self.ended(document)
 
     def begins(self, document: Document) -> None:
-        """A turn begins here: it wants the rows as they are now, unless another job is at work on them."""
+        """Read the rows again for a new turn, unless another job uses them."""
         if document.turn is None or document.census:
             return
         if self._documents.idle(document.id):
@@ -117,7 +117,7 @@ class Series:
             self._ctx.report("not-reloaded", job=document.id, hint="another job is at work on these rows")
 
     def ended(self, document: Document) -> None:
-        """A turn, or a census, has finished here."""
+        """Go on after a turn or a census that has finished here."""
         turn = document.turn
         if turn is None:
             return
@@ -128,7 +128,7 @@ class Series:
             self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, turn.every_s)
 
     def fire(self, job_id: str) -> None:
-        """A part of the pause after that turn is over."""
+        """Handle the timer of the pause after a turn."""
         if not self._pauses.fire(job_id):
             return
         self.waits_until.pop(job_id, None)
@@ -141,7 +141,7 @@ class Series:
                 self._take(census_id)
 
     def expects(self, job_id: str) -> bool:
-        """Whether a job that another peer speaks of is a census that follows here; then it is begun."""
+        """Begin a census that another peer has begun, if it is expected here; return whether it was."""
         if job_id not in self._expected:
             return False
         self._take(job_id)
@@ -156,7 +156,7 @@ class Series:
     # -- the next document ----------------------------------------------------------------------------------------------
 
     def continues(self, census: Document) -> Task | None:
-        """The task that makes the next mathematics out of the last result."""
+        """Return the task that makes the mathematics of the next turn, or None if this peer no longer has the last turn."""
         before = self._before(census)
         if before is None:
             return None
@@ -169,7 +169,7 @@ class Series:
         return next((d for d in self._documents.turns(census.turn.series) if d.id == census.parent), None)
 
     def propose(self, census: Document, mathematics: bytes) -> bytes | None:
-        """Return the next document as this peer would have it; None while too few are there."""
+        """Return the next document that this peer proposes; None while too few peers are present."""
         before, turn = self._before(census), census.turn
         if before is None or turn is None:
             return None
@@ -192,9 +192,9 @@ class Series:
         return None
 
     def _stores(self, before: Document, turn: Turn) -> dict[str, str] | None:
-        """The next roster, with the stores of its peers; None if no majority of the enrolled is there.
+        """Return the next job roster, with the store of each peer; None without a majority of the enrolled peers.
 
-        Where nobody need be waited for, whoever is away is on it as well: it may come back while the turn goes on, and if
+        Where missing peers are not waited for, dead peers are on it as well: they may come back during the turn, and if
         only two of three were on it, one lost store would end the series.
         """
         store_id, membership = self._membership.store_id, self._membership
@@ -210,7 +210,7 @@ class Series:
         return {name: store_id(name) for name in sorted([*alive, *away])}
 
     def _decided(self, census: Document) -> None:
-        """All of the census' roster hold the same next document now, or that there is none."""
+        """Take the next document that a census agreed on, or the end of the series."""
         ref, _ = self._documents.state_of(census.id)
         assert census.turn is not None
         assert ref is not None
@@ -229,22 +229,22 @@ class Series:
             if self._ctx.me in document.roster[:_TELLERS]:
                 self.tell(document)
 
-    # -- telling --------------------------------------------------------------------------------------------------------
+    # -- spreading --------------------------------------------------------------------------------------------------------
 
     def tell(self, document: Document) -> None:
-        """Tell the newest document of a series; the key stays, so that no number of turns fills anybody's memory."""
+        """Publish the newest document of a series, always under the same key, so that old turns take up no memory."""
         if document.turn is not None and not document.census:
             self._facts.publish(PREFIX + document.turn.series, document.encode())
 
     def learn(self, document: Document) -> None:
-        """A document of a series is known here, by a census or by gossip."""
+        """Take a document of a series, from a census or a fact."""
         turn = document.turn
         if turn is None or self._tombstones.forbids(document):
             return
-        self._tombstones.advance(turn.series, turn.number)  # before anything older is deleted
+        self._tombstones.advance(turn.series, turn.number)  # before older rows are deleted
         said = self._facts.get(self._ctx.me, PREFIX + turn.series)
         if said is not None and said.value != document.encode():
-            self.tell(document)  # or others would repeat an old turn in this peer's name for ever
+            self.tell(document)  # otherwise other peers would repeat this peer's old turn for ever
         for older in self._documents.turns(turn.series):
             assert older.turn is not None
             if older.turn.number < turn.number - (0 if older.census else 1):
@@ -259,14 +259,14 @@ class Series:
         self._documents.forget(document.id)
 
     def _settle(self, job_id: str) -> None:
-        """No census follows that turn here any more."""
+        """Expect no census after a turn any more."""
         self._pauses.end(job_id)
         self.waits_until.pop(job_id, None)
         for census_id in [census_id for census_id, d in self._expected.items() if d.id == job_id]:
             del self._expected[census_id]
 
     def cancelled(self, series: str) -> None:
-        """Somebody ended the series: this peer begins nothing more by itself."""
+        """Stop the pauses of a cancelled series."""
         for document in self._documents.turns(series):
             self._pauses.end(document.id)
             self.waits_until.pop(document.id, None)

@@ -1,14 +1,13 @@
-"""Which jobs may never begin again at this peer, because it deleted what it had promised in them.
+"""Tombstones: jobs that must never begin again at this peer, because it deleted its ballot and register.
 
-One rule for the whole core: no ballot and no register is deleted before a tombstone is on disk, or in the same batch, that
-says that the job may not begin again here. A job that began again would vote in a term in which this store has voted, and
-could end a second time with other bits. Facts of old jobs live as long as some peer repeats them, so the document of a
-forgotten job may come at any time.
+One rule for the whole core: before a ballot or register is deleted, or in the same batch, a tombstone is on disk. A job
+that began again would vote in a term in which this store has voted, and could end a second time with other bits. Facts of
+old jobs live as long as any peer repeats them, so the document of a forgotten job may come at any time.
 
 - Of a series one number is kept: no turn below it, and no census that proposes one, begins here.
 - Of any other job that is forgotten its id is kept.
-- A job within another one is wanted in one round of it: the register of that other job is its tombstone. It says that the
-  rounds that could want it are over; and when that other job is forgotten, its own tombstone does.
+- A child job belongs to one round of its parent, so the parent's register is its tombstone: it says that the round is
+  over. When the parent is forgotten, the parent's tombstone takes its place.
 """
 
 from __future__ import annotations
@@ -33,24 +32,24 @@ class Tombstones:
         self._ctx = context
         self._newest = {name: int(number) for name, number in stored.get(SERIES, {}).items()}
         self._ended = dict.fromkeys(stored.get(ENDED, {}))
-        self._told: dict[str, dict[str, None]] = {}  # of jobs that go on here: which peers have forgotten them
+        self._told: dict[str, dict[str, None]] = {}  # by running job: the peers that have forgotten it
 
     def newest(self, series: str) -> int:
-        """The newest turn of a series that this peer ever knew; -1 if it knows none."""
+        """Return the newest turn of a series that this peer ever knew, or -1."""
         return self._newest.get(series, -1)
 
     def advance(self, series: str, number: int) -> None:
-        """A turn of that number exists: none below it begins here from now on."""
+        """Note that a turn exists: no turn below it begins here from now on."""
         if number > self.newest(series):
             self._newest[series] = number
             self._ctx.persist(SERIES, series, str(number).encode())
 
     def ended(self, job_id: str) -> bool:
-        """Whether that job was forgotten here after its end."""
+        """Return whether a job was forgotten here after its end."""
         return job_id in self._ended
 
     def told(self, job_id: str, source: str, others: Sequence[str]) -> bool:
-        """A peer has forgotten that job after its end; returns whether all these have."""
+        """Note that a peer has forgotten a job after its end; return whether all of `others` have."""
         said = self._told.setdefault(job_id, {})
         said[source] = None
         if not all(name in said for name in others):
@@ -59,14 +58,14 @@ class Tombstones:
         return True
 
     def bury(self, document: Document) -> None:
-        """The rows of this job are deleted next."""
+        """Write the tombstone of a job, before its rows are deleted."""
         self._told.pop(document.id, None)
         if document.turn is None and not document.parent:
             self._ended[document.id] = None
             self._ctx.persist(ENDED, document.id, b"")
 
     def forbids(self, document: Document) -> bool:
-        """Whether this job may not begin here."""
+        """Return whether a job must not begin here."""
         if document.turn is not None:
             return document.turn.number < self.newest(document.turn.series)
         return document.id in self._ended or document.parent in self._ended

@@ -212,9 +212,9 @@ class TestHostile:
             ("p3", {"answered": b"\x01"}, "peers that are not below"),
             ("p3", {"summed": b"\xff"}, "peers that are not below"),
             ("p3", {"adopted": b"\x02"}, "peers that are not below"),
-            ("p3", {"abstained": (1,), "reasons": ("no data",)}, "reasons of nobody"),
-            ("p3", {"abstained": (-1,), "reasons": ("no data",)}, "reasons of nobody"),
-            ("p3", {"abstained": (2, 2), "reasons": ("a", "b")}, "reasons of nobody"),
+            ("p3", {"abstained": (1,), "reasons": ("no data",)}, "reasons of peers"),
+            ("p3", {"abstained": (-1,), "reasons": ("no data",)}, "reasons of peers"),
+            ("p3", {"abstained": (2, 2), "reasons": ("a", "b")}, "reasons of peers"),
             ("p4", {}, "a peer that is not below"),
         ],
     )

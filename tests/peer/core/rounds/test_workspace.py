@@ -48,7 +48,7 @@ class TestFetch:
         net = DeskNet()
         net.wants[1] = fetch()
         job = net.begin(patience_s=3.0)
-        net.until(lambda: net.job("p2", job).desk.busy)
+        net.until(lambda: net.job("p2", job).workspace.busy)
         began = net.now
         net.finish(job)
         assert 3.0 <= net.now - began < 5.0
@@ -62,7 +62,7 @@ class TestFetch:
         net.leaves[0] = publishes()
         net.wants[1] = lambda name: fetch()(name) if name == "p3" else Wanted()
         job = net.begin(patience_s=2.0)
-        net.until(lambda: net.job("p3", job).desk.busy)
+        net.until(lambda: net.job("p3", job).workspace.busy)
         began = net.now
         for index in range(4):
             net.advance(1.8)
@@ -82,7 +82,7 @@ class TestFetch:
         net.wants[1] = fetch()
         net.lost = lambda packet: isinstance(packet.message, BlobChunk)
         job = net.begin(patience_s=600.0, aggregator="p2")
-        net.until(lambda: net.job("p2", job).desk.busy and net.job("p3", job).desk.busy)
+        net.until(lambda: net.job("p2", job).workspace.busy and net.job("p3", job).workspace.busy)
         net.crash("p1")
         net.lost = lambda packet: False
         net.finish(job, ("p2", "p3"), limit_s=20.0)
@@ -122,9 +122,9 @@ class TestFetch:
         net = DeskNet()
         net.wants[1] = lambda name: fetch(MODEL, 1)(name) if name == "p3" else Wanted()
         job = net.begin(missing="drop", deadline_s=1.0, patience_s=60.0)
-        net.until(lambda: net.job("p3", job).desk.busy)
+        net.until(lambda: net.job("p3", job).workspace.busy)
         net.finish(job, limit_s=10.0)
-        assert not net.job("p3", job).desk.busy
+        assert not net.job("p3", job).workspace.busy
         assert net.done("p3", 1) == [], "its contribution was not made"
         assert net.states(job)["p1"] == "s3[0,1,2]"
 
@@ -175,14 +175,14 @@ class TestRun:
         net.do_work()  # its contribution to round 0
         net.until(lambda: any(name == "p1" for name, fields in net.verbs("elected") if fields["job"] != job))
         assert net.within("p3") == []
-        (key,) = [key for key in net.core("p3").jobs._early._words if key[0] != job]
-        assert isinstance(net.core("p3").jobs._early._words[key], Open | Heartbeat)
+        (key,) = [key for key in net.core("p3").jobs._early._messages if key[0] != job]
+        assert isinstance(net.core("p3").jobs._early._messages[key], Open | Heartbeat)
         net.hold_work = lambda name, effect: getattr(effect.task, "job", b"") == CHILD
         before = net.now
         net.do_work()
         assert [j.ledger.register.term for j in net.within("p3")] == [1], "what came before it was known counts"
         assert net.now == before
-        assert all(key[0] == job for key in net.core("p3").jobs._early._words)
+        assert all(key[0] == job for key in net.core("p3").jobs._early._messages)
         net.hold_work = lambda name, effect: False
         net.do_work()
         net.finish(job)
@@ -209,7 +209,7 @@ class TestRun:
         net.meet()
         for number in range(600):
             net.arrive("p2", "p1", Heartbeat(f"job-{number:032x}", 1, 0))
-        assert len(net.core("p1").jobs._early._words) == 256
+        assert len(net.core("p1").jobs._early._messages) == 256
 
     def test_the_death_of_its_aggregator_is_the_affair_of_its_roster(self) -> None:
         net = DeskNet(5)
@@ -336,7 +336,7 @@ class TestKeep:
         job = net.begin(rounds=5)
         net.finish(job)
         assert [net.done("p2", r)[0].note for r in range(5)] == [b"", b"0 of p2", b"1 of p2", b"1 of p2", b"3 of p2"]
-        assert net.job("p2", job).desk.note == b"4 of p2"
+        assert net.job("p2", job).workspace.note == b"4 of p2"
 
     def test_a_job_within_finds_the_note_that_its_round_finds(self) -> None:
         net = DeskNet()
@@ -488,7 +488,7 @@ class TestKeep:
         net.start()
         net.advance(20)
         assert not [p for p in net.sent[before:] if isinstance(p.message, BlobRequest | BlobMissing)]
-        assert net.job("p1", job).desk.note == b"the last"
+        assert net.job("p1", job).workspace.note == b"the last"
 
     def test_whoever_learns_the_end_while_it_checks_its_disk_keeps_what_lies_there(self) -> None:
         net = DeskNet()
@@ -533,7 +533,7 @@ class TestAnotherTerm:
         children = [fields["job"] for name, fields in net.verbs("job") if name == "p2" and "within" in fields]
         assert len(children) == 1, "what was run is not run again"
         assert [task.note for task in net.done("p2", 2)] == [b"1", b"1"]
-        assert net.job("p2", job).desk.note == b"3"
+        assert net.job("p2", job).workspace.note == b"3"
 
     def test_who_waits_goes_on_waiting_when_only_the_aggregator_changed(self) -> None:
         net = DeskNet(5)
@@ -541,7 +541,7 @@ class TestAnotherTerm:
         net.wants[1] = fetch(MODEL, 1)
         net.lost = lambda packet: isinstance(packet.message, BlobChunk)
         job = net.begin(rounds=3, aggregator="p1", patience_s=60.0)
-        net.until(lambda: all(net.job(name, job).desk.busy for name in ("p3", "p4", "p5")))
+        net.until(lambda: all(net.job(name, job).workspace.busy for name in ("p3", "p4", "p5")))
         pulls = len(net.verbs("pulling"))
         net.crash("p1")
         net.until(lambda: net.aggregator(job) not in ("", "p1"), limit_s=30)
@@ -558,10 +558,10 @@ class TestAnotherTerm:
         )
         job = net.begin(rounds=3, missing="drop", deadline_s=0.5)
         net.finish(job)
-        assert net.job("p3", job).desk.note == b"0"
+        assert net.job("p3", job).workspace.note == b"0"
         net.hold_work = lambda name, effect: False
         net.do_work()
-        assert net.job("p3", job).desk.note == b"0"
+        assert net.job("p3", job).workspace.note == b"0"
         assert net.states(job)["p3"] == net.states(job)["p1"]
 
 
