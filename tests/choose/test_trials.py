@@ -87,7 +87,7 @@ def test_a_small_peer_is_left_out_of_every_number_and_named() -> None:
 
 
 def test_if_nobody_may_be_measured_it_says_so() -> None:
-    with pytest.raises(FleetError, match=r"2 clusters: measure: nobody can contribute \(peer 0: privacy gate: fewer"):
+    with pytest.raises(FleetError, match=r"2 clusters: measure: no peer can contribute \(peer 0: privacy gate: fewer"):
         choose_clusters([np.arange(9.0)[:, np.newaxis]], "llf-cm", [2, 3], random_state=0)
 
 

@@ -125,7 +125,7 @@ def test_what_privacy_rules_hold_back_is_reported() -> None:
     assert model.suppressed_ == model.n_rounds_
     assert model.contributors_ == [(0, 1, 2)] * model.n_rounds_
     assert len(model.labels_[3]) == 3
-    with pytest.raises(FleetError, match="nobody can contribute"):
+    with pytest.raises(FleetError, match="no peer can contribute"):
         LosslessFuzzyCMeans(n_clusters=3, init=INIT).fit([X[:3], X[:2]])
 
 
@@ -142,7 +142,7 @@ def test_peers_of_one_or_two_rows_tell_no_range_but_are_clustered() -> None:
         "privacy gate: fewer than 3 rows: add rows, declare bounds, or set privacy_gate or "
     )
     assert model.contributors_ == [(0, 1, 2, 3)] * model.n_rounds_
-    with pytest.raises(FleetError, match=r"range: nobody can contribute .*declare bounds"):
+    with pytest.raises(FleetError, match=r"range: no peer can contribute .*declare bounds"):
         LosslessCMeans(n_clusters=1).fit([X[:2], X[2:4]])
     assert LosslessCMeans(n_clusters=1, suppress_singletons=False).fit([X[:2], X[2:4]]).suppressed_ == 0
 

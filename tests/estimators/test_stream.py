@@ -110,7 +110,7 @@ def test_simulated_peers_have_the_same_bits() -> None:
 def test_a_call_that_fails_leaves_what_was_learned() -> None:
     fitted = model().partial_fit([rows(40, 0)])
     before = fitted.cluster_centers_.tobytes()
-    with pytest.raises(FleetError, match="stream-fcm: nobody can contribute"):
+    with pytest.raises(FleetError, match="stream-fcm: no peer can contribute"):
         fitted.partial_fit([rows(3, 1), None])
     with pytest.raises(
         DataError, match=r"^the peers have 3 columns where 2 were learned: give the columns of the first"

@@ -147,7 +147,7 @@ class TestPrivacyGate:
         rng = np.random.default_rng(1)
         _, _, state = run("llf-fcm", [rng.random((5, 2)), rng.random((4, 2))], n_clusters=4, init=self.init)
         assert state.status == "failed"
-        assert state.reason == f"llf-fcm: nobody can contribute (peer 0, peer 1: {self.held})"
+        assert state.reason == f"llf-fcm: no peer can contribute (peer 0, peer 1: {self.held})"
 
 
 class TestFewerRowsThanClusters:

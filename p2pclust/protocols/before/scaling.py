@@ -87,7 +87,7 @@ class Range(Protocol):
             raise UsageError(f"range: lo has {len(self.lo)} numbers and hi has {len(self.hi)}: one per feature")
         for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
             if not -LARGEST <= lo <= hi <= LARGEST:
-                raise UsageError(f"range: column {column}: [{lo:g}, {hi:g}] is no range")
+                raise UsageError(f"range: column {column}: [{lo:g}, {hi:g}] is not a range")
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if self.lo is None or self.hi is None:
@@ -115,7 +115,7 @@ class Range(Protocol):
         sound = []
         for peer, part in contributions:
             if part["lo"].shape != part["hi"].shape or part["lo"].size == 0 or not _is_range(part["lo"], part["hi"]):
-                left_out[peer] = "failed: its range is no range"
+                left_out[peer] = "failed: its range is malformed"
             else:
                 sound.append((peer, part["lo"].size))
         # most_common() lists equal counts in order of first appearance, and contributions come in roster order.

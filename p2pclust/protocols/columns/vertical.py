@@ -383,5 +383,5 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
 
 def _below(labels: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:
     if labels.size and not 0 <= labels.min() <= labels.max() < n_clusters:
-        raise WireError("job state: a label is no cluster")
+        raise WireError("job state: a label is not a cluster")
     return labels

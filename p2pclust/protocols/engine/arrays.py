@@ -310,7 +310,7 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 def _unpack_stored(name: object, code: object, shape: object, payload: Payload) -> tuple[str, StoredArray]:
     blob, offset, size = payload
     if type(name) is not str or type(code) is not str or code == "b1":
-        raise WireError("arrays: a name or a dtype is no text, or a dtype is one that is never so large")
+        raise WireError("arrays: a name or a dtype is not text, or no array of that dtype is so large")
     if type(shape) is not list or not 1 <= len(shape) <= _MAX_DIMENSIONS or any(type(n) is not int for n in shape):
         raise WireError("arrays: malformed shape")
     sizes = tuple(shape)
@@ -322,7 +322,7 @@ def _unpack_stored(name: object, code: object, shape: object, payload: Payload) 
 
 def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple[str, NDArray[Any]]:
     if type(name) is not str or type(code) is not str:
-        raise WireError("arrays: a name or a dtype is no text")
+        raise WireError("arrays: a name or a dtype is not text")
     if type(shape) is not list or len(shape) > _MAX_DIMENSIONS or type(raw) is not bytes:
         raise WireError("arrays: malformed shape or bytes")
     for length in shape:
@@ -358,7 +358,7 @@ def _empty(dtype: np.dtype[Any]) -> NDArray[Any]:
 def _layout(name: str, code: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
     """The dtype and the number of bytes of an array: the same few names and shapes come in every round."""
     if not _NAME.match(name):
-        raise WireError("arrays: a name is no lower-case word")
+        raise WireError("arrays: a name is not a lower-case word")
     if code not in _CODES:
         raise WireError(f"arrays: {name}: unknown dtype")
     # An empty array may not hide a huge dimension behind a zero.

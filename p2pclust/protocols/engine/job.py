@@ -53,7 +53,7 @@ class Stage:
 
     protocol: str
     parameters: dict[str, Any] = field(default_factory=dict)
-    package: str = ""
+    package: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def pooled_run(
     last = {peer: number for number, record in enumerate(log) if record.stage == stage for peer in record.contributors}
     contributors = sorted(last)
     if not contributors:
-        raise UsageError("nobody contributed to the clustering: there is nothing to compare with")
+        raise UsageError("no peer contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
     with one_thread():
         pool = protocol.pool(first, [_rows_at(locals, later, last[peer])[peer] for peer in contributors])

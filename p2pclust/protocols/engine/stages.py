@@ -77,11 +77,11 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
         instead = protocol.all_abstained(state.arrays, random_streams.opening(job.seed, state.stage))
         if instead is not None:
             return opened(job, replace(state, arrays=instead), state.stage + 1)
-        return replace(state, status="failed", reason=_none_contributed(protocol, gone, "nobody can contribute"))
+        return replace(state, status="failed", reason=_none_contributed(protocol, gone, "no peer can contribute"))
     # Where one is asked per round, a round in which another peer abstained came closer to a peer that can propose.
     came_closer = whole_stage and bool(by_themselves(state.log[-1].abstained))
     if state.empty_rounds >= MAX_EMPTY_ROUNDS and not came_closer:
-        story = f"nobody contributed for {state.empty_rounds} rounds in a row"
+        story = f"no peer contributed for {state.empty_rounds} rounds in a row"
         return replace(state, status="failed", reason=_none_contributed(protocol, gone, story))
     return _within_limit(job, state)
 

@@ -65,8 +65,8 @@ def with_names(text: str, roster: Sequence[str]) -> str:
 
     Examples
     --------
-    >>> with_names("nobody can contribute (peer 1: no data)", ("a", "b"))
-    'nobody can contribute (b: no data)'
+    >>> with_names("no peer can contribute (peer 1: no data)", ("a", "b"))
+    'no peer can contribute (b: no data)'
     """
 
     def name(match: re.Match[str]) -> str:

@@ -223,8 +223,8 @@ def _check_arrays(job: Job, arrays: State) -> None:
     if "scale" in arrays and not (arrays["scale"] > 0).all():
         raise WireError("job state: a scale is not positive")
     if "unit" in arrays and not is_unit(arrays["unit"]):
-        raise WireError("job state: a unit is no power of two")
+        raise WireError("job state: a unit is not a power of two")
     if "stream" in arrays and arrays["stream"] < 0:
-        raise WireError("job state: no stream has a negative number")
+        raise WireError("job state: a stream has a negative number")
     if "lo" in arrays and "hi" in arrays and not np.less_equal(arrays["lo"], arrays["hi"]).all():
-        raise WireError("job state: a range is no range")
+        raise WireError("job state: a range ends below its beginning")

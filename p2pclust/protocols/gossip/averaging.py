@@ -170,7 +170,7 @@ def _vector(data: Any, size: int) -> Floats:
     vector = np.frombuffer(data, "<f8").astype(np.float64, copy=False)
     half = size // 2
     if not np.isfinite(vector).all() or (vector[half:] < 0).any() or (np.abs(vector[:half]) > vector[half:] * 2).any():
-        raise WireError("tick: these numbers are no mass")
+        raise WireError("tick: these numbers are not a mass")
     return vector
 
 

@@ -192,7 +192,7 @@ class FedAvgProtocol(WithWorkspace):
         left_out = {}
         for peer, part in contributions:
             if not 1 <= int(part["rows"]) <= _MAX_ROWS:
-                left_out[peer] = "failed: its number of rows is none"
+                left_out[peer] = "failed: its number of rows is out of range"
                 continue
             try:
                 self._weights(part)

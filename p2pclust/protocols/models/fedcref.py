@@ -229,7 +229,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                     or rows.min() < 1
                     or rows.max() > MOST_ROWS
                 ):
-                    raise WireError("its clusters are none")
+                    raise WireError("its clusters are malformed")
             case "verdicts":
                 if peer >= agreed.clusters.n_peers:
                     raise WireError("verdicts without clusters")
@@ -238,17 +238,17 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             case "train":
                 groups = part["groups"].tolist()
                 if len(groups) != len(part["models"]) or sorted(set(groups)) != groups:
-                    raise WireError("its models of groups are none")
+                    raise WireError("its models of groups are malformed")
                 if groups and not 0 <= groups[0] <= groups[-1] < agreed.n_groups:
-                    raise WireError("a model of a group that is none")
+                    raise WireError("a model of a group that does not exist")
                 if any(peer not in agreed.trainers(group, self.min_rows) for group in groups):
                     raise WireError("a model of a group that it does not train")
             case "refine":
                 of_all, members = int(part["rows"]), part["members"]
                 if not 0 <= int(part["changed"]) <= of_all <= MOST_ROWS or ((members < 0) | (members > of_all)).any():
-                    raise WireError("its counts are none")
+                    raise WireError("its counts are out of range")
                 if not 0 <= int(part["alone"]) <= min(of_all, MOST_CLUSTERS):
-                    raise WireError("its counts are none")
+                    raise WireError("its counts are out of range")
             case "graph":
                 pass
 

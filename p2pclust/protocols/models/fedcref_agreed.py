@@ -286,18 +286,18 @@ class Agreed:
 def _check(agreed: Agreed) -> None:
     """Raise for what no combination of contributions could have led to."""
     if not (0 <= agreed.iteration < _MOST_TURNS and 0 <= agreed.refinement < _MOST_TURNS):
-        raise WireError("a count is none")
+        raise WireError("a count is out of range")
     clusters = agreed.clusters  # Checks its counts.
     if clusters.total != len(agreed.rows) or not ((agreed.rows >= 1) & (agreed.rows <= MOST_ROWS)).all():
         raise WireError("there are not as many clusters as models")
     if agreed.phase == "graph" and (len(agreed.told) != clusters.n_peers or len(agreed.table) != clusters.total):
         raise WireError("verdicts do not fit the clusters")
     if agreed.aside.size and not (agreed.aside.min() >= 0 and agreed.aside.max() < clusters.total):
-        raise WireError("a cluster that is set aside is none")
+        raise WireError("a cluster that is set aside does not exist")
     _ = agreed.association  # Checks its links.
     if agreed.phase in ("train", "refine") and len(agreed.association.groups) != agreed.n_groups:
         raise WireError("there are not as many groups as models of groups")
     if (agreed.members < 0).any():
-        raise WireError("the members of groups are none")
+        raise WireError("the members of groups are malformed")
     if ((agreed.alone < 0) | (agreed.alone > MOST_CLUSTERS)).any():
-        raise WireError("the numbers of own clusters are none")
+        raise WireError("the numbers of own clusters are malformed")

@@ -123,7 +123,7 @@ def test_unusable_rows_make_their_peer_abstain_by_name(rows: object, reason: str
 def test_no_usable_peer_fails_the_job() -> None:
     state = scaled([np.empty((0, 2)), [[np.nan, 0.0]]], "minmax")
     assert state.status == "failed"
-    assert state.reason == "range: nobody can contribute (peer 0: no data; peer 1: row 0, column 0 is nan)"
+    assert state.reason == "range: no peer can contribute (peer 0: no data; peer 1: row 0, column 0 is nan)"
 
 
 def test_too_few_rows_fail_the_job() -> None:
@@ -145,7 +145,7 @@ def test_a_hostile_range_is_left_out() -> None:
     for bad in (good.replace(lo=[2.0]), good.replace(lo=[0.0, 0.0]), good.replace(hi=[1e200])):
         after = engine.advance(job, state, [(0, good), (1, bad)], {}, n_peers=2)
         assert after.log[0].contributors == (0,)
-        assert after.log[0].abstained == {1: "failed: its range is no range"}
+        assert after.log[0].abstained == {1: "failed: its range is malformed"}
     after = engine.advance(job, state, [(0, good), (1, good.replace(rows=-(2**62)))], {}, n_peers=2)
     assert int(after.arrays["rows"]) == 1
 
@@ -190,7 +190,7 @@ class TestFewRows:
         state = scaled([[[7.0]], [[1.0], [2.0]]], "none", min_rows=3)
         held = self.reason.format("declare bounds")
         assert state.status == "failed"
-        assert state.reason == f"range: nobody can contribute (peer 0, peer 1: {held})"
+        assert state.reason == f"range: no peer can contribute (peer 0, peer 1: {held})"
         state = scaled([[[7.0]], [[1.0], [2.0]]], "minmax", min_rows=3, lo=[0.0], hi=[9.0])
         assert (state.status, state.log) == ("done", ()), "declared bounds tell nothing"
 

@@ -128,7 +128,7 @@ def test_a_peer_that_may_send_nothing_abstains_and_is_counted() -> None:
 def test_if_nobody_may_send_anything_the_job_fails() -> None:
     _, _, state = run([[[0.0], [9.0]], [[4.0]]], n_clusters=3, bounds=([0.0], [9.0]))
     assert state.status == "failed"
-    assert state.reason.startswith("fkm: nobody can contribute (peer 0, peer 1: privacy gate: none of its clusters")
+    assert state.reason.startswith("fkm: no peer can contribute (peer 0, peer 1: privacy gate: none of its clusters")
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ class TestFewRows:
     def test_if_nobody_could_begin_the_job_fails(self) -> None:
         state = run([stream(8, 0), stream(8, 1)], a_job(n_batches=2, privacy_gate=True))
         assert state.status == "failed"
-        assert state.reason.startswith("stream-fcm: nobody can contribute (peer 0, peer 1: privacy gate: ")
+        assert state.reason.startswith("stream-fcm: no peer can contribute (peer 0, peer 1: privacy gate: ")
 
     def test_a_first_batch_of_fewer_rows_than_clusters(self) -> None:
         state = run([stream(4, 0), stream(4, 1)], a_job(n_batches=4, n_clusters=5))

@@ -138,7 +138,7 @@ def test_who_was_left_out_for_its_silence_has_not_abstained() -> None:
     assert back.empty_rounds == 0
     state = empty(job, state, {0: "left out: alive"})
     assert state.status == "failed"
-    assert "nobody contributed for 10 rounds in a row" in state.reason
+    assert "no peer contributed for 10 rounds in a row" in state.reason
 
 
 def test_a_silent_proposer_is_asked_again_when_nobody_else_is_left() -> None:
@@ -161,7 +161,7 @@ def test_the_job_fails_when_everybody_abstained_by_itself() -> None:
     assert state.status == "running", "peer 2 was merely silent"
     state = empty(job, state, {0: "no data", 2: "privacy gate: 1 rows"})
     assert state.status == "failed"
-    assert state.reason == ("llf-cm: nobody can contribute (peer 0, peer 1: no data; peer 2: privacy gate: 1 rows)")
+    assert state.reason == ("llf-cm: no peer can contribute (peer 0, peer 1: no data; peer 2: privacy gate: 1 rows)")
 
 
 def test_not_drawn_is_no_abstention_of_its_own() -> None:
@@ -181,7 +181,7 @@ def test_the_job_fails_after_ten_empty_rounds_in_a_row() -> None:
     assert state.status == "running"
     state = empty(job, state, {0: "no data"})
     assert state.status == "failed"
-    assert state.reason == "llf-cm: nobody contributed for 10 rounds in a row (peer 0: no data)"
+    assert state.reason == "llf-cm: no peer contributed for 10 rounds in a row (peer 0: no data)"
     with pytest.raises(ValueError, match="failed"):
         empty(job, state)
 

@@ -146,7 +146,7 @@ class TestPrivacy:
         job = measured(cluster_job("llf-cm", **BOUNDED))
         state = run_in_process(job, [Local([[0.0], [9.0]])])
         assert state.status == "failed"
-        assert state.reason.startswith("measure: nobody can contribute (peer 0: privacy gate: fewer than 16 rows")
+        assert state.reason.startswith("measure: no peer can contribute (peer 0: privacy gate: fewer than 16 rows")
         with pytest.raises(UsageError, match="measured nothing"):
             Measures.of(state)
 
