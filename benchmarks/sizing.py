@@ -50,7 +50,7 @@ def idle(n_peers: int, seconds: float) -> dict[str, float]:
         fleet = [sys.executable, "-m", "p2pclust", "fleet"]
         subprocess.run([*fleet, "up", home / "fleet.toml", "--wait", "300"], check=True, stderr=subprocess.DEVNULL)
         try:
-            doors = [home / "there" / "peers" / name / "state" / "door" for name in names]
+            doors = [home / "there" / "peers" / name / "state" / "control" for name in names]
             settle(doors)
             before = [look(door) for door in doors]
             wait(seconds)

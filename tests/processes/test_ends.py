@@ -217,7 +217,7 @@ class TestCannotBegin:
         assert "is another peer running on this state directory?" in line
 
     def test_a_parent_that_never_spoke(self, home: Path) -> None:
-        ran = self.peer(home, control="stdio")
+        ran = self.peer(home, stdio=True)
         assert ran.returncode == 0, "the end of its input is the order to leave"
         verbs = [json.loads(line)["verb"] for line in ran.stdout.splitlines()]
         assert verbs[0] == "started"
