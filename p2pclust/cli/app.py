@@ -163,7 +163,7 @@ app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
 app.command("peer", short_help="Run one peer beside this device's data.")(peer.peer)
 app.command("status", short_help="Show what a running peer knows.")(operate.status)
-app.command("peers", short_help="Show who sees whom, and why not.")(operate.peers)
+app.command("peers", short_help="Show which peers see each other, and why not.")(operate.peers)
 app.command("submit", short_help="Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)(submit.submit)
 app.command("jobs", short_help="List the jobs of a running peer.")(operate.jobs)
 app.command("watch", short_help="Show what happens to a job until it ends.")(submit.watch)

@@ -227,7 +227,7 @@ class _Resumed:
                 break
         else:
             raise _DownloadError(
-                f"the connection breaks again and again; {self._size()} bytes are kept: run it again to go on"
+                f"the connection breaks again and again; {self._size()} bytes are kept: run it again to resume"
             )
         self.part.replace(output_file)
         self.validator.unlink(missing_ok=True)
@@ -268,11 +268,11 @@ class _Resumed:
                 raise _DownloadError(self._broken(error)) from error
             size = self.file.tell()
         if self.total is not None and size != self.total:
-            raise _DownloadError(f"the connection broke after {size} of {self.total} bytes: run it again to go on")
+            raise _DownloadError(f"the connection broke after {size} of {self.total} bytes: run it again to resume")
 
     def _broken(self, error: Exception) -> str:
         if self.answered:
-            return f"the connection broke after {self.file.tell()} bytes: run it again to go on"
+            return f"the connection broke after {self.file.tell()} bytes: run it again to resume"
         words = str(error).lower()
         unknown = "resol" in words or "getaddrinfo" in words or "name or service" in words
         return f"no connection{' (its address is not known here: is this machine offline?)' if unknown else ''}"

@@ -1,7 +1,7 @@
 """Smart meters of a street, generated: what each household draws from the grid in each hour of a day.
 
 Real readings of households are personal data, and sets of them may hardly be passed on; these curves are made of the four
-habits that utilities tell apart, with the variation of real ones: large and small households, days that begin
+habits that utilities distinguish, with the variation of real ones: large and small households, days that begin
 earlier or later, appliances that switch at random.
 """
 

@@ -26,7 +26,7 @@ from p2pclust.tools.spelling import did_you_mean
 __all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
 
 NO_LABEL = -1
-"""Stands in a cached set for a label that is not known."""
+"""The value of an unknown label in a cached set."""
 
 _SCIKIT_LEARN = ("breast_cancer", "digits", "iris", "wine")
 

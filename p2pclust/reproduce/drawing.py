@@ -54,7 +54,7 @@ def curves(
         (line,) = axes.plot(rounds, mean, label=label)
         low = np.maximum(mean - spread, mean * 1e-2) if log else mean - spread
         axes.fill_between(rounds, low, mean + spread, alpha=0.15, color=line.get_color())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half a round
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # rounds are whole numbers
     if log:
         axes.set_yscale("log")
 

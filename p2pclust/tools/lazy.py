@@ -18,7 +18,7 @@ def lazy_names(package: str, **homes: str) -> tuple[Callable[[str], Any], Callab
         Its ``__name__``.
     **homes : str
         For each of its modules, the names that it defines, separated by spaces. In the name of a module of a
-        sub-package, two underscores stand for the dot.
+        sub-package, two underscores mean the dot.
 
     Examples
     --------

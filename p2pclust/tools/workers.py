@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from p2pclust.errors import FleetError
@@ -40,7 +42,7 @@ def in_processes(
     Parameters
     ----------
     do : callable
-        A function of a module, called with one task. What it raises is raised here.
+        A function of a module other than the main program, called with one task. What it raises is raised here.
     tasks : iterable
         Read as workers become free.
     n_workers : int
@@ -84,13 +86,16 @@ def in_processes(
 
 @contextmanager
 def _environment_of_workers() -> Iterator[None]:
-    """Let processes that start now have one thread of linear algebra, and block Ctrl-C."""
+    """Let processes that start now have one thread of linear algebra, block Ctrl-C, and not run the main program again."""
+    main = sys.modules["__main__"]
     before = {name: os.environ.get(name) for name in _THREADS}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     os.environ.update(dict.fromkeys(_THREADS, "1"))
+    sys.modules["__main__"] = ModuleType("__main__")  # A worker imports the file of this module, guarded or not.
     try:
         yield
     finally:
+        sys.modules["__main__"] = main
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

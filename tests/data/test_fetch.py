@@ -111,7 +111,7 @@ def test_an_interrupted_download_goes_on_at_the_next_command(home: Home, entry: 
 def test_a_connection_that_breaks_at_once(home: Home, entry: Entry, tmp_path: Path) -> None:
     home.breaks_after = 100
     with pytest.raises(
-        UsageError, match=r"^made_up: http://.*: the connection broke after 0 bytes: run it again to go on$"
+        UsageError, match=r"^made_up: http://.*: the connection broke after 0 bytes: run it again to resume$"
     ):
         fetch(NAME, to=tmp_path)
     assert list(tmp_path.iterdir()) == []

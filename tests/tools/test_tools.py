@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,16 @@ class TestWorkers:
         assert os.getpid() not in {pid for pid, _ in found.values()}
         assert {threads for _, threads in found.values()} == {"1"}
         assert os.environ["OMP_NUM_THREADS"] == "5"
+
+    @pytest.mark.slow
+    def test_a_main_program_without_a_guard_is_not_run_again(self, tmp_path: Path) -> None:
+        program = "from p2pclust.tools.workers import in_processes; from math import sqrt; print('once')\n"
+        program += "print(sorted(root for _, root in in_processes(sqrt, [1, 4], 2, advice='')))\n"
+        (tmp_path / "main.py").write_text(program)
+        done = subprocess.run(
+            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        )
+        assert (done.stdout, done.stderr) == ("once\n[1.0, 2.0]\n", "")
 
     @pytest.mark.slow
     def test_tasks_are_read_only_as_they_are_done(self) -> None:

@@ -100,8 +100,8 @@ def fetch(
         raise UsageError(f"--from is for one data set, and {len(names)} were named")
     console, done = stderr(), []
     for name in names:
-        with _progress() as tell:
-            found = fetch_one(name, to=to, given=given, on_progress=tell)
+        with _progress() as show:
+            found = fetch_one(name, to=to, given=given, on_progress=show)
         done.append({"name": found.name, "file": str(found.file), "new": found.new})
         word = f"fetched {found.name}:" if found.new else f"{found.name} is here already:"
         console.print(f"{word} {found.file}", soft_wrap=True)
@@ -119,12 +119,12 @@ def _progress() -> Iterator[OnProgress]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
 
-        def tell(name: str, there: int, total: int | None) -> None:
+        def show(name: str, there: int, total: int | None) -> None:
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=total)
             bars.update(tasks[name], completed=there, total=total)
 
-        yield tell
+        yield show
 
 
 @app.command(short_help="Share a data set out among peers, a file for each.")

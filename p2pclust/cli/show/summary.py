@@ -64,10 +64,10 @@ def summarise(console: Console, result: Result) -> None:
 
 def _left_out(files: Sequence[Result]) -> str:
     """Return how many rows no device holds, and of which files."""
-    told = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
-    more = f" and of {len(told) - _FILES_SHOWN} more files" if len(told) > _FILES_SHOWN else ""
+    parts = [f"{one['rows']} of {one['file']}" + (f" ({one['device']})" if one["device"] else "") for one in files]
+    more = f" and of {len(parts) - _FILES_SHOWN} more files" if len(parts) > _FILES_SHOWN else ""
     n_rows = sum(one["rows"] for one in files)
-    return f"{n_rows} row{'' if n_rows == 1 else 's'}: {', '.join(told[:_FILES_SHOWN])}{more}"
+    return f"{n_rows} row{'' if n_rows == 1 else 's'}: {', '.join(parts[:_FILES_SHOWN])}{more}"
 
 
 def _what(job: Result) -> str:
@@ -107,8 +107,8 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tup
         facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
     if "communities" in job:
         found, alone = job["communities"], len(job["isolated"])
-        told = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
-        facts.append(("communities", told if found else f"none: {alone} clusters, all isolated"))
+        words = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
+        facts.append(("communities", words if found else f"none: {alone} clusters, all isolated"))
     facts += _drift(job)
     if job["metrics"]:
         facts.append(_scores(job["metrics"]))
@@ -125,16 +125,16 @@ def _compared(job: Result) -> list[tuple[str, str | Text]]:
     facts: list[tuple[str, str | Text]] = []
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
-        told = "not a number" if relative is None else f"{relative:.1e}"
-        facts.append(("pooled", f"differs by {told} of a feature's range at most, over the same contributors"))
+        words = "not a number" if relative is None else f"{relative:.1e}"
+        facts.append(("pooled", f"differs by {words} of a feature's range at most, over the same contributors"))
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         facts.append(("objective", own + job["best_pooled"]["words"]))
     facts += [("doubt", Text(doubt, style="yellow")) for doubt in job["doubts"]]
     if job["gap"]:
         gap = job["gap"]
-        told = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
-        facts.append(("gap", f"the centers end {told}; no equality is promised"))
+        words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
+        facts.append(("gap", f"the centers end {words}; no equality is promised"))
     return facts
 
 
@@ -155,8 +155,8 @@ def _agreed(job: Result) -> list[tuple[str, str | Text]]:
     """Return how closely peers agreed on sums that gossip approximates."""
     if job.get("tolerance") is None or not job["ticks"]:
         return []
-    told = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
-    return [("agreed", f"{told}, in {max(job['ticks'])} ticks of a round at most")]
+    words = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
+    return [("agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most")]
 
 
 def _scores(metrics: Result) -> tuple[str, str]:
