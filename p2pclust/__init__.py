@@ -62,8 +62,8 @@ _get, _ = lazy_names(
     choose__trials="choose_clusters",
     errors="DataError FleetError P2PClustError UsageError WireError",
     estimators=(
-        "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedKMeans GradientFuzzyCMeans KFed LosslessCMeans "
-        "LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
+        "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
+        "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"
     ),
 )
 
