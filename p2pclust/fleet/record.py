@@ -145,6 +145,11 @@ class Record:
         }
         self.take(t, "", "load", fields | {"busiest": busiest, "busiest_bytes": int(counters[busiest]["bytes_sent"])})
 
+    def aggregators(self) -> tuple[str, ...]:
+        """Return the newest aggregator of the newest job that has one, as a tuple; empty if there is none."""
+        terms = [job.terms for job in self.jobs.values() if job.terms]
+        return (terms[-1][max(terms[-1])],) if terms else ()
+
     def minority(self, job: JobRecord, present: int) -> str:
         """Why a job cannot go on with so few peers, or nothing if it can."""
         needed = majority(len(job.roster))

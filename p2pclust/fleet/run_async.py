@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_to_the_end"]
+__all__ = ["run_async"]
 
 T = TypeVar("T")
 
 _START_S = 10.0  # within which a thread of this process has begun
 
 
-def run_to_the_end(work: Coroutine[Any, Any, T]) -> T:
+def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` and return what it returns, whether or not an event loop runs in this thread.
 
     A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` has a thread of
@@ -25,10 +25,10 @@ def run_to_the_end(work: Coroutine[Any, Any, T]) -> T:
     --------
     >>> async def answer():
     ...     return 42
-    >>> run_to_the_end(answer())
+    >>> run_async(answer())
     42
     >>> async def cell():
-    ...     return run_to_the_end(answer())
+    ...     return run_async(answer())
     >>> asyncio.run(cell())
     42
     """

@@ -124,7 +124,7 @@ class Child:
         self.ends += 1
         self._on_exit(self, code)
 
-    def tell(self, request: Mapping[str, Any]) -> None:
+    def send(self, request: Mapping[str, Any]) -> None:
         """Write one request; a process that is gone does not hear it."""
         if self.process is not None and self.alive and not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -149,7 +149,7 @@ class Child:
         """Ask the process to leave, then make it."""
         if self.alive:
             self.wake()
-            self.tell({"do": "leave"})
+            self.send({"do": "leave"})
         if self._reader is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):

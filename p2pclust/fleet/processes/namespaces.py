@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.processes.fleet import ProcessFleet
-from p2pclust.fleet.run_async import run_to_the_end
+from p2pclust.fleet.run_async import run_async
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent, PeerSpec
 
 __all__ = ["DeviceNetwork", "carry_out", "remove_leftovers", "require"]
@@ -51,7 +52,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
         network = stack.enter_context(DeviceNetwork(sorted(peer.name for peer in spec.peers)))
-        return run_to_the_end(_NamespaceFleet(spec, directory, on_event, network).run())
+        return run_async(Driver(_NamespaceFleet(spec, directory, on_event, network)).run())
 
 
 def require() -> None:
