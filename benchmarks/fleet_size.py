@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.fleet.driver import Driver
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.hosts.submission import submit
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.processes.fleet import ProcessFleet
@@ -221,7 +221,7 @@ class ByHand:
 
     def submit(self, job: Job) -> None:
         """Hand in the job at the first peer."""
-        with Door(self.home / self.devices[0][0] / "state") as door:
+        with Connection(self.home / self.devices[0][0] / "state") as door:
             submit(door, JobRequest(job))
 
     def stop(self) -> None:

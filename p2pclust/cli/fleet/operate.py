@@ -14,7 +14,7 @@ from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.client import Door
+    from p2pclust.fleet.hosts.client import Connection
 
 __all__ = [
     "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "door_of", "duration_of", "jobs", "name_of",
@@ -45,13 +45,13 @@ _JOB = (
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 
-def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
+def door_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
     """Return the door that the options name."""
-    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, Door  # noqa: PLC0415
+    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, Connection  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
-    return Door(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
+    return Connection(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
 
 
 def status(

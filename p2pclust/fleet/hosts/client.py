@@ -22,7 +22,7 @@ from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address
 from p2pclust.transport.wire import pack, unpack
 
-__all__ = ["DEFAULT", "ENVIRONMENT", "Door"]
+__all__ = ["DEFAULT", "ENVIRONMENT", "Connection"]
 
 #: Names the door where a command is not told one.
 ENVIRONMENT: Final = "P2PCLUST_DOOR"
@@ -34,7 +34,7 @@ _LOOK_S = 3.0
 _TOGETHER = 64  # keys that are tried at the same time where nobody said whose door it is
 
 
-class Door:
+class Connection:
     """The door of one peer, from outside. Opens when it is first asked something; close it, or use it with ``with``.
 
     Parameters
@@ -54,7 +54,7 @@ class Door:
 
     Examples
     --------
-    >>> Door("absent").ask("status")
+    >>> Connection("absent").ask("status")
     Traceback (most recent call last):
     ...
     p2pclust.errors.FleetError: no peer listens at absent: is it running?
@@ -88,7 +88,7 @@ class Door:
         if at and self._roster.curve_key(self._name) is None:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
-    def __enter__(self) -> Door:
+    def __enter__(self) -> Connection:
         """Return the door itself."""
         return self
 

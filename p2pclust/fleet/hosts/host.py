@@ -299,12 +299,12 @@ def _tell_roster(names: Sequence[str]) -> dict[str, Any]:
     """
     if not names or not Path("roster.json").exists():
         return {}
-    from p2pclust.fleet.hosts.client import Door  # noqa: PLC0415 - not everybody has somebody to tell
+    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415 - not everybody has somebody to tell
 
     why = ""
     for name in names:
         try:
-            with Door(Path("peers", name, "state")) as door:
+            with Connection(Path("peers", name, "state")) as door:
                 return door.ask("roster", within_s=_DOOR_S, data=Path("roster.json").read_bytes())
         except P2PClustError as error:
             why = f"{name}: {error}"
@@ -317,11 +317,11 @@ def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         return {}
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no peer, nobody to ask
 
-    from p2pclust.fleet.hosts.client import Door  # noqa: PLC0415
+    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415
 
     def ask(name: str) -> dict[str, Any]:
         try:
-            with Door(Path("peers", name, "state")) as door:
+            with Connection(Path("peers", name, "state")) as door:
                 return door.ask("status", within_s=_DOOR_S)
         except P2PClustError as error:
             return {"error": str(error)}

@@ -15,8 +15,8 @@ from p2pclust.clustering import memberships
 from p2pclust.data.readers import read, read_csv_table
 from p2pclust.data.sources import read_source
 from p2pclust.errors import DataError, UsageError
-from p2pclust.fleet.hosts.client import Door
-from p2pclust.fleet.hosts.submission import Finished, result_of
+from p2pclust.fleet.hosts.client import Connection
+from p2pclust.fleet.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
@@ -66,7 +66,7 @@ class Labelled:
             yield [*row, *where, str(int(self.labels[number])), *more]
 
 
-def label_own(door: Door, job_id: str) -> Labelled:
+def label_own(door: Connection, job_id: str) -> Labelled:
     """Label the rows of the device whose peer is asked, read again from their source as its configuration says.
 
     Raises
@@ -95,7 +95,7 @@ def label_own(door: Door, job_id: str) -> Labelled:
 
 
 def label_file(
-    door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
+    door: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
     id_column: Column | None = None,
 ) -> Labelled:  # fmt: skip
     """Label the rows of a file; its features are found by the names that the peer's data have, unless they are named."""
@@ -111,12 +111,12 @@ def label_file(
     return _with_cells(str(path), data, *labelled(found, Local(data.X)))
 
 
-def labelled(found: Finished, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
+def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
     """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
 
     Parameters
     ----------
-    found : Finished
+    found : FinishedJob
     local : Local
         The rows.
     own : int
@@ -142,7 +142,7 @@ def _coordinates(state: JobState) -> tuple[Floats, Floats]:
     return state.arrays["origin"], state.arrays["scale"]
 
 
-def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
+def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
     """FedCRef's label of a row that no peer held: the group whose model reconstructs it best."""
     from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
     from p2pclust.clustering.stacks import reconstruction_errors  # noqa: PLC0415
@@ -164,7 +164,7 @@ def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
     return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
 
 
-def _by_name(path: Path, found: Finished) -> list[str] | None:
+def _by_name(path: Path, found: FinishedJob) -> list[str] | None:
     """The job's features, if the file has a column of each name; otherwise all its columns are taken."""
     if path.suffix.lower() != ".csv" or path.is_dir():
         return None
@@ -172,7 +172,7 @@ def _by_name(path: Path, found: Finished) -> list[str] | None:
     return list(found.features) if set(found.features) <= set(header) else None
 
 
-def _check_columns(found: Finished, data: DataSet) -> None:
+def _check_columns(found: FinishedJob, data: DataSet) -> None:
     n_features = len(found.features)
     if not found.job.by_columns and n_features and data.X.shape[1] != n_features:
         raise DataError(

@@ -9,7 +9,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["ORDERS", "Kept"]
+__all__ = ["ORDERS", "SupervisedPeer"]
 
 #: What an operator may ask for of one peer.
 ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")
@@ -26,7 +26,7 @@ _SILENT_S: Final = 60.0
 
 
 @dataclass(slots=True)
-class Kept:
+class SupervisedPeer:
     """One peer of the plan.
 
     Parameters
@@ -39,7 +39,7 @@ class Kept:
 
     Examples
     --------
-    >>> peer = Kept("meter-01", ("-m", "p2pclust", "peer"), "5a")
+    >>> peer = SupervisedPeer("meter-01", ("-m", "p2pclust", "peer"), "5a")
     >>> peer.started(0.0, 4711, "2026-01-01T00:00:00")
     >>> peer.exited(60.0, -9, "round 3")
     >>> peer.status, peer.ended, peer.due

@@ -11,25 +11,25 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["Finished", "drift", "fetch", "result_of", "submit"]
+__all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit"]
 
 
 def submit(
-    door: Door, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
+    door: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
     on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None, *, every_s: float = 0.0,
 ) -> str:  # fmt: skip
     """Hand in a job and return its id, or that of its series if it is repeated, when a majority has the document on disk.
 
     Parameters
     ----------
-    door : Door
+    door : Connection
     request : JobRequest
     roster : tuple of str
         By default, whoever is alive.
@@ -67,7 +67,7 @@ def submit(
     )
 
 
-def fetch(door: Door, job_id: str, what: str, digest: bytes = b"") -> bytes:
+def fetch(door: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:
     """Read something large, part by part.
 
     Raises
@@ -81,7 +81,7 @@ def fetch(door: Door, job_id: str, what: str, digest: bytes = b"") -> bytes:
     return data
 
 
-def _parts(door: Door, job_id: str, what: str, digest: bytes) -> Iterator[bytes]:
+def _parts(door: Connection, job_id: str, what: str, digest: bytes) -> Iterator[bytes]:
     asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
     for part in range(1 << 20):
         answer = door.ask("read", job=job_id, what=what, part=part, **asked)
@@ -91,7 +91,7 @@ def _parts(door: Door, job_id: str, what: str, digest: bytes) -> Iterator[bytes]
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedJob:
     """A job that was done, with all that came of it at one peer."""
 
     job_id: str
@@ -113,7 +113,7 @@ class Finished:
         return [self.told["roster"][peer] for peer in peers]
 
 
-def drift(found: Finished) -> dict[str, Any] | None:
+def drift(found: FinishedJob) -> dict[str, Any] | None:
     """Return how far the centers of a repeated job moved since the turn before, in the data's own units.
 
     Returns
@@ -136,12 +136,12 @@ def drift(found: Finished) -> dict[str, Any] | None:
     return {"frobenius": float(np.sqrt((moved**2).sum())), "each": moved.tolist()}
 
 
-def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
+def result_of(door: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
     """Return what came of a job.
 
     Parameters
     ----------
-    door : Door
+    door : Connection
     job_id : str
         Or the beginning of one.
     own : bool
@@ -172,4 +172,4 @@ def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
                 blobs[digest] = fetch(door, job_id, "blob", digest)
     except WireError as error:
         raise FleetError(f"{job_id}: its result cannot be read here: {error}") from None
-    return Finished(job_id, told, job, state, blobs, note)
+    return FinishedJob(job_id, told, job, state, blobs, note)

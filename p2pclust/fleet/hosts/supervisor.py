@@ -29,7 +29,7 @@ from typing import IO, Any, Final
 from p2pclust.errors import FleetError
 from p2pclust.fleet.hosts.guard import LOCK, die_with_parent, only_one, woken_by_signals
 from p2pclust.fleet.hosts.log_files import last_line, shorten
-from p2pclust.fleet.hosts.restarts import ORDERS, Kept
+from p2pclust.fleet.hosts.restarts import ORDERS, SupervisedPeer
 
 __all__ = ["ASK", "LOCK", "LOG", "PLAN", "STATE", "Supervisor", "main"]
 
@@ -55,7 +55,7 @@ class Supervisor:
 
     def __init__(self, interpreter: str = sys.executable) -> None:
         self._interpreter = interpreter
-        self._peers: dict[str, Kept] = {}
+        self._peers: dict[str, SupervisedPeer] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._log_began: dict[str, int] = {}
         self._ears: dict[str, socket.socket] = {}
@@ -98,7 +98,7 @@ class Supervisor:
         for key, _ in self._selector.select(self._until_due()):
             if key.fileobj is listener:
                 self._serve(listener)
-            elif isinstance(key.data, Kept):
+            elif isinstance(key.data, SupervisedPeer):
                 self._hear(key.data)
             else:
                 key.data()  # a signal came; what it means is looked up below
@@ -126,7 +126,7 @@ class Supervisor:
         due += [peer.ready_at for peer in awake if peer.status == "starting"]
         return max(0.0, min(due) - now)
 
-    def _do_due(self, peer: Kept, now: float) -> None:
+    def _do_due(self, peer: SupervisedPeer, now: float) -> None:
         if peer.status == "waiting" and now >= peer.due:
             self._start(peer)
         elif peer.paused:
@@ -144,7 +144,7 @@ class Supervisor:
 
     # -- children -----------------------------------------------------------------------------------------------------
 
-    def _start(self, peer: Kept) -> None:
+    def _start(self, peer: SupervisedPeer) -> None:
         home = Path("peers", peer.name)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         environment = dict(os.environ)
@@ -163,7 +163,7 @@ class Supervisor:
         peer.started(time.monotonic(), process.pid, _clock())
         say(f"{peer.name} started, pid {process.pid}")
 
-    def _exited(self, peer: Kept, code: int) -> None:
+    def _exited(self, peer: SupervisedPeer, code: int) -> None:
         del self._processes[peer.name]
         self._deafen(peer.name)
         peer.exited(time.monotonic(), code, last_line(_log(peer.name), self._log_began[peer.name]))
@@ -173,13 +173,13 @@ class Supervisor:
         elif peer.status == "left" and not self._ending:
             del self._peers[peer.name]
 
-    def _ask_to_leave(self, peer: Kept, deadline_s: float | None = None) -> None:
+    def _ask_to_leave(self, peer: SupervisedPeer, deadline_s: float | None = None) -> None:
         peer.leave(time.monotonic(), self._down_s if deadline_s is None else deadline_s)
         if peer.name in self._processes:
             self._processes[peer.name].send_signal(signal.SIGCONT)  # one that stands still hears nothing else
             self._processes[peer.name].terminate()
 
-    def _listen_to(self, peer: Kept) -> str:
+    def _listen_to(self, peer: SupervisedPeer) -> str:
         """Open the socket where the peer says that it is ready; returns its path, empty where it would be too long.
 
         Our folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started there.
@@ -196,7 +196,7 @@ class Supervisor:
         self._selector.register(ear, selectors.EVENT_READ, peer)
         return told
 
-    def _hear(self, peer: Kept) -> None:
+    def _hear(self, peer: SupervisedPeer) -> None:
         peer.heard(time.monotonic())
         with contextlib.suppress(BlockingIOError):
             for line in self._ears[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
@@ -225,7 +225,7 @@ class Supervisor:
         for name, entry in plan["peers"].items():
             peer = self._peers.get(name)
             if peer is None:
-                self._peers[name] = Kept(name, tuple(entry["command"]), entry["print"], due=now)
+                self._peers[name] = SupervisedPeer(name, tuple(entry["command"]), entry["print"], due=now)
                 if name in self._stopped:
                     self._peers[name].stop(now)
                 done["stopped" if name in self._stopped else "new"].append(name)
@@ -240,7 +240,7 @@ class Supervisor:
                     del self._peers[name]
         return done
 
-    def _renew(self, peer: Kept, entry: Mapping[str, Any], now: float) -> str:
+    def _renew(self, peer: SupervisedPeer, entry: Mapping[str, Any], now: float) -> str:
         same = peer.print == entry["print"] and peer.wanted
         peer.command, peer.print, peer.wanted = tuple(entry["command"]), entry["print"], True
         if peer.stopped:  # only those who stopped it know when it may start again
@@ -304,7 +304,7 @@ class Supervisor:
             self._do_order(order, self._peers[name], deadline_s)
         return {"refused": refused}
 
-    def _do_order(self, order: str, peer: Kept, deadline_s: float) -> None:
+    def _do_order(self, order: str, peer: SupervisedPeer, deadline_s: float) -> None:
         now, process = time.monotonic(), self._processes.get(peer.name)
         if order in ("stop", "restart"):
             if process is not None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.fleet.hosts.client import Door
-from p2pclust.fleet.hosts.submission import Finished
+from p2pclust.fleet.hosts.client import Connection
+from p2pclust.fleet.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
 MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
@@ -24,7 +24,7 @@ def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class FakeDoor:
+class FakeConnection:
     """Answers what a test wants answered."""
 
     answers: dict[str, list[dict[str, Any]]]
@@ -33,7 +33,7 @@ class FakeDoor:
     def __init__(self, *_address: Any) -> None:
         self.address = "here"
 
-    def __enter__(self) -> FakeDoor:
+    def __enter__(self) -> FakeConnection:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -51,13 +51,13 @@ class FakeDoor:
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeDoor]:
-    monkeypatch.setattr("p2pclust.fleet.hosts.client.Door", FakeDoor)
-    FakeDoor.answers, FakeDoor.jobs = {}, []
-    return FakeDoor
+def door(monkeypatch: pytest.MonkeyPatch) -> type[FakeConnection]:
+    monkeypatch.setattr("p2pclust.fleet.hosts.client.Connection", FakeConnection)
+    FakeConnection.answers, FakeConnection.jobs = {}, []
+    return FakeConnection
 
 
-def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[FakeDoor]) -> None:
+def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[FakeConnection]) -> None:
     door.jobs = [a_job(1, series="s", every_s=3600.0, series_cancelled_by="desk")]
     assert "turn 1 of every 1 h 0 min, series cancelled by desk" in cli("jobs").out
     door.answers["cancel"] = [
@@ -70,7 +70,7 @@ def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, door: type[Fake
     )
 
 
-def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[FakeDoor]) -> None:
+def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[FakeConnection]) -> None:
     long = (
         "align: every peer's columns are needed (a: has 38 rows where the fleet has 40, b: has 38 rows where it has 40)"
     )
@@ -86,17 +86,17 @@ def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, door: type[Fake
 
 
 @pytest.fixture
-def found(door: type[FakeDoor], monkeypatch: pytest.MonkeyPatch) -> Finished:
+def found(door: type[FakeConnection], monkeypatch: pytest.MonkeyPatch) -> FinishedJob:
     """A result of three rounds before the clustering, some of it, and one of the objective."""
     job = cluster_job("llf-cm", n_clusters=2, init="uniform", scaling="zscore", seed=0)
     state = run_in_process(job, [Local([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]])])
     told = {"roster": ["a"], "terms": [[1, "a"]], "features": ["heat"], "number": 0}
-    whole = Finished("job-1", told, job, state)
+    whole = FinishedJob("job-1", told, job, state)
     monkeypatch.setattr("p2pclust.fleet.handing_in.result_of", lambda _door, _job: whole)
     return whole
 
 
-def test_a_result_says_what_its_rounds_were(cli: Cli, found: Finished) -> None:
+def test_a_result_says_what_its_rounds_were(cli: Cli, found: FinishedJob) -> None:
     rounds = [record.stage for record in found.state.log]
     own = rounds.count(found.job.main)
     said = cli("result", "job-1").out
@@ -108,7 +108,9 @@ def test_a_result_says_what_its_rounds_were(cli: Cli, found: Finished) -> None:
 @pytest.mark.parametrize(
     ("file", "what"), [("c.csv", "centers"), ("c.npz", "centers"), ("c.json", "the result with its centers")]
 )
-def test_a_result_that_goes_into_a_file_is_not_shown_as_well(cli: Cli, found: Finished, file: str, what: str) -> None:
+def test_a_result_that_goes_into_a_file_is_not_shown_as_well(
+    cli: Cli, found: FinishedJob, file: str, what: str
+) -> None:
     ended = cli("result", "job-1", "-o", file)
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == f"{file}: {what} of job-1, 2 clusters of 1 features\n"
@@ -118,14 +120,14 @@ def test_a_result_that_goes_into_a_file_is_not_shown_as_well(cli: Cli, found: Fi
 def test_a_peers_folder_is_as_good_as_the_state_directory_in_it(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    assert Door(tmp_path).state_dir == tmp_path, "nothing is there yet"
+    assert Connection(tmp_path).state_dir == tmp_path, "nothing is there yet"
     (state / "door").touch()
-    assert Door(tmp_path).state_dir == Door(state).state_dir == state
+    assert Connection(tmp_path).state_dir == Connection(state).state_dir == state
     (tmp_path / "door").touch()
-    assert Door(tmp_path).state_dir == tmp_path
+    assert Connection(tmp_path).state_dir == tmp_path
 
 
-def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str]:
+def watched(cli: Cli, door: type[FakeConnection], *events: dict[str, Any]) -> list[str]:
     """The lines of a watch without their times."""
     standing = {"verb": "standing", **a_job(1, "gathering", round=0)}
     finished = {"verb": "finished", "job": "job-1", "round": 2, "outcome": "done", "reason": ""}
@@ -135,7 +137,7 @@ def watched(cli: Cli, door: type[FakeDoor], *events: dict[str, Any]) -> list[str
     return [line[len("00:00:00 ") :] for line in ended.out.splitlines()][1:]
 
 
-def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) -> None:
+def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeConnection]) -> None:
     def phase(name: str, number: int) -> dict[str, Any]:
         return {"verb": "phase", "phase": name, "round": number, "aggregator": "a"}
 
@@ -160,7 +162,7 @@ def test_a_round_is_one_line_whoever_is_asked(cli: Cli, door: type[FakeDoor]) ->
     ]
 
 
-def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeDoor]) -> None:
+def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeConnection]) -> None:
     door.answers["submit"] = [
         {"job": "job-1", "series": "series-9", "roster": ["a", "b"], "accepted": False},
         {"job": "job-1", "accepted": True},
@@ -187,6 +189,6 @@ def test_a_repeated_job_is_known_by_its_series(cli: Cli, door: type[FakeDoor]) -
     assert cli("cancel", "series-9").out == "series-9: cancelled by a\n"
 
 
-def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, door: type[FakeDoor]) -> None:
+def test_how_often_a_job_is_repeated_needs_a_unit(cli: Cli, door: type[FakeConnection]) -> None:
     ended = cli("submit", "llf-cm", "--clusters", "3", "--every", "1")
     assert (ended.code, ended.err) == (2, "error: submit: every = \"1\": '1' has no unit: write 1s, 1m, 1h or 1d\n")

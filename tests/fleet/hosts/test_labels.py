@@ -12,7 +12,7 @@ import pytest
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet.hosts import labels
-from p2pclust.fleet.hosts.submission import Finished, drift
+from p2pclust.fleet.hosts.submission import FinishedJob, drift
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -23,16 +23,18 @@ from p2pclust.protocols.engine.workspaces import Office
 ROSTER = ["a", "b"]
 
 
-def finished(protocol: str, rows: list[Local], features: tuple[str, ...] = ("x", "y"), **parameters: Any) -> Finished:
+def finished(
+    protocol: str, rows: list[Local], features: tuple[str, ...] = ("x", "y"), **parameters: Any
+) -> FinishedJob:
     job = cluster_job(protocol, **parameters)
     office = Office(1) if job.at_desk else None
     state = run_in_process(job, rows, None, *([office] if office else []))
     assert state.status == "done", state.reason
     told = {"roster": ROSTER, "features": list(features), "number": 0}
     if office is None:
-        return Finished("job-1", told, job, state)
+        return FinishedJob("job-1", told, job, state)
     blobs = {digest: office.blobs[digest] for digest in engine.results(job, state)}
-    return Finished("job-1", told, job, state, blobs, office.desk(0).note)
+    return FinishedJob("job-1", told, job, state, blobs, office.desk(0).note)
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
     moved = [Local(local.X + np.array([0.3, 0.4])) for local in rows]
     job = continued(found.job, found.state)
     state = run_in_process(job, moved)
-    told = drift(Finished("job-2", {**found.told, "number": 1}, job, state))
+    told = drift(FinishedJob("job-2", {**found.told, "number": 1}, job, state))
     assert told is not None
     assert told["each"] == pytest.approx([0.5, 0.5])
     assert told["frobenius"] == pytest.approx(0.5 * 2**0.5)

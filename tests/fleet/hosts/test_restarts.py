@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.fleet.hosts.restarts import ORDERS, Kept
+from p2pclust.fleet.hosts.restarts import ORDERS, SupervisedPeer
 
 
-def a_peer() -> Kept:
-    return Kept("a", ("-c", ""), "1")
+def a_peer() -> SupervisedPeer:
+    return SupervisedPeer("a", ("-c", ""), "1")
 
 
-def live(peer: Kept, since: float, for_s: float, code: int = 1) -> None:
+def live(peer: SupervisedPeer, since: float, for_s: float, code: int = 1) -> None:
     peer.started(since, 7, "")
     peer.exited(since + for_s, code, "last")
 

@@ -289,7 +289,7 @@ class TestBadRows:
         assert result.jobs[0].state != result.jobs[1].state
 
 
-def misfortunes(rng: np.random.Generator, names: tuple[str, ...]) -> list[Fault]:
+def random_faults(rng: np.random.Generator, names: tuple[str, ...]) -> list[Fault]:
     """Draw three to eight faults of which those that end or cut off a peer for good meet fewer than half of all."""
     doomed = list(rng.permutation(names)[: (len(names) - 1) // 2])
     faults = []
@@ -328,7 +328,7 @@ def test_whatever_strikes_those_that_finish_hold_the_bits_of_their_record(seed: 
     names = tuple(f"p{number:02d}" for number in range(len(arrays)))
     protocol = str(rng.choice(["llf-cm", "llf-fcm"]))
     spec = a_fleet(
-        arrays, a_job(protocol, max_rounds=60, scaling="none"), *misfortunes(rng, names), seed=seed,
+        arrays, a_job(protocol, max_rounds=60, scaling="none"), *random_faults(rng, names), seed=seed,
         request={"missing": str(rng.choice(["wait", "drop"])), "deadline_s": 1.0},
     )  # fmt: skip
     result = carry_out("simulated", spec)
