@@ -1,4 +1,4 @@
-"""Running a coroutine to its end for a caller that waits, also inside a notebook."""
+"""Running a coroutine for a caller that waits, also inside a notebook."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["run_async"]
 
 T = TypeVar("T")
 
-_START_S = 10.0  # within which a thread of this process has begun
+_START_S = 10.0  # by then a new thread has begun
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` and return what it returns, whether or not an event loop runs in this thread.
+    """Run `work` and return its result, whether or not an event loop runs in this thread.
 
-    A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` has a thread of
+    A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` runs in a thread of
     its own, and the caller waits for it. Ctrl-C, or "interrupt", cancels `work` and waits until it has cleaned up.
 
     Examples
@@ -60,9 +60,7 @@ def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
         thread.start()  # an interrupt may come while it waits for the thread, too
         return outcome.result()
     except BaseException:
-        if (
-            not outcome.done()
-        ):  # whatever ends the waiting, an interrupt or a deadline of the caller's, ends the work too
+        if not outcome.done():  # an interrupt, or a deadline of the caller: end the work too
             began.result(_START_S)()
         raise
     finally:

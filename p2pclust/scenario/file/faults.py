@@ -49,7 +49,7 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     ...     ],
     ... })
     >>> [str(fault) for fault in planned(made)][2:]
-    ['kill of peer-03 at 1.0 s', 'cut of peer-02 from everybody else at round 4 (adopting)']
+    ['kill of peer-03 at 1.0 s', 'cut of peer-02 from all other peers at round 4 (adopting)']
     """
     rng = _stream(scenario.seed, _VICTIMS)
     # A peer that restarts stays down long enough for an election, if the scenario does not say how long.

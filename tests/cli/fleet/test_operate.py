@@ -92,7 +92,7 @@ def found(door: type[FakeConnection], monkeypatch: pytest.MonkeyPatch) -> Finish
     state = run_in_process(job, [Local([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]])])
     told = {"roster": ["a"], "terms": [[1, "a"]], "features": ["heat"], "number": 0}
     whole = FinishedJob("job-1", told, job, state)
-    monkeypatch.setattr("p2pclust.fleet.handing_in.result_of", lambda _door, _job: whole)
+    monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _door, _job: whole)
     return whole
 
 
