@@ -80,7 +80,7 @@ class FaultEngine:
     def _strike_all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, object]) -> None:
         for name in victims[:1] if fault.do in ("cut", "heal") else victims:
             self._struck[number] = None
-            self._record.take(self._actions.now, name, "fault", {"number": number, **fault.told(), **moment})
+            self._record.take(self._actions.now, name, "fault", {"number": number, **fault.fields(), **moment})
             self._strike(number, fault, name)
 
     def due(self, name: str, phase: str, round_: int, *, aggregates: bool, within: bool) -> int | None:

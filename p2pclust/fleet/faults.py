@@ -85,7 +85,7 @@ class Fault:
             return f"before job {self.job}"
         return f"at {self.seconds} s" if self.round is None else f"at round {self.round} ({self.phase})"
 
-    def told(self) -> dict[str, object]:
+    def fields(self) -> dict[str, object]:
         """Return the fields of its event, without its number and its time."""
         more: dict[str, object] = {"do": self.do}
         if self.do in ("cut", "heal"):

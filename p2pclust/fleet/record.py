@@ -133,7 +133,7 @@ class Record:
         """Record a drawn instant in advance."""
         if fault.drawn:
             whom = fault.who[0] if fault.who else ""
-            self.take(t, whom, "planned", {"number": number, **fault.told(), "seconds": fault.seconds})
+            self.take(t, whom, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
 
     def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """Record the traffic so far of the peers that reported it; `counters` is by name."""

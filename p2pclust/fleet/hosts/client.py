@@ -1,4 +1,4 @@
-"""Ask a running peer through its door: on this device over its Unix socket, from elsewhere over TCP with a key."""
+"""Send requests to a running peer: on its device over a Unix socket, from elsewhere over TCP with a key."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from p2pclust.transport.wire import pack, unpack
 
 __all__ = ["DEFAULT", "ENVIRONMENT", "Connection"]
 
-#: Names the door where a command is not told one.
+#: Names the peer to ask where a command names none.
 ENVIRONMENT: Final = "P2PCLUST_DOOR"
 DEFAULT: Final = "state/door"
-_STATE: Final = "state"  # where a peer's folder has its state directory
+_STATE: Final = "state"  # the state directory within a peer's folder
 
 _ENTER_S = 5.0  # how long a connection may take, handshake included
 _LOOK_S = 3.0
-_TOGETHER = 64  # keys that are tried at the same time where nobody said whose door it is
+_TOGETHER = 64  # keys that are tried at the same time where the address names no peer
 
 
 class Connection:
-    """The door of one peer, from outside. Opens when it is first asked something; close it, or use it with ``with``.
+    """A connection to one peer. Opens with the first request; close it, or use it with ``with``.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ class Connection:
         A Unix socket, the state directory that it is in, or the folder with that as ``state``; or ``NAME@HOST:PORT``, or
         ``HOST:PORT`` (then every key of the roster is tried).
     bundle : path or Bundle, optional
-        Who asks; needed, and used, on TCP only.
+        The keys of the client; needed, and used, on TCP only.
     roster : path or Roster, optional
-        The fleet roster, by default the newer one of that in the bundle and ``roster.json`` beside it.
+        The fleet roster, by default the newer of the one in the bundle and ``roster.json`` beside it.
 
     Raises
     ------
     UsageError
-        If the address cannot be one, or keys are missing.
+        If the address is not valid, or keys are missing.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Connection:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
     def __enter__(self) -> Connection:
-        """Return the door itself."""
+        """Return the connection itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -97,7 +97,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """End the connection; the next question opens another."""
+        """Close the connection; the next request opens it again."""
         if self._socket is not None:
             self._socket.close(linger=0)
             self._socket = None
@@ -107,7 +107,7 @@ class Connection:
         self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
-        """Ask one question and return the answer.
+        """Send one request and return the answer.
 
         Parameters
         ----------
@@ -116,14 +116,14 @@ class Connection:
         within_s : float
             How long the answer may take.
         **fields
-            Of the question, plain values.
+            Plain values, the fields of the request.
 
         Raises
         ------
         UsageError
-            If the peer refuses because of what was asked.
+            If the request is not valid.
         FleetError
-            If no peer listens there, it does not answer in time, or cannot do what was asked.
+            If no peer listens there, it does not answer in time, or it cannot do what was requested.
         """
         self._send(verb, fields)
         answer = self._receive(within_s)
@@ -137,14 +137,14 @@ class Connection:
     def follow(
         self, verb: str, /, within_s: float = float("inf"), *, in_all_s: float = float("inf"), **fields: Any
     ) -> Iterator[dict[str, Any]]:
-        """Ask a question that has several answers, and yield them as they come, until the last.
+        """Send a request that has several answers, and yield them as they come, until the last.
 
         Parameters
         ----------
         within_s : float
-            How long each may take; then the iteration ends.
+            How long each answer may take; then the iteration ends.
         in_all_s : float
-            How long all of them together may take.
+            How long all answers together may take.
         """
         self._send(verb, fields)
         until, last = time.monotonic() + in_all_s, False
@@ -166,7 +166,7 @@ class Connection:
             raise FleetError(f"the connection to the peer at {self.address} is gone: is it running?") from None
 
     def _receive(self, within_s: float) -> tuple[dict[str, Any], bool] | None:
-        """The next answer to the last question, and whether it is the last one; None if none came in time."""
+        """Return the next answer to the last request, and whether it is the last one; None if it did not come in time."""
         assert self._socket is not None
         until = time.monotonic() + within_s
         while True:
@@ -181,13 +181,15 @@ class Connection:
             try:
                 kind, header, frames = unpack(self._socket.recv_multipart())
                 if header.get("number") not in (self._number, 0):
-                    continue  # of an earlier question, that nobody waits for any more
+                    continue  # an answer to an earlier request
                 if kind == "refused":
                     reason = frames[0].decode(errors="replace") if frames else "refused"
                     raise (UsageError if header.get("code") == UsageError.exit_code else FleetError)(reason)
                 return msgpack.unpackb(b"".join(frames), raw=False, strict_map_key=False), bool(header.get("last"))
             except (WireError, ValueError, msgpack.UnpackException) as error:
-                raise FleetError(f"the peer at {self.address} answers in another language: {error}") from None
+                raise FleetError(
+                    f"the peer at {self.address} sends answers that this version cannot read: {error}"
+                ) from None
 
     # -- the connection -------------------------------------------------------------------------------------------------
 
@@ -201,19 +203,19 @@ class Connection:
 
     @property
     def state_dir(self) -> Path | None:
-        """The state directory of the peer, if its door is on this device."""
+        """The state directory of the peer, if it runs on this device."""
         return self._path().parent if self._where is None else None
 
     def _path(self) -> Path:
         path = Path(self.address)
         if not path.is_dir():
             return path
-        # A peer's folder has its state beside its configuration.
+        # In a peer's folder, the state directory lies beside the configuration.
         within = path / _STATE / DOOR
         return within if within.exists() and not (path / DOOR).exists() else path / DOOR
 
     def _look(self) -> None:
-        """See whether anybody listens: libzmq would wait for ever."""
+        """Check that a peer listens: libzmq would wait for ever."""
         try:
             if self._where is not None:
                 plain.create_connection(self._where, _LOOK_S).close()
@@ -237,15 +239,15 @@ class Connection:
             raise FleetError(f"no peer listens at {self.address}: is it running?{others}") from None
         except TimeoutError:
             raise FleetError(
-                f"{self.address} does not answer: is the network there, and no firewall between?"
+                f"{self.address} does not answer: is the network up, and is there no firewall in between?"
             ) from None
         except OSError as error:
-            if error.errno == errno.EAGAIN:  # a queue of others who ask
+            if error.errno == errno.EAGAIN:  # other clients fill the queue
                 return
             raise FleetError(f"{self.address} cannot be reached: {error.strerror or error}") from None
 
     def _there(self) -> bool:
-        """Whether somebody still listens where we are connected."""
+        """Whether the peer still listens."""
         with suppress(UsageError):
             try:
                 self._look()
@@ -260,7 +262,7 @@ class Connection:
         return socket
 
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
-        """Connect with CURVE. Where nobody said whose door it is, the key that completes the handshake tells."""
+        """Connect with CURVE. Without a peer's name, try all keys: the right one completes the handshake."""
         assert self._bundle is not None
         assert self._roster is not None
         names = [self._name] if self._name else list(self._roster.names)
@@ -298,7 +300,7 @@ class Connection:
 
 
 def _network(address: str) -> tuple[str, int] | None:
-    """Return host and port, or None for what is meant as a path."""
+    """Return host and port, or None for a path."""
     with suppress(UsageError):
         return parse_address(address)
     return None

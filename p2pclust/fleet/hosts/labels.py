@@ -1,4 +1,4 @@
-"""Label rows with what a fleet agreed on: this device's rows, or those of a file."""
+"""Label rows with the result of a job: this device's rows, or those of a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 class Labelled:
     """Rows with labels, and memberships where the protocol has them."""
 
-    columns: tuple[str, ...]  # of the rows as they are written again
+    columns: tuple[str, ...]  # of the rows as they are written
     cells: Sequence[Sequence[str]] = field(repr=False)
     data: DataSet = field(repr=False)
     labels: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Labelled:
 
     @property
     def header(self) -> list[str]:
-        """The names of all columns; where a name is taken, an underscore makes it another."""
+        """The names of all columns; underscores are added to a name that is taken."""
         n = 0 if self.memberships is None else self.memberships.shape[1]
         names = list(self.columns)
         for name in [*self._where, "label", *(f"membership_{number}" for number in range(n))]:
@@ -57,7 +57,7 @@ class Labelled:
         return ["row"] if self.data.file is None else ["file", "row"]
 
     def rows(self) -> Iterator[list[str]]:
-        """Yield the cells of each row, then where it stands, then what was found."""
+        """Yield the cells of each row, then its file and number, then label and memberships."""
         called = [str(row) for row in self.data.row_names.tolist()]
         files = None if self.data.file is None else self.data.file.tolist()
         for number, row in enumerate(self.cells):
@@ -67,16 +67,16 @@ class Labelled:
 
 
 def label_own(door: Connection, job_id: str) -> Labelled:
-    """Label the rows of the device whose peer is asked, read again from their source as its configuration says.
+    """Label the rows of the device of this peer, read again from their source.
 
     Raises
     ------
     UsageError
-        If the peer is not on this device: no row leaves its own.
+        If the peer is not on this device: no row leaves its device.
     """
     if door.state_dir is None:
         raise UsageError(
-            f"{door.address}: a device's rows are labelled on that device, for they never leave it: run this there, or "
+            f"{door.address}: a device's rows are labelled on that device, because they never leave it: run this there, or "
             "name a file with --data"
         )
     file = door.state_dir / "peer.json"
@@ -98,11 +98,11 @@ def label_file(
     door: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
     id_column: Column | None = None,
 ) -> Labelled:  # fmt: skip
-    """Label the rows of a file; its features are found by the names that the peer's data have, unless they are named."""
+    """Label the rows of a file; without `columns`, its features are found by the names in the peer's data."""
     found = result_of(door, job_id)
     if found.job.by_columns:
         raise UsageError(
-            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and none whole "
+            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and no complete "
             "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
         )
     given = columns if columns is not None else _by_name(path, found)
@@ -130,7 +130,7 @@ def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[n
     desk = Desk(own, found.note, found.blobs.get) if job.at_desk else None
     kept = engine.conclude(job, state, local, desk)
     if "labels" not in kept:
-        raise DataError(f"{found.job_id}: these rows have no labels in this job: are they those that it was done with?")
+        raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
     fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None
@@ -143,7 +143,7 @@ def _coordinates(state: JobState) -> tuple[Floats, Floats]:
 
 
 def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
-    """FedCRef's label of a row that no peer held: the group whose model reconstructs it best."""
+    """Return, for rows that no peer held, the FedCRef group whose model reconstructs each row best."""
     from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
     from p2pclust.clustering.stacks import reconstruction_errors  # noqa: PLC0415
     from p2pclust.protocols.models.fedcref import FedCRefProtocol  # noqa: PLC0415
@@ -165,7 +165,7 @@ def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
 
 
 def _by_name(path: Path, found: FinishedJob) -> list[str] | None:
-    """The job's features, if the file has a column of each name; otherwise all its columns are taken."""
+    """Return the job's features if the file has a column for each; None takes all columns."""
     if path.suffix.lower() != ".csv" or path.is_dir():
         return None
     header = read_csv_table(path).names
@@ -184,7 +184,7 @@ def _check_columns(found: FinishedJob, data: DataSet) -> None:
 def _with_cells(
     source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None
 ) -> Labelled:  # fmt: skip
-    """Put labels beside the rows as they stood in a CSV file, or else beside the numbers that were read."""
+    """Join labels with the rows as they are in a CSV file, or else with the numbers that were read."""
     cells = [[repr(float(value)) for value in row] for row in data.X]
     written = Labelled(tuple(data.feature_names), cells, data, labels, degrees)
     path = Path(source) if isinstance(source, str) else None
@@ -192,5 +192,5 @@ def _with_cells(
         return written
     table = read_csv_table(path)
     if not table.names or len(table.rows) != len(labels) + data.dropped:
-        return written  # it has no header, or has changed since
+        return written  # no header, or the file has changed since
     return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])

@@ -210,7 +210,7 @@ class ProcessActions(Actions):
                 "within": fault.within,
                 "claim": str(claims / str(number)),
                 "suffers": self._settings_of(number, fault, name),
-                "told": fault.told(),
+                "told": fault.fields(),
             }
             for number, fault in enumerate(self._spec.faults)
             if fault.round is not None and (not fault.who or name in fault.who)

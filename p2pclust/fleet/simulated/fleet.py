@@ -224,7 +224,7 @@ class _SimulatedFleet(FleetPort):
             number = self.faults.due(peer.name, phase, round_, aggregates=aggregates, within=within)
             if number is not None:
                 fault = self.spec.faults[number]
-                fields = {"number": number, **fault.told(), "phase": phase, "planned": fault.round, "round": round_}
+                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
                 self.record.take(self._world.now, peer.name, "fault", fields)
                 self.faults.met(number, peer.name)
         return peer.core is None

@@ -68,7 +68,7 @@ def test_a_vertical_one_labels_the_rows_of_the_job_only(tmp_path: Path, monkeypa
     assert len(set(told[:9])) == len(set(told[9:])) == 1
     assert told[0] != told[9]
     monkeypatch.setattr(labels, "result_of", lambda door, job: found)
-    with pytest.raises(UsageError, match="none whole centers"):
+    with pytest.raises(UsageError, match="no complete centers"):
         labels.label_file(None, "job-1", tmp_path / "rows.csv")  # type: ignore[arg-type]
 
 

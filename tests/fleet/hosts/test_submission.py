@@ -54,8 +54,8 @@ def test_it_returns_when_a_majority_has_the_job() -> None:
 @pytest.mark.parametrize(
     ("follows", "reason"),
     [
-        ([], "did not hand the job in within 0.5 s: nothing is known of it"),
-        ([{"job": "job-1", "roster": ["a"], "accepted": False}], "job-1 is handed in, but after 0.5 s no majority"),
+        ([], "did not submit the job within 0.5 s"),
+        ([{"job": "job-1", "roster": ["a"], "accepted": False}], "job-1 is submitted, but after 0.5 s no majority"),
     ],
 )
 def test_it_says_how_far_it_came(follows: list[dict[str, Any]], reason: str) -> None:
@@ -66,7 +66,7 @@ def test_it_says_how_far_it_came(follows: list[dict[str, Any]], reason: str) -> 
 def test_what_is_large_comes_in_parts_and_is_checked() -> None:
     parts = [{"data": b"ab", "last": False}, {"data": b"c", "last": True}]
     assert fetch(FakeConnection(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abc")) == b"abc"  # type: ignore[arg-type]
-    with pytest.raises(FleetError, match="came damaged"):
+    with pytest.raises(FleetError, match="arrived damaged"):
         fetch(FakeConnection(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abd"))  # type: ignore[arg-type]
 
 
