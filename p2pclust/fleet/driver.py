@@ -122,17 +122,17 @@ class FleetPort(ABC):
     def outcome(self, name: str) -> dict[str, Any]:
         """Return a peer's part of the result: ``lost``, its counters and its memory."""
 
-    @abstractmethod
     def failures(self) -> Mapping[str, str]:
         """Return why processes ended by themselves, by name."""
+        return {}
 
-    @abstractmethod
     def links(self) -> Mapping[tuple[str, str], LinkTraffic]:
         """Return what crossed each link, where that is counted."""
+        return {}
 
-    @abstractmethod
     def virtual_seconds(self) -> float | None:
         """Return how long the run took in virtual time; None where time is real."""
+        return None
 
 
 class Driver:

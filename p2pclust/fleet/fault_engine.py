@@ -57,7 +57,7 @@ class FaultEngine:
         self.revoked: dict[str, None] = {}
         self.damage: list[Damage] = []
 
-    # -- when and whom ------------------------------------------------------------------------------------------------
+    # -- when, and which peers -----------------------------------------------------------------------------------------
 
     def plan(self) -> None:
         """Start the clock of faults by second and of the trace."""

@@ -73,10 +73,10 @@ class Fault:
     drawn: str = ""  # the rate that the instant was drawn from, in words; the same for all instants of one rate
 
     def __str__(self) -> str:
-        whom = ", ".join(self.who) or "the aggregator"
+        victims = ", ".join(self.who) or "the aggregator"
         if self.do in ("cut", "heal"):
-            whom += f" from {', '.join(self.apart_from) or 'all other peers'}"
-        return f"{self.do} of {whom} {self._when()}"
+            victims += f" from {', '.join(self.apart_from) or 'all other peers'}"
+        return f"{self.do} of {victims} {self._when()}"
 
     def _when(self) -> str:
         if self.drawn:

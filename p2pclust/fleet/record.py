@@ -132,8 +132,8 @@ class Record:
     def planned(self, t: float, number: int, fault: Fault) -> None:
         """Record a drawn instant in advance."""
         if fault.drawn:
-            whom = fault.who[0] if fault.who else ""
-            self.take(t, whom, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
+            victim = fault.who[0] if fault.who else ""
+            self.take(t, victim, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
 
     def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """Record the traffic so far of the peers that reported it; `counters` is by name."""

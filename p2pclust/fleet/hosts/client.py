@@ -222,13 +222,13 @@ class Connection:
                 return
             path = self._path()
             if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-                raise UsageError(f"{path} is no door of a peer: name its state directory")
-            told, _folder = short_name(path)
-            if len(os.fsencode(told)) > zmq.IPC_PATH_MAX_LEN:
+                raise UsageError(f"{path} is not the socket of a peer: name its state directory")
+            short, _folder = short_name(path)
+            if len(os.fsencode(short)) > zmq.IPC_PATH_MAX_LEN:
                 raise UsageError(f"{path}: longer than a Unix socket's path may be: change into a folder nearer to it")
             with plain.socket(plain.AF_UNIX) as probe:
                 probe.settimeout(_LOOK_S)
-                probe.connect(told)
+                probe.connect(short)
         except PermissionError:
             raise UsageError(
                 f"{self.address}: only the user who runs the peer may ask there: ask as that user, or over the network "
@@ -257,8 +257,8 @@ class Connection:
 
     def _here(self) -> zmq.Socket[bytes]:
         socket = self._dealer()
-        told, self._folder = short_name(self._path())
-        socket.connect(f"ipc://{told}")
+        short, self._folder = short_name(self._path())
+        socket.connect(f"ipc://{short}")
         return socket
 
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
@@ -285,7 +285,7 @@ class Connection:
             if kept is not None:
                 return kept
         self.close()
-        whose = f"it is not {self._name}'s door" if self._name else "it is no peer's of this fleet"
+        whose = f"it is not {self._name}'s door" if self._name else "it is not a door of this fleet"
         raise FleetError(
             f"{self.address} does not let us in: {whose}, or {self._bundle.name!r} is not on its fleet roster, or that "
             "port is where peers connect (listen), and not its door"

@@ -297,7 +297,7 @@ def _send_roster(names: Sequence[str]) -> dict[str, Any]:
     """
     if not names or not Path("roster.json").exists():
         return {}
-    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415 - not everybody has somebody to tell
+    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415 - seldom needed
 
     why = ""
     for name in names:
@@ -313,7 +313,7 @@ def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the status that each peer reports, or the error of asking it."""
     if not names:
         return {}
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no peer, nobody to ask
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - seldom needed
 
     from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415
 

@@ -58,7 +58,7 @@ class Supervisor:
         self._peers: dict[str, SupervisedPeer] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._log_began: dict[str, int] = {}
-        self._ears: dict[str, socket.socket] = {}
+        self._notify_sockets: dict[str, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._die_with_us = die_with_parent()
         self._ending = False
@@ -89,8 +89,8 @@ class Supervisor:
                 for process in self._processes.values():  # an error here must not leave children behind
                     process.kill()
                     process.wait()
-                for name in list(self._ears):
-                    self._deafen(name)
+                for name in list(self._notify_sockets):
+                    self._close_notify_socket(name)
                 self._write_state()
 
     def _turn(self, listener: socket.socket) -> None:
@@ -99,7 +99,7 @@ class Supervisor:
             if key.fileobj is listener:
                 self._serve(listener)
             elif isinstance(key.data, SupervisedPeer):
-                self._hear(key.data)
+                self._read_notification(key.data)
             else:
                 key.data()  # a signal came; it is handled below
         if self._signalled:
@@ -150,9 +150,9 @@ class Supervisor:
         environment = dict(os.environ)
         for inherited in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
             environment.pop(inherited, None)
-        heard_at = self._listen_to(peer)
-        if heard_at:
-            environment |= {"NOTIFY_SOCKET": heard_at, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
+        notify_path = self._open_notify_socket(peer)
+        if notify_path:
+            environment |= {"NOTIFY_SOCKET": notify_path, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
         with _log(peer.name).open("ab") as log:
             self._log_began[peer.name] = log.seek(0, os.SEEK_END)
             process = subprocess.Popen(
@@ -165,7 +165,7 @@ class Supervisor:
 
     def _exited(self, peer: SupervisedPeer, code: int) -> None:
         del self._processes[peer.name]
-        self._deafen(peer.name)
+        self._close_notify_socket(peer.name)
         peer.exited(time.monotonic(), code, last_line(_log(peer.name), self._log_began[peer.name]))
         say(f"{peer.name} ended: {peer.ended}" + (f": {peer.last_line}" if peer.last_line else ""))
         if peer.status == "given-up":
@@ -181,27 +181,27 @@ class Supervisor:
             self._processes[peer.name].send_signal(signal.SIGCONT)  # a stopped process would not see SIGTERM
             self._processes[peer.name].terminate()
 
-    def _listen_to(self, peer: SupervisedPeer) -> str:
+    def _open_notify_socket(self, peer: SupervisedPeer) -> str:
         """Open the socket for the notifications of a peer; return its path, empty where it would be too long.
 
         The folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started there.
         """
         path = Path("peers", peer.name, "notify")
-        told = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
-        if len(os.fsencode(told)) > _LONGEST_PATH:
+        short = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
+        if len(os.fsencode(short)) > _LONGEST_PATH:
             return ""
         path.unlink(missing_ok=True)
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        ear.bind(str(path))
-        ear.setblocking(False)
-        self._ears[peer.name] = ear
-        self._selector.register(ear, selectors.EVENT_READ, peer)
-        return told
+        notify_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify_socket.bind(str(path))
+        notify_socket.setblocking(False)
+        self._notify_sockets[peer.name] = notify_socket
+        self._selector.register(notify_socket, selectors.EVENT_READ, peer)
+        return short
 
-    def _hear(self, peer: SupervisedPeer) -> None:
+    def _read_notification(self, peer: SupervisedPeer) -> None:
         peer.heard(time.monotonic())
         with contextlib.suppress(BlockingIOError):
-            for line in self._ears[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
+            for line in self._notify_sockets[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
                 if line == "READY=1":
                     peer.ready()
                 elif line == "WATCHDOG=1":
@@ -209,11 +209,11 @@ class Supervisor:
                 elif line.startswith("STATUS="):
                     peer.says = line.removeprefix("STATUS=")
 
-    def _deafen(self, name: str) -> None:
-        ear = self._ears.pop(name, None)
-        if ear is not None:
-            self._selector.unregister(ear)
-            ear.close()
+    def _close_notify_socket(self, name: str) -> None:
+        notify_socket = self._notify_sockets.pop(name, None)
+        if notify_socket is not None:
+            self._selector.unregister(notify_socket)
+            notify_socket.close()
             Path("peers", name, "notify").unlink(missing_ok=True)
 
     # -- the plan, and who asks ---------------------------------------------------------------------------------------

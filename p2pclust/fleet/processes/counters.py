@@ -50,7 +50,7 @@ class FleetCounters:
         """Return the last counters of these peers, without those that never answered."""
         return {name: self._last[name] for name in names if name in self._last}
 
-    def heard(self, name: str, counters: dict[str, Any]) -> None:
+    def take(self, name: str, counters: dict[str, Any]) -> None:
         """Take the counters that a peer reported."""
         self._last[name] = counters
         if name in self._silent:

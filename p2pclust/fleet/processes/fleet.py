@@ -27,7 +27,6 @@ from p2pclust.fleet.processes.forking import ForkServer
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.run_async import run_async
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
-from p2pclust.simulation.world.traffic import LinkTraffic
 
 __all__ = ["ProcessFleet", "carry_out", "preload"]
 
@@ -263,19 +262,13 @@ class ProcessFleet(FleetPort):
     def failures(self) -> Mapping[str, str]:
         return {name: f"{name} ended by itself: {self.children[name].why()}" for name in self._failed}
 
-    def links(self) -> Mapping[tuple[str, str], LinkTraffic]:
-        return {}
-
-    def virtual_seconds(self) -> float | None:
-        return None
-
     # -- what processes write -----------------------------------------------------------------------------------------
 
     def _on_line(self, child: Child, fields: dict[str, Any]) -> None:
         verb, name = fields.pop("verb"), child.name
         match verb:
             case "counters":
-                self._counters.heard(name, fields)
+                self._counters.take(name, fields)
                 if name in self.devices.metered:
                     self.devices.read(name, Use(fields["bytes_sent"], fields["bytes_received"], fields["cpu_s"]))
             case "suffers":

@@ -196,9 +196,6 @@ class _SimulatedFleet(FleetPort):
         lost = gone and name not in self._actions.left
         return {"lost": lost, "max_rss_mb": None, "dropped": {}} | self._world.peers[name].counters
 
-    def failures(self) -> Mapping[str, str]:
-        return {}
-
     def links(self) -> Mapping[tuple[str, str], LinkTraffic]:
         return self._world.traffic.links()
 

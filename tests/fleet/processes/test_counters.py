@@ -28,20 +28,20 @@ def test_what_was_sent_is_told_when_all_have_answered() -> None:
     counters.ask(children)
     assert not counters.due
     assert [child.heard for child in children.values()] == [[{"do": "counters"}]] * 3
-    counters.heard("a", {"messages_sent": 2, "bytes_sent": 100})
-    counters.heard("b", {"messages_sent": 3, "bytes_sent": 300})
+    counters.take("a", {"messages_sent": 2, "bytes_sent": 100})
+    counters.take("b", {"messages_sent": 3, "bytes_sent": 300})
     assert counters.silent(children)
     children.pop("c").alive = False
     assert not counters.silent(children)
     assert not record.events
     counters.ask(children)
-    counters.heard("a", {"messages_sent": 4, "bytes_sent": 400})
-    counters.heard("b", {"messages_sent": 3, "bytes_sent": 350})
+    counters.take("a", {"messages_sent": 4, "bytes_sent": 400})
+    counters.take("b", {"messages_sent": 3, "bytes_sent": 350})
     (load,) = record.events
     assert load == {
         "t": 1.0, "peer": "", "verb": "load", "messages_sent": 7, "bytes_sent": 750, "busiest": "a", "busiest_bytes": 400,
     }  # fmt: skip
-    counters.heard("b", {"messages_sent": 9, "bytes_sent": 900})
+    counters.take("b", {"messages_sent": 9, "bytes_sent": 900})
     assert len(record.events) == 1, "nobody asked"
     assert counters.of(["b", "x"]) == {"b": {"messages_sent": 9, "bytes_sent": 900}}
 
